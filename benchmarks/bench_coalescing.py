@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 from figures import Figure, cpu_seconds
 
-from kinesis_spout.queues.coalescing import QueueCoordinator
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
+from kinesis_spout.recipes.coalescing import QueueCoordinator
 from kinesis_spout.spark.tasks.coalescing.delivery import delivery_to
 from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, KeyFunction
 from kinesis_spout.spark.tasks.delivery import DeliverySettings

@@ -22,9 +22,9 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 from figures import Figure, Step
 
-from kinesis_spout.multilang import ShellBolt
-from kinesis_spout.topology.components import DEFAULT_STREAM, TaskContext, Tuple
-from kinesis_spout.topology.components.tuples import Source
+from kinesis_spout.storm import ShellBolt
+from kinesis_spout.storm.components import DEFAULT_STREAM, TaskContext, Tuple
+from kinesis_spout.storm.components.tuples import Source
 
 TUPLES: Final = 50_000
 MAX_PENDING: Final = 100

@@ -14,7 +14,7 @@ from pathlib import Path
 from figures import Figure, Step
 
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.queues.spool import Durability, SqliteSpool
+from kinesis_spout.producer.spool import Durability, SqliteSpool
 
 SIZES = (100, 1024)
 THREADS = (1, 8)

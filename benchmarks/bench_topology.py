@@ -36,8 +36,7 @@ from read_limits import UNPACED_WORKERS, lift_read_limits
 from topology_components import Ack, Count, Key, PassOn, Repeat
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.multilang import ShellBolt
-from kinesis_spout.topology import TopologyBuilder
+from kinesis_spout.storm import ShellBolt, TopologyBuilder
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
 SHARDS: Final = 8

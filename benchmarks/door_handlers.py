@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
 
 _COUNTS: Final = "BENCHMARK_COUNTS"
 """The environment variable that names the folder of the counts."""

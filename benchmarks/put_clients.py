@@ -84,7 +84,7 @@ def producer_aggregated(*arguments: Any) -> Taken:
 
 
 def _spooled(durability: str, endpoint: str, stream: str, count: int, size_bytes: int) -> Taken:
-    from kinesis_spout.queues.spool import SqliteSpool  # noqa: PLC0415
+    from kinesis_spout.producer.spool import SqliteSpool  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(dir=".") as folder:  # a disk, where the system's folder may be memory
         spool = SqliteSpool(folder, stream=stream, durability=durability)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kinesis_spout.topology import Bolt, KeyValueState, OutputCollector, StatefulBolt, TaskContext, Tuple
+from kinesis_spout.storm import Bolt, KeyValueState, OutputCollector, StatefulBolt, TaskContext, Tuple
 
 
 class PassOn(Bolt):

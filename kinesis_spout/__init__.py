@@ -4,42 +4,74 @@ The names here are loaded when they are first used: executors import this packag
 need little of it.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from kinesis_spout.model.lazy_names import lazy_names
+
 if TYPE_CHECKING:
-    from kinesis_spout.handler import NotNow, Reject, RetryLater
     from kinesis_spout.kinesis_spout import KinesisSpout
-    from kinesis_spout.queues.producer import KinesisProducer
-    from kinesis_spout.record import Record
+    from kinesis_spout.model.dead_letter import DeadLetter
+    from kinesis_spout.model.errors import InvalidConfig, KinesisError, KinesisSpoutError
+    from kinesis_spout.model.handler import NotNow, Reject, RetryLater
+    from kinesis_spout.model.record import Record
+    from kinesis_spout.producer import KinesisProducer, PutResult, Ticket
+    from kinesis_spout.producer.spool import SqliteSpool
     from kinesis_spout.settings import SpoutConfig
+    from kinesis_spout.spark import Collector, each_record, register, session
 
     __version__: str
 
-__all__ = ["KinesisProducer", "KinesisSpout", "NotNow", "Record", "Reject", "RetryLater", "SpoutConfig"]
+__all__ = [
+    "Collector",
+    "DeadLetter",
+    "InvalidConfig",
+    "KinesisError",
+    "KinesisProducer",
+    "KinesisSpout",
+    "KinesisSpoutError",
+    "NotNow",
+    "PutResult",
+    "Record",
+    "Reject",
+    "RetryLater",
+    "SpoutConfig",
+    "SqliteSpool",
+    "Ticket",
+    "each_record",
+    "register",
+    "session",
+]
 
 _HOMES: Final = {
-    "KinesisProducer": "kinesis_spout.queues.producer",
+    "Collector": "kinesis_spout.spark",
+    "DeadLetter": "kinesis_spout.model.dead_letter",
+    "InvalidConfig": "kinesis_spout.model.errors",
+    "KinesisError": "kinesis_spout.model.errors",
+    "KinesisProducer": "kinesis_spout.producer",
     "KinesisSpout": "kinesis_spout.kinesis_spout",
-    "NotNow": "kinesis_spout.handler",
-    "Record": "kinesis_spout.record",
-    "Reject": "kinesis_spout.handler",
-    "RetryLater": "kinesis_spout.handler",
+    "KinesisSpoutError": "kinesis_spout.model.errors",
+    "NotNow": "kinesis_spout.model.handler",
+    "PutResult": "kinesis_spout.producer",
+    "Record": "kinesis_spout.model.record",
+    "Reject": "kinesis_spout.model.handler",
+    "RetryLater": "kinesis_spout.model.handler",
     "SpoutConfig": "kinesis_spout.settings",
+    "SqliteSpool": "kinesis_spout.producer.spool",
+    "Ticket": "kinesis_spout.producer",
+    "each_record": "kinesis_spout.spark",
+    "register": "kinesis_spout.spark",
+    "session": "kinesis_spout.spark",
 }
+
+_load, _names = lazy_names(__name__, _HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        return _version()
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    return _version() if name == "__version__" else _load(name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, "__version__"})
+    return [*_names(), "__version__"]
 
 
 def _version() -> str:

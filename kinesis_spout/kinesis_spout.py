@@ -8,13 +8,13 @@ from msgspec import structs
 
 from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.consumer.streams.joint_ports import JointPorts
-from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.record import Record
+from kinesis_spout.model.unfinished_work import refuse_unfinished_function
+from kinesis_spout.plain.streams_spout import StreamsSpout
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import with_settings
 from kinesis_spout.settings.table import SETTINGS
-from kinesis_spout.tuples.streams_spout import StreamsSpout
-from kinesis_spout.unfinished_work import refuse_unfinished_function
 
 if TYPE_CHECKING:
     import pyarrow as pa

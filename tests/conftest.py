@@ -28,14 +28,14 @@ hypothesis.settings.register_profile("no deadline", deadline=None, print_blob=Tr
 hypothesis.settings.load_profile("no deadline")
 
 pytest_plugins = [
-    "tests.zookeeper_server",
-    "tests.secured_zookeeper",
-    "tests.zookeeper_places",
-    "tests.kinesis_endpoints",
-    "tests.streams_under_test",
-    "tests.spark_session",
-    "tests.micro_batch_world",
-    "tests.hang_clock",
+    "tests.support.zookeeper_server",
+    "tests.support.secured_zookeeper",
+    "tests.support.zookeeper_places",
+    "tests.support.kinesis_endpoints",
+    "tests.support.streams_under_test",
+    "tests.support.spark_session",
+    "tests.support.micro_batch_world",
+    "tests.support.hang_clock",
     "tests.wheel.installed_wheel",
     "tests.wheel.readers_shell",
 ]

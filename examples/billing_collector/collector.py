@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from examples.billing_collector.biller import price
-from kinesis_spout.queues.producer import KinesisProducer, Ticket
+from kinesis_spout.producer import KinesisProducer, Ticket
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.queues.coalescing import CoalescingCounts, QueueCoordinator
-from kinesis_spout.queues.rates import KeyedRate
-from kinesis_spout.tuples.record_spout import Emitted
+from kinesis_spout.plain.record_spout import Emitted
+from kinesis_spout.recipes import KeyedRate
+from kinesis_spout.recipes.coalescing import CoalescingCounts, QueueCoordinator
 
 
 class Updater:

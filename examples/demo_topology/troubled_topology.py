@@ -9,7 +9,7 @@ from examples.demo.consumers.settings import ConsumerSettings
 from examples.demo_topology.sentences import SentenceScheme, Trouble
 from examples.topologies.word_count_state import CountWords, SplitSentence
 from kinesis_spout import KinesisSpout
-from kinesis_spout.topology import FailedException, Topology, TopologyBuilder, Tuple
+from kinesis_spout.storm import FailedException, Topology, TopologyBuilder, Tuple
 
 COUNT: Final = "count"
 SPLIT: Final = "split"

@@ -21,17 +21,23 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.coordination import Coordinator
-from kinesis_spout.errors import (
+from kinesis_spout.model.errors import (
     CheckpointUnreadable,
     InvalidConfig,
     StoreError,
     StoreUnavailable,
     StreamRecreated,
 )
-from kinesis_spout.ports import Attachment, CheckpointStore, CheckpointWrite, CommitResult, is_same_creation
-from kinesis_spout.record import Record
-from kinesis_spout.tuples.record_spout import RecordSpout
+from kinesis_spout.model.record import Record
+from kinesis_spout.plain.record_spout import RecordSpout
+from kinesis_spout.ports import (
+    Attachment,
+    CheckpointStore,
+    CheckpointWrite,
+    CommitResult,
+    Coordinator,
+    is_same_creation,
+)
 from shard_state import Checkpoint, SequenceNumber, Shard, StartPositions
 from shard_state.errors import InvalidCheckpoint
 

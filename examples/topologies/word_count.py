@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.topology import BasicBolt, BatchBolt, FailedException, TopologyBuilder, Tuple
+from kinesis_spout.storm import BasicBolt, BatchBolt, FailedException, TopologyBuilder, Tuple
 
 
 class Split(BasicBolt):

@@ -5,7 +5,7 @@ A sentence counts once, however often it fails and is delivered again, and whate
 """
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.topology import BasicBolt, KeyValueState, StatefulBolt, Topology, TopologyBuilder, Tuple
+from kinesis_spout.storm import BasicBolt, KeyValueState, StatefulBolt, Topology, TopologyBuilder, Tuple
 
 
 class SplitSentence(BasicBolt):

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 from examples.work_orders.register import Register, Slot
 from kinesis_spout import KinesisSpout
-from kinesis_spout.leader import HandOver, Term
-from kinesis_spout.tuples.record_spout import Emitted
+from kinesis_spout.plain.record_spout import Emitted
+from kinesis_spout.recipes.leader import HandOver, Term
 
 _UNIT = 10
 """Orders of one unit of work: few, so that a unit is short."""

@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from kinesis_spout.cli.arguments import as_argument
 from kinesis_spout.cli.output import note
-from kinesis_spout.errors import (
+from kinesis_spout.model.errors import (
     CheckpointUnreadable,
     ConsumerAlive,
     DataLoss,

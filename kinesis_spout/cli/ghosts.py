@@ -16,9 +16,9 @@ from typing import Final
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.progress import waiting
 from kinesis_spout.cli.stored_progress import StoredProgress
-from kinesis_spout.clock import Clock
-from kinesis_spout.coordination import MAX_SESSION_TIMEOUT_SECONDS
-from kinesis_spout.processes import has_ended
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.ports import MAX_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.processes.liveness import has_ended
 
 _GRACE_SECONDS: Final = 2.0
 """ZooKeeper ends sessions at ticks, a little after their time."""

@@ -8,7 +8,7 @@ from kinesis_spout.cli.failures import NotBegun
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.cli.world import World
-from kinesis_spout.errors import StoreError
+from kinesis_spout.model.errors import StoreError
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from kinesis_spout.cli.each_stream import Streams, for_each, refuse_several
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.messages import MissingSetting
 from kinesis_spout.settings.sources import (

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kinesis_spout.coordination import Coordinator, Group
-from kinesis_spout.ports import CheckpointStore
+from kinesis_spout.ports import CheckpointStore, Coordinator, Group
 from shard_state import Checkpoint
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kinesis_spout.cli.ghosts import await_ghosts
 from kinesis_spout.cli.stored_progress import StoredProgress
-from kinesis_spout.clock import SystemClock
-from kinesis_spout.errors import StoreError
+from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.model.errors import StoreError
 from kinesis_spout.ports import DeadLetterSink, ShardGetter, ShardLister
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Position

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from time import monotonic
 from typing import Final
 
-from kinesis_spout.clock import Clock
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.errors import DeadLetterError
-from kinesis_spout.handler import RaisedAt
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import DeadLetterError
+from kinesis_spout.model.handler import RaisedAt
+from kinesis_spout.model.record import Record
 from kinesis_spout.ports import DeadLetterSink
-from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Exhausted, SequenceNumber, StateManager
 

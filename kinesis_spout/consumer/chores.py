@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from kinesis_spout.clock import Clock
 from kinesis_spout.kinesis.patience import Patience, Tries, Work
+from kinesis_spout.model.clock import Clock
 
 FIRST_SECONDS: Final = 1.0
 CAP_SECONDS: Final = 10.0

@@ -11,7 +11,7 @@ from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.ownership import Ownership
 from kinesis_spout.consumer.owning.sharing import Sharing
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.logs.life_lines import of_stream
+from kinesis_spout.model.logs.life_lines import of_stream
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from shard_state import PendingCommit, StateManager
 

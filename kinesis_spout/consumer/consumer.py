@@ -31,13 +31,13 @@ from kinesis_spout.consumer.owning.ownership import Ownership
 from kinesis_spout.consumer.owning.sharing import Sharing
 from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
+from kinesis_spout.consumer.rates import DeliveryRate
 from kinesis_spout.consumer.read_errors import ReadErrors
-from kinesis_spout.errors import AccessDenied, InvalidConfig, KinesisSpoutError
-from kinesis_spout.handler import RaisedAt
 from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries
-from kinesis_spout.logs.failure_kinds import FailureKinds
-from kinesis_spout.queues.rates import DeliveryRate
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import AccessDenied, InvalidConfig, KinesisSpoutError
+from kinesis_spout.model.handler import RaisedAt
+from kinesis_spout.model.logs.failure_kinds import FailureKinds
+from kinesis_spout.model.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
 from shard_state import (

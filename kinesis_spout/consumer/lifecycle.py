@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.logs.life_lines import (
+from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.model.logs.life_lines import (
     Pace,
     Reshards,
     named,

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from kinesis_spout.clock import SystemClock
 from kinesis_spout.consumer.ports import OpenGetter, Ports
+from kinesis_spout.consumer.rates import DeliveryRate
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import FanOutStream, KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
 from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.ports import ShardGetter
-from kinesis_spout.queues.rates import DeliveryRate
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.kinesis_client import client_settings as settings_of_client
 from kinesis_spout.settings.zookeeper.place import zookeeper_settings as settings_of_zookeeper

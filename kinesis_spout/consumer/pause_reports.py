@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Collection
 
-from kinesis_spout.coordination import Coordinator
-from kinesis_spout.logs.failure_kinds import FailureKinds
-from kinesis_spout.logs.life_lines import of_stream
+from kinesis_spout.model.logs.failure_kinds import FailureKinds
+from kinesis_spout.model.logs.life_lines import of_stream
+from kinesis_spout.ports import Coordinator
 from kinesis_spout.settings import SpoutConfig
 from shard_state import BreakerEvent, BreakerNotice, Pause
 

@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.coordination import Coordinator, Group
+from kinesis_spout.consumer.rates import DeliveryRate
 from kinesis_spout.kinesis.shard_paces import ShardPaces
-from kinesis_spout.ports import CheckpointStore, DeadLetterSink, ShardGetter, ShardLister
-from kinesis_spout.queues.rates import DeliveryRate
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.ports import CheckpointStore, Coordinator, DeadLetterSink, Group, ShardGetter, ShardLister
 from shard_state import Position
 
 OpenGetter = Callable[[str, Position], ShardGetter]

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kinesis_spout.clock import Clock
-from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.patience import Action, Reaction, Work, reaction_to
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import KinesisSpoutError
 
 FIRST_REMINDER_SECONDS: Final = 60.0
 LONGEST_REMINDER_SECONDS: Final = 3600.0

@@ -14,9 +14,9 @@ from typing import Any, Final, cast
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
-from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.dead_letters.whole_files import WholeFilesSink
-from kinesis_spout.errors import DeadLetterError
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import DeadLetterError
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 """How much passes between Python and the JVM in one call."""

@@ -4,7 +4,7 @@ import socket
 from typing import Final
 from urllib.parse import urlsplit
 
-from kinesis_spout.errors import DeadLetterError, InvalidConfig
+from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
 
 CONNECT_SECONDS: Final = 5.0
 

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.line_files import LineFiles
 from kinesis_spout.dead_letters.stored_form import (
     decoded,
@@ -15,6 +13,8 @@ from kinesis_spout.dead_letters.stored_form import (
     mark_of,
     without_redriven,
 )
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.dead_letter import DeadLetter
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 

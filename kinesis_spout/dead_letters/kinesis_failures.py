@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kinesis_spout.errors import DeadLetterError, InvalidConfig, KinesisError
+from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, KinesisError
 
 
 @contextmanager

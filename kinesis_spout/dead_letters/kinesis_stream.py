@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from botocore.exceptions import ClientError
 
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.kinesis_failures import as_dead_letter_errors
 from kinesis_spout.dead_letters.stored_form import decoded, encoded
-from kinesis_spout.errors import DeadLetterError
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.errors import error_code
 from kinesis_spout.kinesis.patience import Patience, Tries
 from kinesis_spout.kinesis.read.getter import MAX_RECORDS
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import DeadLetterError
 from shard_state import Position
 from shard_state.shards.lineage import parents_first
 

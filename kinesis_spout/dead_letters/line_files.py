@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kinesis_spout.clock import Clock
-from kinesis_spout.directories.durable_directory import make_durably, sync_directory
-from kinesis_spout.directories.writable_directory import check_directory
-from kinesis_spout.errors import DeadLetterError
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.directories.durable_directory import make_durably, sync_directory
+from kinesis_spout.model.directories.writable_directory import check_directory
+from kinesis_spout.model.errors import DeadLetterError
 
 _log = logging.getLogger(__name__)
 

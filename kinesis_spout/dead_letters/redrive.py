@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.kinesis_failures import as_dead_letter_errors
 from kinesis_spout.dead_letters.stored_form import RedrivenMark, mark_of
-from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
 from kinesis_spout.kinesis.write.put_records import Entry, batches
 from kinesis_spout.kinesis.write.record_putter import put_all
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.ports import DeadLetterSink
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.utils import get_environ_proxies
 from pyarrow import fs
 
-from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.dead_letters.whole_files import WholeFilesSink
-from kinesis_spout.errors import DeadLetterError, InvalidConfig
 from kinesis_spout.kinesis.errors import said_by_boto3
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
 
 CONNECT_SECONDS: Final = 5
 REQUEST_SECONDS: Final = 20

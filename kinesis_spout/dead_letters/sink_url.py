@@ -5,8 +5,8 @@ from urllib.parse import unquote, urlsplit
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
-from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis.client import KinesisClientSettings
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.ports import DeadLetterSink
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.errors import DeadLetterError
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import DeadLetterError
 
 
 class RedrivenMark(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from kinesis_spout.clock import Clock
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.stored_form import (
     decoded,
     decoded_mark,
@@ -20,7 +18,9 @@ from kinesis_spout.dead_letters.stored_form import (
     mark_of,
     without_redriven,
 )
-from kinesis_spout.errors import DeadLetterError
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import DeadLetterError
 
 _LETTERS: Final = "dead-letters"
 _MARKS: Final = "redriven"

@@ -1,6 +1,5 @@
 """Kinesis behind the ports: client, lister, getters."""
 
-from kinesis_spout.columns import SCHEMA
 from kinesis_spout.kinesis.client import KinesisClientSettings
 from kinesis_spout.kinesis.directory import KinesisStreamDirectory
 from kinesis_spout.kinesis.lister import KinesisShardLister
@@ -9,6 +8,7 @@ from kinesis_spout.kinesis.read.buffered_getter import BufferedShardGetter
 from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.getter import PollingShardGetter
 from kinesis_spout.kinesis.read.prefetcher import Prefetcher
+from kinesis_spout.model.columns import SCHEMA
 
 __all__ = [
     "SCHEMA",

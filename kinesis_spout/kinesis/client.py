@@ -27,7 +27,6 @@ import botocore.session
 from botocore.config import Config
 from botocore.credentials import CredentialResolver
 
-from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis.assumed_role import AssumedRole
 from kinesis_spout.kinesis.errors import translated
 from kinesis_spout.kinesis.lean_call import is_good_json
@@ -35,6 +34,7 @@ from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY, LeanGetRecords
 from kinesis_spout.kinesis.read.calls.whole_body import WholeBodySession
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
 from kinesis_spout.kinesis.write.lean_put import LeanPutRecords
+from kinesis_spout.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

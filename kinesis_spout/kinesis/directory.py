@@ -3,9 +3,9 @@
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.kinesis.errors import expected
 from kinesis_spout.kinesis.patience import Jitter, Patience, Tries
+from kinesis_spout.model.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -13,7 +13,7 @@ from typing import Any, Final
 from botocore import exceptions as botocore_errors
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kinesis_spout.errors import (
+from kinesis_spout.model.errors import (
     AccessDenied,
     DataLoss,
     ExpiredIterator,

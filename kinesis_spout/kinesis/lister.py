@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import StreamNotFound
 from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceNotFound, expected, translated
 from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.patience import Jitter, Patience, Tries
 from kinesis_spout.kinesis.read.user_records import HashKeys
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import StreamNotFound
 from kinesis_spout.ports import StreamSummary
 from shard_state import Shard
 

@@ -44,8 +44,9 @@ from typing import Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import (
+from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceInUse, ResourceNotFound, refused, translate
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import (
     AccessDenied,
     ExpiredIterator,
     InvalidIterator,
@@ -56,7 +57,6 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceInUse, ResourceNotFound, refused, translate
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from kinesis_spout.clock import Clock
 from kinesis_spout.kinesis.pace.application_budget import ApplicationBudget
 from kinesis_spout.kinesis.pace.pace import Pace
 from kinesis_spout.kinesis.patience import Jitter
 from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.model.clock import Clock
 
 _NO_SHARDS: Final = frozenset[str]()
 

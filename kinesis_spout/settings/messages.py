@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 
 Spell = Callable[[str, str | None], str | None]
 """Takes the name of a setting, and its value where one is given. Gives how a door says it; None: the same way."""

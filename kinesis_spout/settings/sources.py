@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings.messages import MissingSetting, NotAllowed
 from kinesis_spout.settings.option import Option
 from kinesis_spout.settings.table import SETTINGS

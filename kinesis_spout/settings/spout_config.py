@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self, Unpack
 
 import msgspec
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings import rules
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, run_end, run_start
 from kinesis_spout.settings.grammar.streams import name_of, names_several, parts_of, region_of

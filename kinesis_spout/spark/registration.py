@@ -4,9 +4,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.processes.executor_python import unfit_python
 from kinesis_spout.structured.data_source import KinesisDataSource
-from kinesis_spout.workers.executor_python import unfit_python
 
 
 def register(spark: SparkSession) -> None:

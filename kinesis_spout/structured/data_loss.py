@@ -2,7 +2,7 @@
 
 import logging
 
-from kinesis_spout.errors import DataLoss, KinesisSpoutError
+from kinesis_spout.model.errors import DataLoss, KinesisSpoutError
 
 _log = logging.getLogger(__name__)
 

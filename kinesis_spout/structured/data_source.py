@@ -32,7 +32,7 @@ class KinesisDataSource(DataSource):
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        from kinesis_spout.workers.executor_python import check_packages
+        from kinesis_spout.processes.executor_python import check_packages
 
         check_packages()
         self.options = options
@@ -62,7 +62,7 @@ class KinesisDataSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Give the reader of ``spark.readStream``."""
-        from kinesis_spout.errors import InvalidConfig
+        from kinesis_spout.model.errors import InvalidConfig
         from kinesis_spout.settings.source_options import StreamReadOptions
         from kinesis_spout.structured.schema import check_columns, with_those_of_table
         from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader, RefusedStreamReader

@@ -6,9 +6,9 @@ All are of one region, so one listing serves all patterns. A pattern finds strea
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kinesis_spout.clock import Clock
 from kinesis_spout.kinesis import KinesisStreamDirectory
 from kinesis_spout.kinesis.patience import persistently
+from kinesis_spout.model.clock import Clock
 from kinesis_spout.settings.grammar.streams import is_pattern, matching, nothing_found
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
-from kinesis_spout.columns import EXTRA_COLUMNS, RECORD_COLUMNS, as_arrow
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.columns import EXTRA_COLUMNS, RECORD_COLUMNS, as_arrow
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.source_options.given import GivenOptions
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.stored_form import RedrivenMark, mark_of, without_redriven
-from kinesis_spout.errors import DeadLetterError
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import DeadLetterError
 
 
 class InMemoryDeadLetterSink:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
+from kinesis_spout.plain.listener import FailReason, SpoutListener
 from kinesis_spout.testing.clock import ManualClock
-from kinesis_spout.tuples.listener import FailReason, SpoutListener
 
 
 class Ending(StrEnum):

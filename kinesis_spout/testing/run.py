@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Unpack
 
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.record import Record
-from kinesis_spout.scheme import resolve
+from kinesis_spout.model.record import Record
+from kinesis_spout.model.scheme import resolve
+from kinesis_spout.model.unfinished_work import refuse_unfinished, refuse_unfinished_function
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
 from kinesis_spout.testing.clock import ManualClock
 from kinesis_spout.testing.outcomes import Outcomes, Story
 from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
 from kinesis_spout.testing.stream import ITERATOR_SECONDS, InMemoryStream
 from kinesis_spout.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
-from kinesis_spout.unfinished_work import refuse_unfinished, refuse_unfinished_function
 
 A_DAY_SECONDS: Final = 86_400.0
 
@@ -49,7 +49,7 @@ def run(
         records: payloads (text is encoded as UTF-8), or records, of which data and partition key are put on a new
             stream of one shard; each payload has a partition key of its own. Or a stream, which is read as it is,
             parents before children, together with what the handler itself puts on it.
-        scheme: what the values are; see ``kinesis_spout.scheme.resolve``.
+        scheme: what the values are; see ``kinesis_spout.model.scheme.resolve``.
         clock: what time it is; a stream's own if one is given. The run moves it on to the next retry whenever
             there is nothing to be done before it.
         for_seconds: the run is over when nothing is left to do before this, by the clock. With 0 it does what can

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from kinesis_spout.errors import DataLoss, ExpiredIterator, InvalidIterator, KinesisError
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.user_records import with_user_records
+from kinesis_spout.model.errors import DataLoss, ExpiredIterator, InvalidIterator, KinesisError
 from kinesis_spout.ports import Page, StreamSummary
 from kinesis_spout.testing.stream import InMemoryStream
 from shard_state import Position, Shard

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kinesis_spout.errors import SpoolError
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.queues.spool import Spooled
+from kinesis_spout.model.errors import SpoolError
+from kinesis_spout.producer.spool import Spooled
 
 _OF_ONE_SPOOL: Final = 1 << 44
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from kinesis_spout.queues.producer import KinesisProducer, Ticket
-from kinesis_spout.queues.producer.works import WorkToDo
+from kinesis_spout.producer import KinesisProducer, Ticket
+from kinesis_spout.producer.works import WorkToDo
 from kinesis_spout.testing.clock import ManualClock
 
 

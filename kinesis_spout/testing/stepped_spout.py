@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
 
-from kinesis_spout.clock import Clock
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.kinesis.read.prefetcher import Fetch, Prefetcher
 from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.plain.buffered_shards import BufferedShards
+from kinesis_spout.plain.record_spout import Emitted, RecordSpout
 from kinesis_spout.ports import DeadLetterSink, ShardGetter
 from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
 from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
 from kinesis_spout.testing.stream import InMemoryStream
 from kinesis_spout.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
-from kinesis_spout.tuples.buffered_shards import BufferedShards
-from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
 from shard_state import Position, ShardPhase, StateManager
 
 

@@ -21,8 +21,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import (
+from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
+from kinesis_spout.kinesis.read.user_records import HashKeys, taken_apart
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import (
     DataLoss,
     ExpiredIterator,
     InvalidIterator,
@@ -32,10 +34,8 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
-from kinesis_spout.kinesis.read.user_records import HashKeys, taken_apart
+from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, StreamSummary
-from kinesis_spout.record import Record
 from shard_state import Position, PositionType, SequenceNumber, Shard
 
 ITERATOR_SECONDS: Final = 300.0

@@ -6,22 +6,22 @@ streams.create("orders").put(b"one")
 spout = SteppedStreamsSpout(ports=streams.process(), stream=["orders", "refunds-*"], app="billing")
 """
 
-from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.streams.streams_ports import History
-from kinesis_spout.errors import StreamNotFound
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.pace import ApplicationBudget
 from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import StreamNotFound
+from kinesis_spout.plain.listener import SpoutListener
+from kinesis_spout.plain.record_spout import Emitted, RecordSpout
+from kinesis_spout.plain.stream_spouts import StreamSpouts
+from kinesis_spout.plain.streams_spout import StreamsSpout
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
 from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
 from kinesis_spout.testing.stream import InMemoryStream
 from kinesis_spout.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
-from kinesis_spout.tuples.listener import SpoutListener
-from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
-from kinesis_spout.tuples.stream_spouts import StreamSpouts
-from kinesis_spout.tuples.streams_spout import StreamsSpout
 
 
 class InMemoryStreams:

@@ -23,7 +23,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 
-from kinesis_spout.errors import StoreError, StoreUnavailable
+from kinesis_spout.model.errors import StoreError, StoreUnavailable
 
 ANSWERS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
 """Facts, not failures."""

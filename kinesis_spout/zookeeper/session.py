@@ -28,10 +28,10 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.coordination import DEFAULT_SESSION_TIMEOUT_SECONDS
-from kinesis_spout.coordination.term import CERTAIN_SHARE
-from kinesis_spout.errors import StoreError, StoreUnavailable
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import StoreError, StoreUnavailable
+from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.ports.term import CERTAIN_SHARE
 from kinesis_spout.zookeeper.certainty import Certainty, seconds_awake_or_asleep
 from kinesis_spout.zookeeper.errors import ANSWERS, FAILURES, translated
 from kinesis_spout.zookeeper.security.acls import CREATOR, OPEN, NodeAcls

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kinesis_spout.coordination import DEFAULT_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.zookeeper.backend import ZooKeeperBackend
 from kinesis_spout.zookeeper.embedded import EmbeddedZooKeeper
 from kinesis_spout.zookeeper.security.acls import NodeAcls

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from examples.demo.processes.endpoint import bypass_proxies
 from kinesis_spout.consumer.open_ports import client_settings
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings import SpoutConfig
 from tests.aws import doors, fan_out, limits, reading, resharding
 from tests.aws.account import COST, Ending, NoAccount, check_credentials, ended_by_signals, own_stream

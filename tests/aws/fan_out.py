@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from kinesis_spout.errors import Throttled, Unavailable
 from kinesis_spout.kinesis import FanOutStream
 from kinesis_spout.kinesis.errors import ResourceInUse
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import (
@@ -13,6 +12,7 @@ from kinesis_spout.kinesis.read.fan_out.consumer_registration import (
     deregister_consumer,
     list_consumers,
 )
+from kinesis_spout.model.errors import Throttled, Unavailable
 from kinesis_spout.ports import Page, ShardGetter
 from shard_state import Position
 from tests.aws.check import Check, check

@@ -7,19 +7,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_spout.clock import SystemClock
-from kinesis_spout.errors import Throttled, Unavailable
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
+from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.model.errors import Throttled, Unavailable
 from kinesis_spout.ports import ShardGetter
 from shard_state import Position
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-    from kinesis_spout.record import Record
+    from kinesis_spout.model.record import Record
 
 PATIENCE_SECONDS: Final = 180.0
 """AWS takes half a minute to create, split or merge; on a bad day more."""

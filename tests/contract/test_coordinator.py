@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_spout.clock import SystemClock
-from kinesis_spout.errors import ProgressLost
+from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.model.errors import ProgressLost
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.zookeeper import ZooKeeperBackend
 from shard_state import Checkpoint, Position, SequenceNumber
-from tests.shards import everywhere, shards_named
-from tests.zookeeper_places import Place, Process, RealPlace
-from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, wait_until
+from tests.support.shards import everywhere, shards_named
+from tests.support.zookeeper_places import Place, Process, RealPlace
+from tests.support.zookeeper_server import SESSION_TIMEOUT_SECONDS, wait_until
 
 CREATED = 1_700_000_000.0
 FRESH = Checkpoint(start=Position.trim_horizon(), parents=())

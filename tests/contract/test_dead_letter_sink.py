@@ -14,8 +14,8 @@ from kinesis_spout.dead_letters.s3 import S3Sink
 from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
-from tests.letters import letter
-from tests.s3_server import a_session, s3_with_bucket
+from tests.support.letters import letter
+from tests.support.s3_server import a_session, s3_with_bucket
 
 Open = Callable[[], DeadLetterSink]
 """Opens the same place once more, as a later process would."""

@@ -7,12 +7,12 @@ from typing import Protocol
 import pytest
 from kazoo.client import KazooClient
 
-from kinesis_spout.coordination import Elected, Election
-from kinesis_spout.errors import StoreUnavailable
+from kinesis_spout.model.errors import StoreUnavailable
+from kinesis_spout.ports import Elected, Election
 from kinesis_spout.testing import InMemoryOffice
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperElection, ZooKeeperSession
-from tests.zookeeper_proxy import ZooKeeperProxy
-from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, end_session, wait_until
+from tests.support.zookeeper_proxy import ZooKeeperProxy
+from tests.support.zookeeper_server import SESSION_TIMEOUT_SECONDS, end_session, wait_until
 
 
 class Office(Protocol):

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from kinesis_spout.cli.stored_progress import OperatorStore
-from kinesis_spout.errors import CheckpointUnreadable, ConsumerAlive, StoreError
+from kinesis_spout.model.errors import CheckpointUnreadable, ConsumerAlive, StoreError
 from kinesis_spout.zookeeper import ChunkLimits
 from shard_state import Assignment, Checkpoint, Position
-from tests.shards import everywhere, shards_named
-from tests.zookeeper_places import Place, RealPlace
-from tests.zookeeper_server import wait_until
+from tests.support.shards import everywhere, shards_named
+from tests.support.zookeeper_places import Place, RealPlace
+from tests.support.zookeeper_server import wait_until
 
 CREATED = 1_700_000_000.123
 START = everywhere(Position.trim_horizon())

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_spout.errors import CheckpointUnreadable
+from kinesis_spout.model.errors import CheckpointUnreadable
 from kinesis_spout.ports import CheckpointWrite
 from shard_state import Assignment, Checkpoint, GroupMember, Halt, MemberMode, Position, SequenceNumber
-from tests.shards import everywhere, shards_named
-from tests.zookeeper_places import Place, Process
-from tests.zookeeper_server import wait_until
+from tests.support.shards import everywhere, shards_named
+from tests.support.zookeeper_places import Place, Process
+from tests.support.zookeeper_server import wait_until
 
 SHARD = "shardId-000000000000"
 

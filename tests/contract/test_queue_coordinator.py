@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import InvalidConfig, StoreUnavailable
-from kinesis_spout.queues.coalescing import (
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
+from kinesis_spout.recipes.coalescing import (
     Admission,
     AsyncQueueCoordinator,
     CoalescingCounts,
@@ -22,13 +22,13 @@ from kinesis_spout.queues.coalescing import (
     ZooKeeperQueueCoordinator,
     coalesce_across,
 )
-from kinesis_spout.queues.coalescing.key_nodes import KeyNodes, TextLine
-from kinesis_spout.queues.coalescing.line import Moved, end, request
-from kinesis_spout.queues.coalescing.table import Answer, Event
+from kinesis_spout.recipes.coalescing.key_nodes import KeyNodes, TextLine
+from kinesis_spout.recipes.coalescing.line import Moved, end, request
+from kinesis_spout.recipes.coalescing.table import Answer, Event
 from kinesis_spout.testing import ManualClock
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperSession
 from kinesis_spout.zookeeper.tree.paths import coalescing_place
-from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, end_session, wait_until
+from tests.support.zookeeper_server import SESSION_TIMEOUT_SECONDS, end_session, wait_until
 
 SOON = 30.0
 LONG_LEASE = 60.0

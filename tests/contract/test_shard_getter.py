@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from kinesis_spout.errors import (
+from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
+from kinesis_spout.model.errors import (
     DataLoss,
     KeyUnavailable,
     KinesisError,
@@ -13,15 +14,14 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
 from shard_state import Position, PositionType, SequenceNumber
-from tests.kinesis_endpoints import (
+from tests.support.kinesis_endpoints import (
     FILLS_CHILDREN,
     KEEPS_CLOSED,
     REFUSES_FOREIGN_NUMBERS,
     SHARD_END,
 )
-from tests.streams_under_test import (
+from tests.support.streams_under_test import (
     FIRST_SHARD,
     POLLED,
     FakeStream,

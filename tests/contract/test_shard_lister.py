@@ -2,9 +2,9 @@
 
 import pytest
 
-from kinesis_spout.errors import StreamNotFound
+from kinesis_spout.model.errors import StreamNotFound
 from shard_state import Shard
-from tests.streams_under_test import FIRST_SHARD, MakeStream, StreamUnderTest
+from tests.support.streams_under_test import FIRST_SHARD, MakeStream, StreamUnderTest
 
 pytestmark = pytest.mark.endpoint
 

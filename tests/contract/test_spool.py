@@ -6,9 +6,9 @@ from threading import Thread
 
 import pytest
 
-from kinesis_spout.errors import SpoolError
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.queues.spool import Durability, Spool, Spooled, SqliteSpool
+from kinesis_spout.model.errors import SpoolError
+from kinesis_spout.producer.spool import Durability, Spool, Spooled, SqliteSpool
 from kinesis_spout.testing import InMemorySpoolFolder
 
 Open = Callable[[], Spool]

@@ -11,13 +11,13 @@ import pytest
 from examples.effectively_once.sqlite_progress import SqliteProgress
 from kinesis_spout import SpoutConfig
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.errors import InvalidConfig, StoreError, StoreUnavailable, StreamRecreated
+from kinesis_spout.model.errors import InvalidConfig, StoreError, StoreUnavailable, StreamRecreated
+from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Attachment
-from kinesis_spout.record import Record
 from shard_state import Checkpoint, SequenceNumber
 from tests.contract import test_checkpoint_store, test_start_positions
 from tests.contract.test_checkpoint_store import CREATED, FRESH, START, A, acquired, at, begun, write
-from tests.zookeeper_places import InMemoryPlace
+from tests.support.zookeeper_places import InMemoryPlace
 
 DOES_NOT_APPLY = {
     "SQLite answers in the process: no answer is lost": (

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.queues.producer import KinesisProducer
-from kinesis_spout.queues.spool import SqliteSpool
+from kinesis_spout.producer import KinesisProducer
+from kinesis_spout.producer.spool import SqliteSpool
 from tests.fault.killed_process import tell, told_until_killed
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kinesis_spout.errors import SpoolError
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.queues.spool import Durability, Spooled, SqliteSpool
+from kinesis_spout.model.errors import SpoolError
+from kinesis_spout.producer.spool import Durability, Spooled, SqliteSpool
 from tests.fault.killed_process import tell, told_until_killed
 
 THREADS = 4

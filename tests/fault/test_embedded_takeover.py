@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.embedded_servers import java_processes
-from tests.kinesis_endpoints import REPOSITORY, KinesisEndpoint, wait_until
+from tests.support.embedded_servers import java_processes
+from tests.support.kinesis_endpoints import REPOSITORY, KinesisEndpoint, wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
 
@@ -32,7 +32,7 @@ class Consumer:
         self._output = output
         with output.open("wb") as file, output.with_suffix(".log").open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.record_driver", json.dumps(settings)],
+                [sys.executable, "-m", "tests.support.record_driver", json.dumps(settings)],
                 cwd=REPOSITORY,
                 stdin=subprocess.PIPE,
                 stdout=file,

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.kinesis_endpoints import REPOSITORY, wait_until
-from tests.micro_batch_driver import slow_and_failing
-from tests.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
+from tests.support.kinesis_endpoints import REPOSITORY, wait_until
+from tests.support.micro_batch_driver import slow_and_failing
+from tests.support.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
@@ -33,7 +33,7 @@ def driver(world: MicroBatchWorld, folder: Path, kind: str) -> Iterator["subproc
             [
                 sys.executable,
                 "-m",
-                "tests.micro_batch_driver",
+                "tests.support.micro_batch_driver",
                 world.log.path,
                 json.dumps(world.settings),
                 kind,

@@ -17,10 +17,10 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from kinesis_spout.topology import Topology
-from kinesis_spout.topology.spark.keyed_state import KeyedState
-from kinesis_spout.topology.state.key_values import task_of
-from tests.faulty_topology import (
+from kinesis_spout.storm import Topology
+from kinesis_spout.storm.spark.keyed_state import KeyedState
+from kinesis_spout.storm.state.key_values import task_of
+from tests.support.faulty_topology import (
     ACKER,
     COUNT,
     COUNTING_TASKS,
@@ -30,12 +30,12 @@ from tests.faulty_topology import (
     faulty_word_count,
     recount,
 )
-from tests.kinesis_endpoints import REPOSITORY, wait_until
-from tests.micro_batch_world import MicroBatchWorld
-from tests.shipped_tallies import Tally, make_archive, tallies
-from tests.spark_cluster import APPLICATION_SETTINGS, SparkWorker, spark_cluster
-from tests.topology_driver import CONTRADICTED, Job
-from tests.zookeeper_proxy import ZooKeeperProxy
+from tests.support.kinesis_endpoints import REPOSITORY, wait_until
+from tests.support.micro_batch_world import MicroBatchWorld
+from tests.support.shipped_tallies import Tally, make_archive, tallies
+from tests.support.spark_cluster import APPLICATION_SETTINGS, SparkWorker, spark_cluster
+from tests.support.topology_driver import CONTRADICTED, Job
+from tests.support.zookeeper_proxy import ZooKeeperProxy
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint, pytest.mark.timeout(900)]
 
@@ -119,7 +119,7 @@ class Driver:
         self._log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.topology_driver", msgspec.json.encode(job).decode()],
+                [sys.executable, "-m", "tests.support.topology_driver", msgspec.json.encode(job).decode()],
                 cwd=REPOSITORY,
                 stdout=output,
                 stderr=subprocess.STDOUT,

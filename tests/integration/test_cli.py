@@ -24,7 +24,7 @@ from kinesis_spout.cli.app import app
 from kinesis_spout.cli.world import RealWorld
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperBackend
-from tests.kinesis_endpoints import KinesisEndpoint, wait_until
+from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
 
 pytestmark = [
     pytest.mark.spark,

@@ -13,13 +13,13 @@ from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from kinesis_spout import Reject, RetryLater
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
-from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.record import Record
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.record_outcomes.each_record import RecordOutcomes, TooManyFailures, each_record
 from kinesis_spout.testing import ManualClock
-from tests.micro_batch_world import DeliveryLog, logging_handler
+from tests.support.micro_batch_world import DeliveryLog, logging_handler
 
 pytestmark = [
     pytest.mark.spark,

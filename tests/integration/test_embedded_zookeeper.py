@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from kinesis_spout.errors import InvalidConfig, ProgressLost, StoreError, StoreUnavailable
+from kinesis_spout.model.errors import InvalidConfig, ProgressLost, StoreError, StoreUnavailable
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Login, Paths, ZooKeeperBackend, ZooKeeperSession
 from kinesis_spout.zookeeper.embedded.java import JavaServer, ask
 from kinesis_spout.zookeeper.embedded.listening_port import is_free, port_for
 from kinesis_spout.zookeeper.embedded.server import DEFAULT_TICK_MILLIS
 from shard_state import Checkpoint, Position
-from tests.embedded_servers import java_processes
-from tests.shards import everywhere, shards_named
-from tests.zookeeper_server import wait_until
+from tests.support.embedded_servers import java_processes
+from tests.support.shards import everywhere, shards_named
+from tests.support.zookeeper_server import wait_until
 
 pytestmark = pytest.mark.zookeeper
 

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_spout.errors import Throttled, Unavailable
 from kinesis_spout.kinesis import FanOutStream, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import deregister_consumer, list_consumers
 from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods
+from kinesis_spout.model.errors import Throttled, Unavailable
 from shard_state import Position
-from tests.kinesis_endpoints import KinesisEndpoint, wait_until
-from tests.streams_under_test import FIRST_SHARD, LeapingClock
+from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
+from tests.support.streams_under_test import FIRST_SHARD, LeapingClock
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-    from kinesis_spout.record import Record
+    from kinesis_spout.model.record import Record
 
 pytestmark = pytest.mark.endpoint
 

@@ -12,8 +12,8 @@ import pytest
 
 from kinesis_spout.dead_letters.hadoop import CHUNK_BYTES, HadoopSink
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.errors import DeadLetterError
-from tests.letters import letter
+from kinesis_spout.model.errors import DeadLetterError
+from tests.support.letters import letter
 
 pytestmark = pytest.mark.spark
 
@@ -99,7 +99,7 @@ WRITE_AND_WAIT_TO_BE_KILLED = """
 import sys
 import msgspec
 from kinesis_spout.dead_letters.hadoop import HadoopSink
-from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.model.dead_letter import DeadLetter
 
 sink = HadoopSink(sys.argv[1])
 sink.write([msgspec.json.decode(sys.stdin.readline(), type=DeadLetter)])
@@ -130,7 +130,7 @@ import sys
 import msgspec
 from pyspark import SparkConf, SparkContext
 from kinesis_spout.dead_letters.hadoop import HadoopSink
-from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.model.dead_letter import DeadLetter
 
 conf = SparkConf().setMaster("local[1]").setAppName("sink").set("spark.ui.enabled", "false")
 conf.set("spark.hadoop.fs.viewfs.mounttable.table.link./letters", sys.argv[1])

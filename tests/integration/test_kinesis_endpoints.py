@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_spout.clock import SystemClock
-from kinesis_spout.errors import StreamNotFound, Unavailable
 from kinesis_spout.kinesis import (
     BufferedShardGetter,
     KinesisClientSettings,
@@ -21,14 +19,22 @@ from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import RecordPutter
-from kinesis_spout.queues.producer import KinesisProducer, Ticket
+from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.model.errors import StreamNotFound, Unavailable
+from kinesis_spout.producer import KinesisProducer, Ticket
 from shard_state import Position
-from tests.kinesis_endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SHARD_END, KinesisEndpoint, wait_until
+from tests.support.kinesis_endpoints import (
+    FILLS_CHILDREN,
+    KEEPS_CLOSED,
+    SHARD_END,
+    KinesisEndpoint,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-    from kinesis_spout.record import Record
+    from kinesis_spout.model.record import Record
 
 pytestmark = pytest.mark.endpoint
 

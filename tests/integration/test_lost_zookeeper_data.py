@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kinesis_spout.errors import ProgressLost
-from kinesis_spout.tuples.record_spout import RecordSpout
+from kinesis_spout.model.errors import ProgressLost
+from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
-from tests.kinesis_endpoints import KinesisEndpoint, wait_until
+from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
 
 if TYPE_CHECKING:
     from kinesis_spout.zookeeper import ZooKeeperCheckpointStore

@@ -14,12 +14,12 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from kinesis_spout import Reject, RetryLater
-from kinesis_spout.errors import InvalidConfig, StreamNotFound
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import InvalidConfig, StreamNotFound
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark import ArrowCollector, Collector
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
-from tests.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
-from tests.zookeeper_server import wait_until
+from tests.support.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
+from tests.support.zookeeper_server import wait_until
 
 pytestmark = [
     pytest.mark.spark,

@@ -14,12 +14,12 @@ import pytest
 
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
-from tests.kinesis_endpoints import KinesisEndpoint, wait_until
-from tests.multilang_host import BareHost, hosted
+from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
+from tests.support.multilang_host import BareHost, hosted
 
 NOISY_BOLT = """
 import os, subprocess, sys
-from kinesis_spout.multilang.component import BasicBolt
+from kinesis_spout.storm.multilang.component import BasicBolt
 
 print("while it is imported")
 
@@ -169,7 +169,7 @@ class KinesisTopology:
     def spout(self, *options: str, stream: str = "") -> Iterator[BareHost]:
         command = (
             "-m",
-            "kinesis_spout.multilang",
+            "kinesis_spout.storm.multilang",
             "spout",
             "--stream",
             stream or self.stream,
@@ -368,7 +368,7 @@ class TestOurSpout:
 def test_settings_that_cannot_be_are_an_error_for_the_host_and_on_standard_error(
     tmp_path: Path, conf: dict[str, Any], options: tuple[str, ...], error: str
 ) -> None:
-    with hosted("-m", "kinesis_spout.multilang", "spout", *options, directory=tmp_path) as host:
+    with hosted("-m", "kinesis_spout.storm.multilang", "spout", *options, directory=tmp_path) as host:
         host.shake_hands(conf)
         said = host.hear()
         assert said["command"] == "error"
@@ -395,7 +395,7 @@ def test_settings_that_cannot_be_are_an_error_for_the_host_and_on_standard_error
 def test_an_option_that_does_not_exist_is_named_without_its_value(
     tmp_path: Path, options: tuple[str, ...], error: str
 ) -> None:
-    with hosted("-m", "kinesis_spout.multilang", "spout", *options, directory=tmp_path) as host:
+    with hosted("-m", "kinesis_spout.storm.multilang", "spout", *options, directory=tmp_path) as host:
         assert host.wait() == 2
         assert error in host.errors()
         assert "hush" not in host.errors()
@@ -403,7 +403,7 @@ def test_an_option_that_does_not_exist_is_named_without_its_value(
 
 def test_a_field_that_does_not_exist_is_refused_before_the_handshake(tmp_path: Path) -> None:
     options = ("--fields", "data,colour")
-    with hosted("-m", "kinesis_spout.multilang", "spout", *options, directory=tmp_path) as host:
+    with hosted("-m", "kinesis_spout.storm.multilang", "spout", *options, directory=tmp_path) as host:
         assert host.wait() == 1
         assert "--fields: expected some of data, partition_key" in host.errors()
         assert "got 'colour'" in host.errors()

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.multilang.frames import CODECS, Codec
-from kinesis_spout.multilang.junk import Junk
-from kinesis_spout.multilang.messages import (
+from kinesis_spout.storm.multilang.frames import CODECS, Codec
+from kinesis_spout.storm.multilang.junk import Junk
+from kinesis_spout.storm.multilang.messages import (
     Ack,
     Emit,
     Error,

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import pytest
 
-from kinesis_spout.multilang import ShellBolt, ShellSpout
-from kinesis_spout.topology.components import Bolt, Spout, TaskContext
-from kinesis_spout.topology.graph import TopologyBuilder
-from kinesis_spout.topology.local import LocalResult
-from tests.shell_topology import Collected
+from kinesis_spout.storm import ShellBolt, ShellSpout
+from kinesis_spout.storm.components import Bolt, Spout, TaskContext
+from kinesis_spout.storm.graph import TopologyBuilder
+from kinesis_spout.storm.local import LocalResult
+from tests.support.shell_topology import Collected
 
 COMPONENTS: Final = Path(__file__).parent / "multilang"
 SENTENCES: Final = ["the cow jumped over the moon", "an apple a day", "the moon"]

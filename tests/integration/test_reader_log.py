@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kinesis_endpoints import KinesisEndpoint
-from tests.structured_queries import source_options
+from tests.support.kinesis_endpoints import KinesisEndpoint
+from tests.support.structured_queries import source_options
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_SECONDS = 500

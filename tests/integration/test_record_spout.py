@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from kinesis_spout.consumer.open_ports import open_ports
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.errors import InvalidConfig, StoreUnavailable
-from kinesis_spout.handler import Reject
-from kinesis_spout.tuples.record_spout import RecordSpout
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
+from kinesis_spout.model.handler import Reject
+from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from kinesis_spout.zookeeper import settings as zookeeper_settings
-from tests.embedded_servers import java_processes
-from tests.kinesis_endpoints import SHARD_END, KinesisEndpoint, wait_until
+from tests.support.embedded_servers import java_processes
+from tests.support.kinesis_endpoints import SHARD_END, KinesisEndpoint, wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
 

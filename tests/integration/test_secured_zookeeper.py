@@ -14,21 +14,21 @@ from typer.testing import CliRunner
 
 from kinesis_spout.cli.app import app
 from kinesis_spout.consumer.open_ports import zookeeper_settings
-from kinesis_spout.errors import InvalidConfig, StoreError, StoreUnavailable
-from kinesis_spout.leader import stand_for
+from kinesis_spout.model.errors import InvalidConfig, StoreError, StoreUnavailable
+from kinesis_spout.plain.record_spout import RecordSpout
+from kinesis_spout.recipes.leader import stand_for
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
 from kinesis_spout.structured.published.published_progress import PublishedProgress
-from kinesis_spout.tuples.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Login, ZooKeeperBackend, ZooKeeperSession
 from shard_state import Checkpoint, Position
-from tests.kinesis_endpoints import KinesisEndpoint
-from tests.secured_zookeeper import KEY_PASSWORD, OTHER_PASSWORD, PASSWORD, SecuredZooKeeper
-from tests.shards import everywhere, shards_named
-from tests.zookeeper_proxy import SASL, ZooKeeperProxy
-from tests.zookeeper_server import DEADLINE_SECONDS, SESSION_TIMEOUT_SECONDS, wait_until
+from tests.support.kinesis_endpoints import KinesisEndpoint
+from tests.support.secured_zookeeper import KEY_PASSWORD, OTHER_PASSWORD, PASSWORD, SecuredZooKeeper
+from tests.support.shards import everywhere, shards_named
+from tests.support.zookeeper_proxy import SASL, ZooKeeperProxy
+from tests.support.zookeeper_server import DEADLINE_SECONDS, SESSION_TIMEOUT_SECONDS, wait_until
 
 pytestmark = pytest.mark.zookeeper
 

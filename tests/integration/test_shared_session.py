@@ -12,8 +12,8 @@ from kinesis_spout.zookeeper import (
     begun_streams,
 )
 from shard_state import Checkpoint, Position, Shard
-from tests.shards import everywhere
-from tests.zookeeper_server import wait_until
+from tests.support.shards import everywhere
+from tests.support.zookeeper_server import wait_until
 
 pytestmark = pytest.mark.zookeeper
 

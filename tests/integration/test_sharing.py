@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.plain.record_spout import Emitted, RecordSpout
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
     InMemoryShardGetter,
     InMemoryShardLister,
     InMemoryStream,
 )
-from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
 from shard_state import Position
-from tests.zookeeper_places import Place, RealPlace
-from tests.zookeeper_server import wait_until
+from tests.support.zookeeper_places import Place, RealPlace
+from tests.support.zookeeper_server import wait_until
 
 Start = Callable[..., "Member"]
 

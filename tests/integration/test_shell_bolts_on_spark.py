@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kinesis_spout.multilang.host import host_conf
-from kinesis_spout.topology import Topology, TopologyBuilder
-from tests.micro_batch_world import MicroBatchWorld
-from tests.shell_topology import LogCounts, shell_bolt
-from tests.topology_components import Split
+from kinesis_spout.storm import Topology, TopologyBuilder
+from kinesis_spout.storm.hosting import host_conf
+from tests.support.micro_batch_world import MicroBatchWorld
+from tests.support.shell_topology import LogCounts, shell_bolt
+from tests.support.topology_components import Split
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 

@@ -11,18 +11,18 @@ from contextlib import contextmanager
 import pytest
 
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
-from tests.zookeeper_server import wait_until
+from tests.support.zookeeper_server import wait_until
 
 pytestmark = pytest.mark.zookeeper
 
 CONSUMER = """
 import sys, time
 from dataclasses import replace
-from kinesis_spout.clock import SystemClock
+from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.testing import InMemoryDeadLetterSink, InMemoryShardGetter, InMemoryShardLister
 from kinesis_spout.testing import InMemoryStream
-from kinesis_spout.tuples.record_spout import RecordSpout
+from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.zookeeper import Paths, ZooKeeperBackend, ZooKeeperSession
 
 class Lister(InMemoryShardLister):

@@ -17,9 +17,9 @@ import pytest
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
 from shard_state import Position
-from tests.kinesis_endpoints import KinesisEndpoint, wait_until
-from tests.spark_versions import IS_4_2
-from tests.structured_queries import QueriedStream
+from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
+from tests.support.spark_versions import IS_4_2
+from tests.support.structured_queries import QueriedStream
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -36,7 +36,7 @@ CLIENT = """
 import json, sys
 from pyspark.sql import SparkSession
 from kinesis_spout import Reject
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.spark import KinesisProgressListener, each_record, register
 
 folder, stream, copy, connection = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from kinesis_spout.cli.app import app
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
 from shard_state import Checkpoint, Position
-from tests.kinesis_endpoints import KinesisEndpoint, wait_until
-from tests.spark_versions import since_4_2
-from tests.structured_queries import (
+from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
+from tests.support.spark_versions import since_4_2
+from tests.support.structured_queries import (
     CollectedBatches,
     QueriedStream,
     failure_of,
@@ -26,7 +26,7 @@ from tests.structured_queries import (
     wait_for_rows,
     wait_while_running,
 )
-from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS
+from tests.support.zookeeper_server import SESSION_TIMEOUT_SECONDS
 
 pytestmark = [
     pytest.mark.spark,

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.listener import (
 
 from kinesis_spout.spark import LOCAL_CHECKPOINTS
 from kinesis_spout.structured.source_progress import SourceProgress
-from tests.kinesis_endpoints import (
+from tests.support.kinesis_endpoints import (
     FILLS_CHILDREN,
     KEEPS_CLOSED,
     REPOSITORY,
@@ -32,10 +32,10 @@ from tests.kinesis_endpoints import (
     KinesisEndpoint,
     wait_until,
 )
-from tests.spark_versions import since_4_2
-from tests.streams_under_test import FIRST_SHARD
-from tests.structured_driver import HeldQuery
-from tests.structured_queries import (
+from tests.support.spark_versions import since_4_2
+from tests.support.streams_under_test import FIRST_SHARD
+from tests.support.structured_driver import HeldQuery
+from tests.support.structured_queries import (
     CollectedBatches,
     Producer,
     QueriedStream,
@@ -158,7 +158,7 @@ def driver(queries: list[HeldQuery], folder: Path) -> Iterator["subprocess.Popen
     """A driver in a process group of its own, so that its JVM is killed with it."""
     with (folder / "driver.log").open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.structured_driver", msgspec.json.encode(queries).decode()],
+            [sys.executable, "-m", "tests.support.structured_driver", msgspec.json.encode(queries).decode()],
             cwd=REPOSITORY,
             stdout=output,
             stderr=subprocess.STDOUT,

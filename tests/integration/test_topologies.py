@@ -7,12 +7,20 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kinesis_spout.topology import Topology, TopologyBuilder
-from tests.failing_topology import counted as recount
-from tests.failing_topology import failing_word_count, sentences
-from tests.micro_batch_world import DeliveryLog, MakeWorld, MicroBatchWorld
-from tests.topology_components import CountWords, Hangs, LogProcesses, LogWords, Numbers, SlowNumbers, Split
-from tests.zookeeper_server import wait_until
+from kinesis_spout.storm import Topology, TopologyBuilder
+from tests.support.failing_topology import counted as recount
+from tests.support.failing_topology import failing_word_count, sentences
+from tests.support.micro_batch_world import DeliveryLog, MakeWorld, MicroBatchWorld
+from tests.support.topology_components import (
+    CountWords,
+    Hangs,
+    LogProcesses,
+    LogWords,
+    Numbers,
+    SlowNumbers,
+    Split,
+)
+from tests.support.zookeeper_server import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kinesis_spout.topology import Count, Seconds, Topology, TopologyBuilder
-from tests.micro_batch_world import MicroBatchWorld
-from tests.topology_components import LogWindows, TimedKeys
-from tests.zookeeper_server import wait_until
+from kinesis_spout.storm import Count, Seconds, Topology, TopologyBuilder
+from tests.support.micro_batch_world import MicroBatchWorld
+from tests.support.topology_components import LogWindows, TimedKeys
+from tests.support.zookeeper_server import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 

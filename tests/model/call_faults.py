@@ -3,7 +3,7 @@
 from enum import Enum, auto
 from typing import Final
 
-from kinesis_spout.errors import DeadLetterError, KinesisSpoutError, StoreUnavailable, Unavailable
+from kinesis_spout.model.errors import DeadLetterError, KinesisSpoutError, StoreUnavailable, Unavailable
 
 
 class Fault(Enum):

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryShardLister, InMemoryStream
 from shard_state import Position

@@ -8,10 +8,10 @@ from typing import Any, Self, cast
 
 import pytest
 
-from kinesis_spout.clock import Clock
-from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis import PollingShardGetter
-from kinesis_spout.record import Record
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.model.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings

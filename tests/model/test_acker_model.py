@@ -11,13 +11,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.handler import Failure
-from kinesis_spout.topology.acking import Ending, TreeEnd
-from kinesis_spout.topology.components.tuples import Source, Tuple
-from kinesis_spout.topology.running.blocks import AckBlock, Block, OpenTrees, Parcel, TupleBlock
-from kinesis_spout.topology.running.stage.collecting import Collector, Output
-from kinesis_spout.topology.running.trees import ToldTrees
-from kinesis_spout.topology.running.verdicts import Unfinished, decide
+from kinesis_spout.model.handler import Failure
+from kinesis_spout.storm.acking import Ending, TreeEnd
+from kinesis_spout.storm.components.tuples import Source, Tuple
+from kinesis_spout.storm.running.blocks import AckBlock, Block, OpenTrees, Parcel, TupleBlock
+from kinesis_spout.storm.running.stage.collecting import Collector, Output
+from kinesis_spout.storm.running.trees import ToldTrees
+from kinesis_spout.storm.running.verdicts import Unfinished, decide
 
 ACKED, FAILED, FORGOTTEN, ACKED_TWICE, FAILED_AFTER_ACK = (
     "acked",

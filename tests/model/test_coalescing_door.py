@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kinesis_spout.handler import Reject, RetryLater, failure_of
-from kinesis_spout.record import Record
+from kinesis_spout.model.handler import Reject, RetryLater, failure_of
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks import journal
 from kinesis_spout.spark.tasks.coalescing.delivery import delivery_to
 from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, order_with

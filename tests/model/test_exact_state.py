@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinesis_spout.topology import Bolt, FailedException, KeyValueState, StatefulBolt, Topology, Tuple
-from tests.scripted_topology import begin
+from kinesis_spout.storm import Bolt, FailedException, KeyValueState, StatefulBolt, Topology, Tuple
+from tests.support.scripted_topology import begin
 
 Item = tuple[str, int]
 Record = tuple[Item, ...]

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_spout.kinesis.aggregated_record import UserRecord
+from kinesis_spout.plain.message_id import MessageId
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
     InMemoryStream,
@@ -22,10 +23,9 @@ from kinesis_spout.testing import (
     in_memory_ports,
 )
 from kinesis_spout.testing.zookeeper.nodes import StoreFault
-from kinesis_spout.tuples.message_id import MessageId
 
 if TYPE_CHECKING:
-    from kinesis_spout.tuples.record_spout import Emitted
+    from kinesis_spout.plain.record_spout import Emitted
 
 STEPS = 120
 QUIET_ROUNDS = 40

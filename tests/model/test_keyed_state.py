@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kinesis_spout.topology.state import (
+from kinesis_spout.storm.state import (
     PartitionPlace,
     StateFiles,
     StateManifest,
@@ -25,7 +25,7 @@ from kinesis_spout.topology.state import (
     compaction,
     rescale,
 )
-from kinesis_spout.topology.state.key_values import task_of
+from kinesis_spout.storm.state.key_values import task_of
 
 BOLT = "count"
 WORKERS = 3

@@ -12,15 +12,15 @@ from botocore.exceptions import EndpointConnectionError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinesis_spout.errors import BufferFull, KinesisSpoutError
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.queues.producer import Ticket
-from kinesis_spout.queues.producer.works import WorkToDo
-from kinesis_spout.queues.spool import Spooled
+from kinesis_spout.model.errors import BufferFull, KinesisSpoutError
+from kinesis_spout.producer import Ticket
+from kinesis_spout.producer.spool import Spooled
+from kinesis_spout.producer.works import WorkToDo
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock, SteppedProducer
-from tests.in_memory_kinesis_client import client_error
-from tests.writable_kinesis import THROTTLED, Sent, WritableKinesis
+from tests.support.in_memory_kinesis_client import client_error
+from tests.support.writable_kinesis import THROTTLED, Sent, WritableKinesis
 
 LOST = EndpointConnectionError(endpoint_url="memory:")
 RECORDS = 60

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.queues.spool import Durability, Spool, SqliteSpool
-from kinesis_spout.queues.spool.files.folder import side_files
+from kinesis_spout.producer.spool import Durability, Spool, SqliteSpool
+from kinesis_spout.producer.spool.files.folder import side_files
 from kinesis_spout.testing import InMemorySpool, InMemorySpoolFolder
 
 

@@ -13,7 +13,7 @@ from zlib import crc32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinesis_spout.topology import (
+from kinesis_spout.storm import (
     Bolt,
     FailedException,
     OutputCollector,
@@ -22,9 +22,9 @@ from kinesis_spout.topology import (
     TopologyBuilder,
     Tuple,
 )
-from kinesis_spout.topology.acking import Ending
-from kinesis_spout.topology.graph.builder import BoltDeclarer
-from tests.scripted_topology import Declared
+from kinesis_spout.storm.acking import Ending
+from kinesis_spout.storm.graph.builder import BoltDeclarer
+from tests.support.scripted_topology import Declared
 
 GROUPINGS = (
     "shuffle",

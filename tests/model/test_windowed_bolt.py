@@ -15,8 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from kinesis_spout.topology import Count, Seconds
-from tests.windowed_topology import (
+from kinesis_spout.storm import Count, Seconds
+from tests.support.windowed_topology import (
     FAILS,
     RAISES,
     ByEventTime,

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kinesis_spout.testing import ManualClock
-from kinesis_spout.topology import (
+from kinesis_spout.storm import (
     BasicBolt,
     FailedException,
     KeyValueState,
@@ -20,7 +19,8 @@ from kinesis_spout.topology import (
     TopologyBuilder,
     Tuple,
 )
-from tests.windowed_topology import ByEventTime, Items, Numbers, Records, forget_failures
+from kinesis_spout.testing import ManualClock
+from tests.support.windowed_topology import ByEventTime, Items, Numbers, Records, forget_failures
 
 KEYS = [f"k{number}" for number in range(12)]
 RECORDS = 400

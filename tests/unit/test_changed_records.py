@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kinesis_spout.record import Record
-from kinesis_spout.scheme import resolve
+from kinesis_spout.model.record import Record
+from kinesis_spout.model.scheme import resolve
+from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.record_outcomes.record_delivery import (
@@ -17,7 +18,6 @@ from kinesis_spout.spark.record_outcomes.record_delivery import (
     PreparedHandler,
     RecordFunction,
 )
-from kinesis_spout.tuples.record_spout import RecordSpout
 from tests.unit.consumer.world import World
 from tests.unit.spark.driver.world import EngineWorld
 

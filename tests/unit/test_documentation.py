@@ -14,20 +14,19 @@ from typing import Any
 import msgspec
 import pytest
 
-import kinesis_spout.topology
+import kinesis_spout.storm
 from examples.topologies import word_count as sample_topology
-from kinesis_spout import multilang
 from kinesis_spout.cli.runs.snapshot import Snapshot
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import KinesisProgress
 from kinesis_spout.spark.driver.batch_progress import batch_progress
+from kinesis_spout.storm import Topology, topology_conf
+from kinesis_spout.storm.graph import builder
+from kinesis_spout.storm.running.component_counts import ComponentCounts
+from kinesis_spout.storm.spark import query
 from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.testing import run
-from kinesis_spout.topology import Topology, topology_conf
-from kinesis_spout.topology.graph import builder
-from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.spark import query
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -125,7 +124,7 @@ def test_what_the_table_for_users_of_storm_names_exists() -> None:
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
     names = [name for row in rows for name in re.findall(r"`([A-Za-z][\w.]*)`", row[1])]
     assert len(names) > 35
-    places = (kinesis_spout.topology, multilang, builder, topology_conf, query, kinesis_spout)
+    places = (kinesis_spout.storm, builder, topology_conf, query, kinesis_spout)
     for name in names:
         outer, _, inner = name.partition(".")
         (found,) = {getattr(place, outer) for place in places if hasattr(place, outer)}

@@ -8,7 +8,7 @@ from importlib import metadata
 import pytest
 
 import kinesis_spout
-from kinesis_spout import KinesisProducer, KinesisSpout, multilang
+from kinesis_spout import KinesisProducer, KinesisSpout, recipes, storm
 from kinesis_spout.settings.option import Option
 from kinesis_spout.settings.table import SETTINGS
 from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
@@ -18,15 +18,15 @@ def test_the_public_names_are_listed_before_any_of_them_is_loaded() -> None:
     program = (
         "import kinesis_spout, sys\n"
         "assert set(kinesis_spout.__all__) | {'__version__'} <= set(dir(kinesis_spout))\n"
-        "from kinesis_spout import multilang\n"
-        "assert set(multilang.__all__) <= set(dir(multilang))\n"
+        "from kinesis_spout import recipes, storm\n"
+        "assert set(storm.__all__) <= set(dir(storm)) and set(recipes.__all__) <= set(dir(recipes))\n"
         "assert not {'boto3', 'kazoo', 'pyspark', 'kinesis_spout.kinesis_spout'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_every_listed_name_is_there() -> None:
-    for module in (kinesis_spout, multilang):
+    for module in (kinesis_spout, recipes, storm):
         assert [name for name in dir(module) if not hasattr(module, name)] == []
 
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.model.errors import HandlerKilledWorker
+from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.spark import ArrowCollector, Collector, each_record
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
-from kinesis_spout.tuples.record_spout import RecordSpout
+from tests.support.zookeeper_server import wait_until
 from tests.unit.consumer.world import World
 from tests.unit.spark.driver.world import Diary, EngineWorld
-from tests.zookeeper_server import wait_until
 
 SECRET = "sesame-open"
 CREDENTIALS: dict[str, Any] = {

@@ -13,8 +13,8 @@ import boto3
 import pytest
 
 from examples.demo.processes.endpoint import free_ports
-from tests.kinesis_endpoints import _kinesis_local_package
 from tests.spark_classes import quick_java
+from tests.support.kinesis_endpoints import _kinesis_local_package
 from tests.wheel import documents
 from tests.wheel.documents import REPOSITORY
 from tests.wheel.installed_wheel import InstalledWheel

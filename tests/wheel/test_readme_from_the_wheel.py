@@ -15,7 +15,7 @@ import pytest
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.queues.spool import SqliteSpool
+from kinesis_spout.producer.spool import SqliteSpool
 from tests.wheel import documents
 from tests.wheel.documents import Block
 from tests.wheel.readers_shell import ORDERS, ReadersShell
@@ -222,7 +222,7 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     ),
     "def word_count():": is_quiet,
     "from word_count import word_count": passes_with_its_topology,
-    "from kinesis_spout.multilang import ShellBolt": is_quiet,
+    "from kinesis_spout.storm import ShellBolt": is_quiet,
     "Split().run()": splits,
     "Countdown(Spout)": counts_down,
 }

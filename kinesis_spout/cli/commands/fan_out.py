@@ -8,7 +8,7 @@ from kinesis_spout.cli.confirmation import Yes, confirm
 from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.output import note, print_json, print_table
 from kinesis_spout.cli.settings import configured
-from kinesis_spout.clock import moment
+from kinesis_spout.model.clock import moment
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:

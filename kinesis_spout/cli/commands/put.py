@@ -17,8 +17,8 @@ from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
     from kinesis_spout.cli.world import World
-    from kinesis_spout.errors import KinesisSpoutError
-    from kinesis_spout.queues.producer import KinesisProducer, Ticket
+    from kinesis_spout.model.errors import KinesisSpoutError
+    from kinesis_spout.producer import KinesisProducer, Ticket
 
 _BUFFERED: Final = 5_000
 """Records read ahead of Kinesis: one shard takes them well within ``PATIENCE_SECONDS``, which counts for each."""
@@ -51,7 +51,7 @@ def put(
 
     Next: `kinesis-spout tail` shows what is on the stream.
     """
-    from kinesis_spout.queues.producer import KinesisProducer  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.producer import KinesisProducer  # noqa: PLC0415 - imports boto3
 
     world: World = ctx.obj
     typed = not data and sys.stdin.isatty()
@@ -61,7 +61,7 @@ def put(
     failed: list[KinesisSpoutError] = []
     # What the producer logs of each try, the error says at the end.
     total = len(data) * count if data else None
-    with unheard("kinesis_spout.queues.producer"), progress("records put", total, hidden=typed) as advance:
+    with unheard("kinesis_spout.producer"), progress("records put", total, hidden=typed) as advance:
 
         def ended(ticket: "Ticket") -> None:
             error = ticket.exception()

@@ -19,10 +19,10 @@ from kinesis_spout.cli.runs.spark_session import existing, running_spark
 from kinesis_spout.cli.runs.stop_signals import stop_signals
 from kinesis_spout.cli.runs.users_code import find_in_module
 from kinesis_spout.cli.settings import configured
-from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.scheme import resolve
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.scheme import resolve
+from kinesis_spout.model.unfinished_work import refuse_generator_function
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.unfinished_work import refuse_generator_function
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.cli.output import note, print_json, print_table
 from kinesis_spout.cli.progress import progress
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
-from kinesis_spout.errors import SpoolError
+from kinesis_spout.model.errors import SpoolError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.streams import is_same
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kinesis_spout.cli.world import World
-    from kinesis_spout.queues.spool import Spooled
+    from kinesis_spout.producer.spool import Spooled
 
 spool = typer.Typer(
     no_args_is_help=True,
@@ -45,7 +45,7 @@ def list_files(folder: Folder, *, json: Json = False) -> None:
 
     A producer that starts takes over what is left over. Next: `spool save` or `spool put` for what is damaged.
     """
-    from kinesis_spout.queues.spool.salvage import records_in, reports  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.producer.spool.salvage import records_in, reports  # noqa: PLC0415 - imports boto3
 
     _check_folder(folder)
     found: list[dict[str, Any]] = []
@@ -139,7 +139,7 @@ def put(
 def _save_each(
     folder: Path, keep: "Callable[[Iterable[Spooled]], None]", *, sound: bool
 ) -> list[dict[str, Any]]:
-    from kinesis_spout.queues.spool.salvage import SAVED, reports, saving  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.producer.spool.salvage import SAVED, reports, saving  # noqa: PLC0415 - imports boto3
 
     done: list[dict[str, Any]] = []
     with progress("records read") as advance:
@@ -187,7 +187,7 @@ def _line(record: "Spooled") -> str:
 
 def _check_folder(folder: Path) -> str:
     """Name the stream whose spool it is."""
-    from kinesis_spout.queues.spool.files.folder import SpoolFolder  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.producer.spool.files.folder import SpoolFolder  # noqa: PLC0415 - imports boto3
 
     stream = SpoolFolder(folder).stream()
     if stream is None:

@@ -11,9 +11,9 @@ import typer
 from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.cli.output import note, printable
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
-from kinesis_spout.clock import moment
-from kinesis_spout.errors import KinesisError
-from kinesis_spout.record import Record
+from kinesis_spout.model.clock import moment
+from kinesis_spout.model.errors import KinesisError
+from kinesis_spout.model.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.positions import ALLOWED, parse_position_of_all_shards, resolved
 from kinesis_spout.settings.messages import NotAllowed

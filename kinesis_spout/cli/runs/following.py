@@ -12,7 +12,7 @@ from kinesis_spout.cli.failures import DeadLettered, PausedTooLong, SparkFailed
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.runs.stop_signals import Stop
 from kinesis_spout.consumer.pause_reports import pause_text
-from kinesis_spout.errors import KinesisError, KinesisSpoutError
+from kinesis_spout.model.errors import KinesisError, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.messages import respelled
 from shard_state import Pause

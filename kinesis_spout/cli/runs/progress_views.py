@@ -15,8 +15,8 @@ from rich.text import Text
 
 from kinesis_spout.cli.arguments import as_argument
 from kinesis_spout.cli.output import live_table, plain_lines, printable
+from kinesis_spout.processes.worker_log import LINE_FORMAT, LINE_TIME_FORMAT
 from kinesis_spout.settings.messages import respelled
-from kinesis_spout.workers.worker_log import LINE_FORMAT, LINE_TIME_FORMAT
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 

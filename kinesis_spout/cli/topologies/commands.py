@@ -11,7 +11,7 @@ from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.topologies.found_topology import Named, find_topology
 from kinesis_spout.cli.topologies.progress_file import newest_counts
 from kinesis_spout.cli.topologies.run_topology import run
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 
 topology: Final = typer.Typer(
     help="Explain, draw and run topologies: spouts and bolts, acked as whole trees of tuples.",
@@ -34,8 +34,8 @@ def explain(
 
     Next: `topology show` draws it, `topology run` runs it.
     """
-    from kinesis_spout.topology.picture import explanation_of  # noqa: PLC0415 - slow to import
-    from kinesis_spout.topology.runnable import check_runnable  # noqa: PLC0415
+    from kinesis_spout.storm.picture import explanation_of  # noqa: PLC0415 - slow to import
+    from kinesis_spout.storm.runnable import check_runnable  # noqa: PLC0415
 
     found = find_topology(name)
     if json:

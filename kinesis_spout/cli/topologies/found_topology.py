@@ -9,10 +9,10 @@ import typer
 
 from kinesis_spout.cli.failures import BrokenTopology, WrongArguments
 from kinesis_spout.cli.runs.users_code import find_in_module
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from kinesis_spout.topology import Topology
+    from kinesis_spout.storm import Topology
 
 Named = Annotated[
     str,
@@ -32,7 +32,7 @@ def find_topology(name: str) -> "Topology":
         WrongArguments: it cannot be imported, or is neither of the three.
         BrokenTopology: the function or a component raises, or what was wired is invalid.
     """
-    from kinesis_spout.topology import Topology, TopologyBuilder  # noqa: PLC0415 - PySpark is slow to import
+    from kinesis_spout.storm import Topology, TopologyBuilder  # noqa: PLC0415 - PySpark is slow to import
 
     found = find_in_module(name, wanted="BUILDER", example="my_module:builder")
     if not isinstance(found, (Topology, TopologyBuilder)):

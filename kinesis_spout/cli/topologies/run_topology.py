@@ -16,11 +16,11 @@ from kinesis_spout.cli.runs.stop_signals import stop_signals
 from kinesis_spout.cli.topologies.found_topology import Named, find_topology
 from kinesis_spout.cli.topologies.progress_file import ProgressFile
 from kinesis_spout.cli.topologies.topology_snapshot import TopologyReading
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
-    from kinesis_spout.topology import Topology
+    from kinesis_spout.storm import Topology
 
 
 def run(
@@ -63,7 +63,7 @@ def run(
     Next: `topology show --progress FILE` draws the counts; `kinesis-spout shards` and `dead-letters list` for
     each spout.
     """
-    from kinesis_spout.topology.runnable import check_runnable  # noqa: PLC0415 - slow to import
+    from kinesis_spout.storm.runnable import check_runnable  # noqa: PLC0415 - slow to import
 
     found = find_topology(topology)
     try:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from kinesis_spout.cli.stored_progress import StoredProgress
-from kinesis_spout.errors import CheckpointUnreadable
+from kinesis_spout.model.errors import CheckpointUnreadable
 from shard_state import Checkpoint, Position, Shard
 from shard_state.shards.lineage import blocking_parents, parents_first
 

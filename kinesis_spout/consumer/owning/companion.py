@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from kinesis_spout.consumer.owning.sharing import Sharing
 from kinesis_spout.consumer.ports import Companion
-from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.logs.life_lines import of_stream
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.logs.life_lines import of_stream
 from kinesis_spout.ports import Attachment, CheckpointStore
 from shard_state import StateManager
 

@@ -12,9 +12,9 @@ from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.sharing import Sharing, Wish
 from kinesis_spout.consumer.ports import OwnershipListener, Ports
+from kinesis_spout.consumer.rates import DeliveryRate
 from kinesis_spout.consumer.read_errors import ReadErrors
-from kinesis_spout.logs.life_lines import of_stream
-from kinesis_spout.queues.rates import DeliveryRate
+from kinesis_spout.model.logs.life_lines import of_stream
 from shard_state import Position, StateManager
 
 _log = logging.getLogger(__name__)

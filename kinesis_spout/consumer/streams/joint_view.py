@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from shard_state import Pause, ShardStatus
 
 

@@ -19,7 +19,7 @@ from typing import Final, Generic, TypeVar
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.streams.found_streams import FoundStream, FoundStreams
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts, close_ports
-from kinesis_spout.errors import KinesisSpoutError, StreamNotFound
+from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.streams import nothing_found
 

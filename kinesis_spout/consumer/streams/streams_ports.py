@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kinesis_spout.clock import Clock
 from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.model.clock import Clock
 from kinesis_spout.settings import SpoutConfig
 
 

@@ -4,14 +4,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import KinesisSpoutError, SpoutClosed
 from kinesis_spout.kinesis.pace import idle_period
 from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to, read_again_at
 from kinesis_spout.kinesis.read.getter import MAX_RECORDS
 from kinesis_spout.kinesis.read.prefetcher import Prefetcher
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import KinesisSpoutError, SpoutClosed
+from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, ShardGetter
-from kinesis_spout.record import Record
 from shard_state import SequenceNumber, Shard
 
 

@@ -13,8 +13,6 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import DataLoss, KinesisError, Unavailable
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
 from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.pace import Pace
@@ -31,6 +29,8 @@ from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
 from kinesis_spout.kinesis.read.user_records import HashKeys, with_user_records
 from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, start_to_keep
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import DataLoss, KinesisError, Unavailable
 from kinesis_spout.ports import Page, ShardLister
 from shard_state import Position
 

@@ -12,11 +12,11 @@ come to equal parts by it).
 import threading
 from typing import Final
 
-from kinesis_spout.clock import Clock
-from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.pace.byte_budget import ByteBudget
 from kinesis_spout.kinesis.pace.pace import Pace
 from kinesis_spout.kinesis.patience import Jitter, reaction_to, read_wait_seconds
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import KinesisSpoutError
 
 FULL_REPLY_BYTES: Final = 10_000_000
 """A reply of 10 MiB makes Kinesis throttle for 5 s. A little less counts as one: JSON and keys weigh too."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from kinesis_spout.errors import Unavailable
 from kinesis_spout.kinesis.errors import expected
+from kinesis_spout.model.errors import Unavailable
+from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.record import Record
 from shard_state import Position, SequenceNumber, Shard
 
 

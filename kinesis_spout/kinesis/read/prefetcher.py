@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.model.clock import Clock, SystemClock
 
 Fetch = Callable[[], float | None]
 """Fetches once. Gives the monotonic time to be called again at, or None to be put aside until submitted."""

@@ -7,8 +7,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_spout.columns import ARROW_TYPES
-from kinesis_spout.record import Record
+from kinesis_spout.model.columns import ARROW_TYPES
+from kinesis_spout.model.record import Record
 
 ARRIVAL_TYPE: Final = ARROW_TYPES["timestamp"]
 

@@ -15,8 +15,8 @@ from hashlib import md5
 from typing import Final, NamedTuple
 
 from kinesis_spout.kinesis.aggregated_record import MAGIC, Contents, contents
+from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.record import Record
 from shard_state import Position, Shard
 
 try:

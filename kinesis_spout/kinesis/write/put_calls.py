@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kinesis_spout.errors import KinesisError, StreamNotFound, Unavailable
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import Puttable
+from kinesis_spout.model.errors import KinesisError, StreamNotFound, Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
-from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis.patience import Patience, Tries
 from kinesis_spout.kinesis.write.put_calls import PutCalls, with_stream_found
 from kinesis_spout.kinesis.write.put_records import (
@@ -22,6 +21,7 @@ from kinesis_spout.kinesis.write.put_records import (
     Single,
 )
 from kinesis_spout.kinesis.write.waiting_records import WaitingOptions, WaitingRecords
+from kinesis_spout.model.errors import KinesisError
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

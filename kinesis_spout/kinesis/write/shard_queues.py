@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis.patience import Patience, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.key_lines import KeyLines
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder, Puttable
 from kinesis_spout.kinesis.write.shard_pace import ShardPace
+from kinesis_spout.model.errors import KinesisError
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result

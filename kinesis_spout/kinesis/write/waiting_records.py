@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-from kinesis_spout.errors import KinesisError, Unavailable
 from kinesis_spout.kinesis.errors import ERRORS_BY_CODE
 from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder, Puttable
 from kinesis_spout.kinesis.write.shard_queues import GivenUp, ShardQueues
+from kinesis_spout.model.errors import KinesisError, Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from kinesis_spout.clock import moment
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.clock import moment
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings.grammar.positions import (
     ALLOWED,
     parse_position,

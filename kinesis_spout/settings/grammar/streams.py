@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from kinesis_spout.errors import StreamNotFound
+from kinesis_spout.model.errors import StreamNotFound
 from kinesis_spout.settings.messages import NotAllowed
 
 STREAM_NAME: Final = r"[a-zA-Z0-9_.-]{1,128}"

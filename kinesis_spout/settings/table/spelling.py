@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.settings.messages import respell
 from kinesis_spout.settings.table import OPTIONS
 

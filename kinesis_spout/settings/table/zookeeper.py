@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kinesis_spout.coordination import DEFAULT_SESSION_TIMEOUT_SECONDS, MAX_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, MAX_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.settings.grammar.value_types import FLAG, choice, seconds, text
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import Use, option, setting, shared

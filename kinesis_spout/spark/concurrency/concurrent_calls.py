@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
+from kinesis_spout.model.unfinished_work import is_coroutine_function, refuse_unfinished
 from kinesis_spout.spark.concurrency.crew import LookUp
 from kinesis_spout.spark.concurrency.handler_loop import HandlerLoop
 from kinesis_spout.spark.concurrency.handler_threads import HandlerThreads
 from kinesis_spout.spark.concurrency.record_run import RecordRun
-from kinesis_spout.unfinished_work import is_coroutine_function, refuse_unfinished
 
 
 def needs_concurrency(

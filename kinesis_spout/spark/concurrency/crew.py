@@ -17,8 +17,8 @@ from threading import Condition, Lock
 from time import monotonic
 from typing import Any, Final
 
-from kinesis_spout.handler import Failure
-from kinesis_spout.record import Record
+from kinesis_spout.model.handler import Failure
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.record_run import RecordRun
 
 LOOK_UP_SECONDS: Final = 0.1

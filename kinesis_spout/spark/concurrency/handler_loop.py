@@ -15,8 +15,8 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
-from kinesis_spout.handler import Failure, failure_of
-from kinesis_spout.record import Record
+from kinesis_spout.model.handler import Failure, failure_of
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.crew import Bounds, Crew, LookUp, timed_out
 from kinesis_spout.spark.concurrency.record_run import RecordRun
 
@@ -126,7 +126,6 @@ class _Coroutines(Crew):
         self.begin_more()
 
     def end_overdue(self, at: int, now: float) -> None:
-        """See ``Crew``."""
         cancelled_at = self._cancelled.get(at)
         if cancelled_at is None:
             self._cancelled[at] = now

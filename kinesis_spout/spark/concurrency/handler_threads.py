@@ -15,8 +15,8 @@ from queue import SimpleQueue
 from time import monotonic, sleep
 from typing import Final
 
-from kinesis_spout.handler import Failure, failure_of, found_at
-from kinesis_spout.record import Record
+from kinesis_spout.model.handler import Failure, failure_of, found_at
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.crew import Bounds, Call, Crew, LookUp, timed_out
 from kinesis_spout.spark.concurrency.record_run import RecordRun
 
@@ -111,7 +111,6 @@ class _Threads(Crew):
         return True
 
     def end_overdue(self, at: int, now: float) -> None:
-        """See ``Crew``."""
         del now
         assert self.timeout_seconds is not None
         frame = sys._current_frames().get(self._thread_of[at])  # noqa: SLF001 - there is no other way to ask

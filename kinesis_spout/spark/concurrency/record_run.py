@@ -18,7 +18,7 @@ from enum import Enum, auto
 from math import inf
 from typing import Final, Protocol
 
-from kinesis_spout.handler import Failure
+from kinesis_spout.model.handler import Failure
 
 NOT_BEGUN: Final = 0
 UNDER_WAY: Final = 1

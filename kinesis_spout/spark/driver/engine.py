@@ -27,9 +27,9 @@ from typing import Any, Final
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import halt_text, pause_text
-from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
+from kinesis_spout.consumer.record_age import RecordAge
 from kinesis_spout.kinesis.read.user_records import HashKeys
-from kinesis_spout.record_age import RecordAge
+from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.batches.running_batches import Batch, RunningBatches
@@ -178,7 +178,6 @@ class MicroBatchEngine:
     # The ownership listener; called under the lock
 
     def shards_acquired(self, shard_ids: Iterable[str]) -> None:
-        """See ``OwnershipListener``."""
         for shard_id in shard_ids:
             state = self._manager.shard(shard_id)
             assert state is not None
@@ -190,7 +189,6 @@ class MicroBatchEngine:
         self._calls.put(_nothing)
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
-        """See ``OwnershipListener``."""
         for shard_id in shard_ids:
             shard = self._shards.pop(shard_id, None)
             if shard is not None:
@@ -199,13 +197,11 @@ class MicroBatchEngine:
             self._retry_data.drop_shard(shard_id)
 
     def resumed(self) -> None:
-        """See ``OwnershipListener``."""
         self._plan_at = self._consumer.now
         self._calls.put(_nothing)
 
     @property
     def is_full(self) -> bool:
-        """See ``OwnershipListener``."""
         letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
         held_bytes = letters_bytes + self._retry_data.size_bytes + self._held.size_bytes
         return letters_bytes > most // 4 or held_bytes >= most * 3 // 4

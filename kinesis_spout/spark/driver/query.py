@@ -12,7 +12,7 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.open_ports import client_settings
 from kinesis_spout.consumer.ports import Companion, Ports
-from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings

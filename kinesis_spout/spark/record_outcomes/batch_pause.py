@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kinesis_spout.consumer.pause_reports import most_frequent
-from kinesis_spout.handler import RaisedAt
-from kinesis_spout.logs.failure_kinds import FailureKinds
+from kinesis_spout.model.handler import RaisedAt
+from kinesis_spout.model.logs.failure_kinds import FailureKinds
 from shard_state import BreakerEvent, BreakerRule, CircuitBreaker
 
 _log = logging.getLogger(__name__)

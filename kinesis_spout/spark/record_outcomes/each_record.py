@@ -40,11 +40,13 @@ import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.record import Record
-from kinesis_spout.scheme import resolve
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.model.record import Record
+from kinesis_spout.model.scheme import resolve
+from kinesis_spout.model.unfinished_work import refuse_generator_function
+from kinesis_spout.processes.executor_python import unfit_python
 from kinesis_spout.settings.messages import shown
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls, needs_concurrency
 from kinesis_spout.spark.pickled_handler import PickledHandler
@@ -57,8 +59,6 @@ from kinesis_spout.spark.record_outcomes.record_delivery import (
     PreparedHandler,
     check_columns,
 )
-from kinesis_spout.unfinished_work import refuse_generator_function
-from kinesis_spout.workers.executor_python import unfit_python
 from shard_state import BreakerRule, RetryPolicy
 
 _MOST_TOGETHER: Final = 1_000

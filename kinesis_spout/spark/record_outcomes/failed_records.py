@@ -12,8 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_spout.columns import HANDLED_COLUMNS
-from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.model.columns import HANDLED_COLUMNS
+from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.spark.record_outcomes.record_delivery import ATTEMPT, arrival_seconds
 from shard_state import GiveUp, RetryPolicy
 

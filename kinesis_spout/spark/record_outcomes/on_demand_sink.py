@@ -8,11 +8,11 @@ from typing import Final
 
 from pyspark.sql.utils import is_remote
 
-from kinesis_spout.clock import Clock
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
-from kinesis_spout.errors import DeadLetterError, InvalidConfig
 from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
 from kinesis_spout.ports import DeadLetterSink
 from shard_state import GiveUp, RetryPolicy
 

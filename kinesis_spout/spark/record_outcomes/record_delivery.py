@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_spout.columns import ARROW_TYPES, HANDLED_COLUMNS, HANDLED_SCHEMA, RECORD_COLUMNS, as_arrow
-from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.handler import Failure, failure_of
-from kinesis_spout.record import Record
+from kinesis_spout.model.columns import ARROW_TYPES, HANDLED_COLUMNS, HANDLED_SCHEMA, RECORD_COLUMNS, as_arrow
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.handler import Failure, failure_of
+from kinesis_spout.model.record import Record
+from kinesis_spout.model.unfinished_work import refuse_unfinished
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.concurrency.record_run import NoNotes, RecordRun, RunRules
 from kinesis_spout.spark.pickled_handler import PickledHandler
-from kinesis_spout.unfinished_work import refuse_unfinished
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -80,7 +80,6 @@ class PreparedHandler:
         self._scheme = scheme
 
     def __call__(self, record: Record) -> object:
-        """See ``RecordFunction``."""
         returned = self._handler(self._scheme(record))
         if returned is not None:
             refuse_unfinished(returned)
@@ -205,7 +204,6 @@ class _StopsAtOverflow(NoNotes):
         self._failed_bytes = failed_bytes
 
     def failed(self, at: int, failure: Failure) -> None:
-        """See ``RunNotes``."""
         if self._failed_bytes.add(self._records[at], failure):
             self.run.stop()
 

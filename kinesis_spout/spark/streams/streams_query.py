@@ -12,7 +12,7 @@ from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.streams.joint_view import JointView, of_stream
 from kinesis_spout.consumer.streams.stream_set import StreamSet
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts
-from kinesis_spout.errors import InvalidConfig, KinesisSpoutError, StreamNotFound
+from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError, StreamNotFound
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.batch_progress import totals_of
 from kinesis_spout.spark.driver.query import SpoutQuery

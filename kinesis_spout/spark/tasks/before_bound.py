@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
 from shard_state import ShardBound
 
 

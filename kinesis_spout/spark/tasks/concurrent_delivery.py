@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Any, Final
 
-from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.handler import Failure
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.handler import Failure
+from kinesis_spout.model.record import Record
+from kinesis_spout.model.unfinished_work import is_coroutine_function, refuse_generator_function
 from kinesis_spout.spark.concurrency.concurrent_calls import (
     ConcurrentCalls,
     needs_concurrency,
@@ -23,7 +24,6 @@ from kinesis_spout.spark.tasks.handlers import RecordHandler
 from kinesis_spout.spark.tasks.journal import MARKS, SliceNotes
 from kinesis_spout.spark.tasks.task import Deliver
 from kinesis_spout.spark.tasks.work import WorkSlice
-from kinesis_spout.unfinished_work import is_coroutine_function, refuse_generator_function
 from shard_state import Order
 
 _WAIT_SECONDS: Final = 1.0
@@ -84,7 +84,6 @@ class ConcurrentDelivery(SliceDelivery):
         yield records
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
-        """See ``SliceDelivery``."""
         reached = 0
         while reached < len(run) and self.room and not self._notes.must_stop:
             part = run[reached : reached + MARKS]
@@ -171,9 +170,7 @@ class _Notes:
         self.marks = marks
 
     def failed(self, at: int, failure: Failure) -> None:
-        """See ``RunNotes``."""
         self._notes.failed(at, failure)
 
     def held(self, at: int) -> None:
-        """See ``RunNotes``."""
         self._notes.held(at)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
-from kinesis_spout.handler import Failure
+from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.model.handler import Failure
+from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.record import Record
-from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.tasks.before_bound import before_bound
 from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
 from kinesis_spout.spark.tasks.journal import SliceNotes
@@ -278,7 +278,6 @@ class HandlerDelivery(SliceDelivery):
         self.handling_seconds: float = 0.0
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
-        """See ``SliceDelivery``."""
         reached = 0
         while reached < len(run) and self.room and not self._notes.must_stop:
             # Every record may fail, so no more are handed over at a time than failures can be kept.
@@ -372,7 +371,6 @@ class HeldDelivery(SliceDelivery):
     """Holds every record of a slice: none of them was delivered, as far as anybody knows. Mutable."""
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
-        """See ``SliceDelivery``."""
         del until
         part = run[: self._plan.max_failures - len(self.failures)]
         for record in part:

@@ -23,8 +23,9 @@ from typing import Final
 
 from pyspark import SparkContext, TaskContext
 
-from kinesis_spout.directories.private_directory import check_private, make_private
-from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.model.directories.private_directory import check_private, make_private
+from kinesis_spout.model.errors import HandlerKilledWorker
+from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks import journal
@@ -34,7 +35,6 @@ from kinesis_spout.spark.tasks.journal import Journal, Remains
 from kinesis_spout.spark.tasks.salvage import lost, salvage
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from kinesis_spout.workers.worker_log import print_log_lines
 from shard_state import SliceKind
 
 _DIED: Final = "the worker died while it handled this record"
@@ -187,11 +187,9 @@ class HandlerRunner:
         return True
 
     def has_begun(self, tag: str) -> bool:
-        """See ``BatchRunner``."""
         return has_begun(self._context, tag)
 
     def cancel(self, tag: str) -> None:
-        """See ``BatchRunner``."""
         cancel(self._context, tag)
 
 

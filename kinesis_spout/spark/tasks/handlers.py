@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.kinesis.read.arrow import batch_of_records
-from kinesis_spout.record import Record
+from kinesis_spout.model.handler import Failure, failure_of
+from kinesis_spout.model.record import Record
+from kinesis_spout.model.unfinished_work import refuse_unfinished
 from kinesis_spout.spark.tasks.delivery import Failed
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, SliceNotes
-from kinesis_spout.unfinished_work import refuse_unfinished
 
 _LOOK_UP_SECONDS: Final = 0.1
 """How often a record handler looks up from its records: whether anybody still waits for them."""

@@ -16,9 +16,9 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException, PythonException
 
-from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig, KinesisSpoutError
+from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig, KinesisSpoutError
+from kinesis_spout.processes.executor_python import unfit_python
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from kinesis_spout.workers.executor_python import unfit_python
 
 _WORKER_GONE: Final = (
     "Python worker exited unexpectedly",

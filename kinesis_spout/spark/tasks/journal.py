@@ -20,8 +20,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.handler import Failure
-from kinesis_spout.processes import has_ended
+from kinesis_spout.model.handler import Failure
+from kinesis_spout.processes.liveness import has_ended
 from kinesis_spout.spark.concurrency import record_run
 from kinesis_spout.spark.tasks.coalescing.window import Window
 from kinesis_spout.spark.tasks.work import WorkResult

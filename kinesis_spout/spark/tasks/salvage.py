@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from kinesis_spout.handler import Failure
+from kinesis_spout.model.handler import Failure
 from kinesis_spout.spark.concurrency.record_run import NOT_BEGUN
 from kinesis_spout.spark.tasks.coalescing.window import Windows
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, ReplayedDelivery, SliceDelivery

@@ -16,16 +16,16 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Self
 
-from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.patience import Action, reaction_to
+from kinesis_spout.model.errors import KinesisError
+from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.record import Record
+from kinesis_spout.processes.worker_memory import set_aside_imports
 from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Journal, SliceNotes
 from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
-from kinesis_spout.workers.worker_memory import set_aside_imports
 from shard_state import Order, SliceKind, SliceOutcome
 
 _THREADS = 8

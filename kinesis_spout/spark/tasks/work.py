@@ -6,12 +6,12 @@ the retry, or for the dead letter.
 
 from dataclasses import dataclass, field
 
-from kinesis_spout.errors import KinesisError
-from kinesis_spout.handler import Failure, RaisedAt
+from kinesis_spout.consumer.record_age import RecordAge
 from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.kinesis.read.user_records import HashKeys
-from kinesis_spout.record import Record
-from kinesis_spout.record_age import RecordAge
+from kinesis_spout.model.errors import KinesisError
+from kinesis_spout.model.handler import Failure, RaisedAt
+from kinesis_spout.model.record import Record
 from shard_state import FailedRecord, SequenceNumber, SliceOutcome, SlicePlan
 
 

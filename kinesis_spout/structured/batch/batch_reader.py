@@ -16,10 +16,12 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kinesis_spout.clock import Clock, SystemClock, moment
-from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis import KinesisShardLister
 from kinesis_spout.kinesis.patience import persistently
+from kinesis_spout.model.clock import Clock, SystemClock, moment
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.processes.worker_log import print_log_lines
+from kinesis_spout.processes.worker_memory import set_aside_imports
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, resolved_now
 from kinesis_spout.settings.source_options import BatchReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options
@@ -27,8 +29,6 @@ from kinesis_spout.structured.batch.shard_interval import IntervalRead, ShardInt
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.found_streams import streams_at_start
 from kinesis_spout.structured.stream.partitions import ReadSettings, in_chunks
-from kinesis_spout.workers.worker_log import print_log_lines
-from kinesis_spout.workers.worker_memory import set_aside_imports
 from shard_state import Shard, StartPositions
 
 T = TypeVar("T")

@@ -23,12 +23,12 @@ from random import random
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_spout.clock import Clock
-from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound
 from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.patience import Action, Work, reaction_to, read_again_at, tried_again
 from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
 from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound
 from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS, rank
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.stream.partitions import ReadSettings

@@ -15,9 +15,9 @@ import subprocess
 import sys
 from typing import Final
 
-from kinesis_spout.errors import InvalidConfig, Unavailable
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
+from kinesis_spout.model.errors import InvalidConfig, Unavailable
 from kinesis_spout.structured.pages.fetch_worker import FetchRequest, receive_outcome
 from kinesis_spout.structured.pages.page_channel import PageChannel
 

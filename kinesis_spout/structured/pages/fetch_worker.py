@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
 from kinesis_spout.kinesis.read.calls.get_records import call_get_records
+from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.pages.page_channel import PageChannel
-from kinesis_spout.workers.worker_log import print_log_lines
 
 _APART_BYTES: Final = 64 * 1024
 """Buffers of this size are sent as they lie there; smaller ones as a part of the outcome."""

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from kinesis_spout.connections.handshake import HANDSHAKE_SECONDS, introduce
-from kinesis_spout.connections.message_channel import MessageChannel
+from kinesis_spout.processes.handshake import HANDSHAKE_SECONDS, introduce
+from kinesis_spout.processes.message_channel import MessageChannel
 from kinesis_spout.structured.pages.page_buffer import Segment
 
 _MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024

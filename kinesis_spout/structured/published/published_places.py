@@ -3,8 +3,7 @@
 from contextlib import ExitStack
 from typing import Protocol
 
-from kinesis_spout.coordination import Coordinator
-from kinesis_spout.ports import CheckpointStore
+from kinesis_spout.ports import CheckpointStore, Coordinator
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperSettings
 
 

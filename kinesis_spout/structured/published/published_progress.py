@@ -28,9 +28,9 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.kinesis.patience import persistently
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
 from kinesis_spout.structured.published.published_places import Place, ZooKeeperPlaces

@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from kinesis_spout.clock import Clock
-from kinesis_spout.coordination import DEFAULT_SESSION_TIMEOUT_SECONDS
-from kinesis_spout.errors import ConsumerAlive
-from kinesis_spout.ports import CheckpointWrite, CommitResult
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import ConsumerAlive
+from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, CheckpointWrite, CommitResult
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
 from kinesis_spout.structured.published.published_places import Place
 from shard_state import Checkpoint, Position, PositionType, SequenceNumber, Shard, StartPositions

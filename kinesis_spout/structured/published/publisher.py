@@ -5,9 +5,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from kinesis_spout.clock import Clock
-from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.patience import Patience, Tries, Work
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.structured.offsets import QueryOffset
 
 _RETRY_SECONDS: Final = 0.5

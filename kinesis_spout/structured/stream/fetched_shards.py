@@ -7,7 +7,6 @@ from functools import partial
 from random import random
 from typing import TYPE_CHECKING
 
-from kinesis_spout.clock import Clock
 from kinesis_spout.kinesis import (
     FanOutShardGetter,
     FanOutStream,
@@ -18,6 +17,7 @@ from kinesis_spout.kinesis import (
 from kinesis_spout.kinesis.pace import ByteBudget
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.user_records import HashKeys
+from kinesis_spout.model.clock import Clock
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import ShardOffset
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses

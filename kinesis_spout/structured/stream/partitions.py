@@ -14,18 +14,18 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from kinesis_spout.errors import KinesisSpoutError, ShardNotFound
 from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.kinesis.patience import tried_again
 from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
 from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.model.errors import KinesisSpoutError, ShardNotFound
+from kinesis_spout.processes.worker_memory import set_aside_imports
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import Segment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
 from kinesis_spout.structured.pages.page_client import fetch_segments
 from kinesis_spout.structured.schema import arrow_schema
-from kinesis_spout.workers.worker_memory import set_aside_imports
 from shard_state import Position, SequenceNumber
 
 _ROWS_PER_BATCH: Final = 2_000

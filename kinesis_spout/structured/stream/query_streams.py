@@ -15,9 +15,9 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from kinesis_spout.clock import Clock
-from kinesis_spout.errors import KinesisSpoutError, StreamNotFound, StreamRecreated
 from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound, StreamRecreated
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
 from kinesis_spout.settings.grammar.streams import is_pattern, is_younger
 from kinesis_spout.settings.source_options import StreamReadOptions

@@ -5,8 +5,8 @@ import threading
 from dataclasses import replace
 from typing import Final
 
-from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.kinesis import Prefetcher
+from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset

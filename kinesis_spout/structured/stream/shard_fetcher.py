@@ -10,8 +10,6 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from kinesis_spout.clock import Clock
-from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter
 from kinesis_spout.kinesis.pace import idle_period
 from kinesis_spout.kinesis.patience import (
@@ -22,6 +20,8 @@ from kinesis_spout.kinesis.patience import (
     read_again_at,
     tried_again,
 )
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey

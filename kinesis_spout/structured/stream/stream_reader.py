@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.settings.messages import respell
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options
@@ -29,7 +30,6 @@ from kinesis_spout.structured.stream.read_limits import (
     SupportsTriggerAvailableNow,
     default_limit,
 )
-from kinesis_spout.workers.worker_log import print_log_lines
 
 if TYPE_CHECKING:
     from kinesis_spout.structured.published.published_progress import PublishedProgress

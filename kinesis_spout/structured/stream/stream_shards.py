@@ -4,9 +4,9 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping
 
-from kinesis_spout.clock import Clock
-from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.patience import Action, Work, persistently, reaction_to
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.ports import ShardLister, StreamSummary, is_same_creation
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
 from shard_state import Position, PositionType, Shard, StartPositions
@@ -203,9 +203,7 @@ class KnownShards:
         self._shards = shards
 
     def summary(self) -> StreamSummary:
-        """See the port."""
         return self._lister.summary()
 
     def list_shards(self) -> list[Shard]:
-        """See the port."""
         return self._shards.known_to_exist()

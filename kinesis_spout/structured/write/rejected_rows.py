@@ -7,10 +7,10 @@ the sink are listed and redriven like others.
 
 from typing import Final, Protocol
 
-from kinesis_spout.clock import Clock
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.sink_url import needs_jvm
-from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.structured.write.written_columns import RowValues
 

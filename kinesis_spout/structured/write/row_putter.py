@@ -9,9 +9,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.clock import SystemClock
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
-from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
 from kinesis_spout.kinesis.write.put_records import (
@@ -28,6 +26,8 @@ from kinesis_spout.kinesis.write.record_putter import (
     RecordPutter,
     is_too_much,
 )
+from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.settings.source_options import WriteOptions
 from kinesis_spout.settings.table.spelling import said_as_options
 from kinesis_spout.structured.write.rejected_rows import (

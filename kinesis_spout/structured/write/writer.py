@@ -23,12 +23,12 @@ from pyspark import TaskContext
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.write.rejected_rows import check_dead_letters
 from kinesis_spout.structured.write.written import Written
 from kinesis_spout.structured.write.written_columns import WrittenColumns
-from kinesis_spout.workers.worker_log import print_log_lines
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from pyspark.sql.types import BinaryType, DataType, StringType
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa

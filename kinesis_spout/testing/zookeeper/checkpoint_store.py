@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kinesis_spout.errors import CheckpointUnreadable, CommitTooLarge, StoreError, StreamRecreated
+from kinesis_spout.model.errors import CheckpointUnreadable, CommitTooLarge, StoreError, StreamRecreated
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult, is_same_creation
 from kinesis_spout.testing.zookeeper.coordinator import InMemoryCoordinator
 from kinesis_spout.testing.zookeeper.nodes import InMemoryNodes, StoreFault

@@ -10,9 +10,9 @@ import itertools
 import threading
 from dataclasses import dataclass
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.coordination import Elected
-from kinesis_spout.errors import StoreUnavailable
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import StoreUnavailable
+from kinesis_spout.ports import Elected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kinesis_spout.errors import CheckpointUnreadable
+from kinesis_spout.model.errors import CheckpointUnreadable
 from kinesis_spout.testing.zookeeper.nodes import InMemoryNodes
 from shard_state import Assignment, GroupMember, Halt
 from shard_state.errors import InvalidStoredForm

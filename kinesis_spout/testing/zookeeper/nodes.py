@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from kinesis_spout.errors import CheckpointUnreadable, ConsumerAlive, StoreUnavailable
+from kinesis_spout.model.errors import CheckpointUnreadable, ConsumerAlive, StoreUnavailable
 from kinesis_spout.zookeeper.progress.application import Application, progress_lost
 from shard_state import Checkpoint, StartPositions
 from shard_state.errors import InvalidCheckpoint

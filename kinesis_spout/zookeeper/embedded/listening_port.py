@@ -5,7 +5,7 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from kinesis_spout.errors import StoreError
+from kinesis_spout.model.errors import StoreError
 from kinesis_spout.zookeeper.embedded.java import HOST
 
 _FIRST: Final = 20_000

@@ -12,7 +12,7 @@ from typing import Any
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
-from kinesis_spout.errors import StoreError, StoreUnavailable
+from kinesis_spout.model.errors import StoreError, StoreUnavailable
 from kinesis_spout.zookeeper.members.pause_notices import PauseNotices
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
 from kinesis_spout.zookeeper.progress.store import ZooKeeperCheckpointStore

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, CancelledError, LockTimeout, NodeExistsError, NoNodeError
 
-from kinesis_spout.coordination import Elected
-from kinesis_spout.errors import StoreUnavailable
+from kinesis_spout.model.errors import StoreUnavailable
+from kinesis_spout.ports import Elected
 from kinesis_spout.zookeeper.errors import FAILURES
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 

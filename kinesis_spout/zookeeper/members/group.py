@@ -13,8 +13,8 @@ from typing import Any, Final
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
-from kinesis_spout.coordination.term import Term
-from kinesis_spout.errors import CheckpointUnreadable, KinesisSpoutError, StoreUnavailable
+from kinesis_spout.model.errors import CheckpointUnreadable, KinesisSpoutError, StoreUnavailable
+from kinesis_spout.ports.term import Term
 from kinesis_spout.zookeeper.members.election import ZooKeeperElection
 from kinesis_spout.zookeeper.members.halts import Halts, halt_of
 from kinesis_spout.zookeeper.session import ZooKeeperSession

@@ -22,7 +22,6 @@ class Halts:
         self._paths = paths
 
     def begin(self, shard_id: str | None) -> None:
-        """See ``Group.halt``."""
         self._session.await_connection(self._session.deadline())
         path = self._path(shard_id)
         with suppress(NodeExistsError):
@@ -34,7 +33,6 @@ class Halts:
                 self._session.answer(self._client.create_async(path, b""))
 
     def end(self, shard_id: str | None) -> Halt:
-        """See ``Group.end_halt``."""
         self._session.await_connection(self._session.deadline())
         names = [shard_id] if shard_id is not None else self._names()
         ended = []

@@ -25,7 +25,6 @@ class PauseNotices:
         """In which session, and what."""
 
     def show(self, notice: str) -> bool:
-        """See ``Coordinator.show_pause``."""
         session_id = self._session.await_connection(self._session.deadline())
         stat = self._nodes.found(self._client.exists_async(self._path))
         shown, data = self._shown, notice.encode()
@@ -54,13 +53,11 @@ class PauseNotices:
             self._session.answer(self._client.create_async(self._path, data, ephemeral=True))
 
     def end(self) -> None:
-        """See ``Coordinator.end_pause``."""
         if self._shown is not None:
             self._nodes.found(self._client.delete_async(self._path))
             self._shown = None
 
     def all(self) -> Mapping[str, str]:
-        """See ``Coordinator.pauses``."""
         self._session.await_connection(self._session.deadline())
         found = self._nodes.present(
             sorted(self._nodes.children(self._paths.paused)), self._paths.pause, self._client.get_async
@@ -68,7 +65,6 @@ class PauseNotices:
         return {member: data.decode() for member, (data, _) in found.items()}
 
     def take_away(self) -> list[str]:
-        """See ``Coordinator.resume``."""
         members = list(self.all())
         for member in members:
             self._nodes.found(self._client.delete_async(self._paths.pause(member)))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
-from kinesis_spout.errors import ConsumerAlive, StoreError
+from kinesis_spout.model.errors import ConsumerAlive, StoreError
 from kinesis_spout.zookeeper.progress.attachments import empty, stored_attachments
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.tree.chunks import ChunkLimits, chunked, operation_bytes

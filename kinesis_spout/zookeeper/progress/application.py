@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kinesis_spout.errors import CheckpointUnreadable, InvalidConfig, ProgressLost, StreamRecreated
+from kinesis_spout.model.errors import CheckpointUnreadable, InvalidConfig, ProgressLost, StreamRecreated
 from kinesis_spout.ports import is_same_creation
 from shard_state import PositionType, Shard, StartPositions
 

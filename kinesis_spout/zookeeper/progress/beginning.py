@@ -8,7 +8,7 @@ says so (nothing at a first start, ``begun: false`` at a new one), and whoever o
 from collections.abc import Collection
 from dataclasses import replace
 
-from kinesis_spout.errors import CheckpointUnreadable
+from kinesis_spout.model.errors import CheckpointUnreadable
 from kinesis_spout.zookeeper.progress.administration import next_epoch
 from kinesis_spout.zookeeper.progress.application import Application
 from kinesis_spout.zookeeper.progress.attachments import empty, stored_attachments

@@ -11,7 +11,7 @@ from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
-from kinesis_spout.errors import CommitTooLarge, StoreUnavailable
+from kinesis_spout.model.errors import CommitTooLarge, StoreUnavailable
 from kinesis_spout.ports import Attachment, CommitResult
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
 from kinesis_spout.zookeeper.progress.attachments import Attachments, Fate

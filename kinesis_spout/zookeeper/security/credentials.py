@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Any
 from kazoo.exceptions import NoAuthError, NodeExistsError
 from kazoo.security import ACL
 
-from kinesis_spout.errors import StoreError
+from kinesis_spout.model.errors import StoreError
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.tree.paths import Paths
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from kinesis_spout.errors import CheckpointUnreadable
+from kinesis_spout.model.errors import CheckpointUnreadable
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.tree.paths import Paths
 from shard_state import Checkpoint

@@ -17,7 +17,7 @@
 
 from dataclasses import dataclass
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 
 DEFAULT_ROOT = "kinesis_spout"
 _MAX_NAME_LENGTH = 255

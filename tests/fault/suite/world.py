@@ -16,8 +16,6 @@ from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from kinesis_spout.zookeeper.tree.paths import DEFAULT_ROOT, Paths
 from shard_state import Shard
-from tests.embedded_servers import java_processes
-from tests.fan_out.service import FanOutService
 from tests.fault.suite.consumers.delivery_log import Entry, RecordId, read_delivery_log
 from tests.fault.suite.consumers.supervised import SupervisedConsumer
 from tests.fault.suite.failure_rates import MIXED
@@ -27,7 +25,9 @@ from tests.fault.suite.judgement.zookeeper_history import ZooKeeperHistory
 from tests.fault.suite.kinesis_proxy import KinesisProxy
 from tests.fault.suite.producer import Producer
 from tests.fault.suite.small_disk import small_disk
-from tests.zookeeper_proxy import ZooKeeperProxy
+from tests.support.embedded_servers import java_processes
+from tests.support.fan_out.service import FanOutService
+from tests.support.zookeeper_proxy import ZooKeeperProxy
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

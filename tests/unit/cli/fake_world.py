@@ -22,12 +22,12 @@ from kinesis_spout.testing import (
     ManualClock,
 )
 from shard_state import Checkpoint, Position
-from tests.shards import everywhere
+from tests.support.shards import everywhere
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-    from kinesis_spout.errors import KinesisSpoutError
+    from kinesis_spout.model.errors import KinesisSpoutError
 
 SETTINGS = ("--stream", "orders", "--app", "billing")
 START = everywhere(Position.trim_horizon())

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kinesis_spout.cli.failures import report
-from kinesis_spout.errors import ConsumerAlive, Unavailable
+from kinesis_spout.model.errors import ConsumerAlive, Unavailable
 from kinesis_spout.settings.documentation import options
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 

@@ -10,11 +10,11 @@ import pytest
 
 from kinesis_spout.cli.ghosts import await_ghosts
 from kinesis_spout.cli.stored_progress import StoredProgress
-from kinesis_spout.coordination import MAX_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.ports import MAX_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.testing import InMemoryZooKeeper, ManualClock
 from kinesis_spout.zookeeper import process_of, unique_member_name
 from shard_state import Checkpoint, Position, Shard
-from tests.shards import everywhere
+from tests.support.shards import everywhere
 
 SHARD_ID = "shardId-000000000000"
 START = Position.trim_horizon()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.cli.settings import load
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from shard_state import Position, SequenceNumber
 
 NAMES = {"stream": "orders", "app": "billing"}

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from kinesis_spout.consumer import burying, commits, consumer
-from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.errors import DeadLetterError, StoreUnavailable
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import DeadLetterError, StoreUnavailable
+from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.ports import Attachment, CheckpointStore, CheckpointWrite, CommitResult
 from kinesis_spout.testing import InMemoryDeadLetterSink, InMemoryShardLister, InMemoryStream, ManualClock
-from kinesis_spout.tuples.record_spout import RecordSpout
 from shard_state import SHARD_START, Checkpoint, Shard
+from tests.support.zookeeper_server import wait_until
 from tests.unit.consumer.world import FIRST, NEVER, World, values_of
-from tests.zookeeper_server import wait_until
 
 
 @pytest.fixture

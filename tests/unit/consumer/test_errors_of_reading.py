@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.errors import AccessDenied, KeyUnavailable, KinesisError, Throttled, Unavailable
 from kinesis_spout.kinesis.patience import SLOW_SECONDS
+from kinesis_spout.model.errors import AccessDenied, KeyUnavailable, KinesisError, Throttled, Unavailable
+from kinesis_spout.plain.record_spout import Emitted, RecordSpout
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream
-from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
 from shard_state import Shard
 from tests.unit.consumer.world import FIRST, NEVER, World, values_of
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from kinesis_spout.consumer import lifecycle
-from kinesis_spout.errors import StoreUnavailable
+from kinesis_spout.model.errors import StoreUnavailable
 from tests.unit.consumer.world import FIRST, SECOND, World
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from kinesis_spout.plain.record_spout import Emitted
 from kinesis_spout.testing import InMemoryStream, InMemoryZooKeeper, ManualClock, SteppedSpout
 from kinesis_spout.testing.stepped_spout import in_memory_ports
-from kinesis_spout.tuples.record_spout import Emitted
 
 
 def look_up(_: Emitted) -> None:

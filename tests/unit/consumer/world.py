@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from kinesis_spout.consumer.ports import OpenGetter, Ports
-from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.record import Record
+from kinesis_spout.plain.listener import FailReason, SpoutListener
+from kinesis_spout.plain.record_spout import Emitted, RecordSpout
 from kinesis_spout.ports import ShardGetter
-from kinesis_spout.record import Record
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
     InMemoryShardGetter,
@@ -18,8 +20,6 @@ from kinesis_spout.testing import (
     InMemoryZooKeeper,
     ManualClock,
 )
-from kinesis_spout.tuples.listener import FailReason, SpoutListener
-from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
 from shard_state import Checkpoint, Position
 
 DEADLINE_SECONDS = 120.0

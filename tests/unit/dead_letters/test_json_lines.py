@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
-from kinesis_spout.errors import DeadLetterError
+from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.testing import ManualClock
-from tests.letters import letter
+from tests.support.letters import letter
 
 
 def files(directory: Path) -> list[Path]:
@@ -26,7 +26,7 @@ WRITE_AND_WAIT_TO_BE_KILLED = """
 import sys
 import msgspec
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
-from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.model.dead_letter import DeadLetter
 
 sink = JsonLinesSink(sys.argv[1])
 letters = msgspec.json.decode(sys.stdin.readline(), type=list[DeadLetter])

@@ -9,11 +9,11 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 from moto import mock_aws
 
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
-from kinesis_spout.errors import DeadLetterError
 from kinesis_spout.kinesis.client import KinesisClientSettings
 from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.testing import ManualClock
-from tests.letters import letter
+from tests.support.letters import letter
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

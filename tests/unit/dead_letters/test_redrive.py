@@ -7,13 +7,13 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.dead_letters.redrive import Redriven, redrive, redrive_all
-from kinesis_spout.errors import DeadLetterError, InvalidConfig
 from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
 from kinesis_spout.testing import InMemoryDeadLetterSink
-from tests.letters import letter as plain_letter
+from tests.support.letters import letter as plain_letter
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

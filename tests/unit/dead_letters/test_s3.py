@@ -12,11 +12,11 @@ import pytest
 from kinesis_spout.dead_letters import s3
 from kinesis_spout.dead_letters.s3 import S3Sink
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.errors import DeadLetterError, InvalidConfig
 from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
 from kinesis_spout.testing import ManualClock
-from tests.letters import letter
-from tests.s3_server import SECRET, a_session, keys_in, s3_with_bucket
+from tests.support.letters import letter
+from tests.support.s3_server import SECRET, a_session, keys_in, s3_with_bucket
 
 NOBODY_LISTENS = "http://127.0.0.1:9"
 
@@ -125,7 +125,7 @@ WRITE_AND_EXIT = """
 import sys
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import KinesisClientSettings
-from tests.letters import letter
+from tests.support.letters import letter
 
 aws = KinesisClientSettings(access_key="k", secret_key="s", region="eu-west-1")
 sink = open_sink("s3://letters/dead", aws=aws)

@@ -8,9 +8,9 @@ import pytest
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.ports import DeadLetterSink
-from tests.letters import letter
+from tests.support.letters import letter
 
 
 def written_below(sink: DeadLetterSink, directory: Path) -> int:

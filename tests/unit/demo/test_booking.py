@@ -7,7 +7,7 @@ from examples.demo.booking import BookDeparture, CancelledFlightError, LookupDow
 from examples.demo.flights import flight_id, read_flights
 from examples.demo.ledger import Ledger
 from kinesis_spout import Reject
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
 
 
 def flight(number: int, *, attempt: int = 1, dep_time: str = "517", tailnum: str = "N14228") -> Record:

@@ -4,7 +4,7 @@ from collections import Counter
 
 from examples.demo_topology.sentences import Sentences, SentenceScheme, Trouble, number_of, trouble_of
 from examples.demo_topology.troubled_topology import DEADLY
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
 
 
 def troubles(attempt: int) -> Counter[Trouble]:

@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from kinesis_spout.errors import AccessDenied
 from kinesis_spout.kinesis import KinesisStreamDirectory
+from kinesis_spout.model.errors import AccessDenied
 from kinesis_spout.testing import ManualClock
 
 

@@ -2,7 +2,15 @@ import pytest
 from botocore import exceptions as botocore_errors
 from botocore.exceptions import BotoCoreError
 
-from kinesis_spout.errors import (
+from kinesis_spout.kinesis.errors import (
+    ExpiredNextToken,
+    ResourceInUse,
+    ResourceNotFound,
+    expected,
+    translate,
+    translated,
+)
+from kinesis_spout.model.errors import (
     AccessDenied,
     DataLoss,
     ExpiredIterator,
@@ -15,15 +23,7 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis.errors import (
-    ExpiredNextToken,
-    ResourceInUse,
-    ResourceNotFound,
-    expected,
-    translate,
-    translated,
-)
-from tests.in_memory_kinesis_client import client_error
+from tests.support.in_memory_kinesis_client import client_error
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,13 @@
 
 import pytest
 
-from kinesis_spout import errors
 from kinesis_spout.consumer.consumer import LAST_COMMIT_SECONDS
-from kinesis_spout.errors import (
+from kinesis_spout.kinesis import errors as kinesis_errors
+from kinesis_spout.kinesis import patience
+from kinesis_spout.kinesis.errors import ResourceNotFound
+from kinesis_spout.kinesis.patience import SLOW_SECONDS, Action, Patience, Tries, Work, reaction_to
+from kinesis_spout.model import errors
+from kinesis_spout.model.errors import (
     AccessDenied,
     DataLoss,
     ExpiredIterator,
@@ -18,12 +22,8 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis import errors as kinesis_errors
-from kinesis_spout.kinesis import patience
-from kinesis_spout.kinesis.errors import ResourceNotFound
-from kinesis_spout.kinesis.patience import SLOW_SECONDS, Action, Patience, Tries, Work, reaction_to
 from kinesis_spout.testing import ManualClock
-from tests.in_memory_kinesis_client import client_error
+from tests.support.in_memory_kinesis_client import client_error
 
 
 @pytest.mark.parametrize("error", [Unavailable("x"), ExpiredIterator("x"), InvalidIterator("x")])

@@ -41,7 +41,7 @@ ALSO_TAKEN = {
 
 RIGHT = """
 from kinesis_spout import KinesisSpout, Record, SpoutConfig
-from kinesis_spout.tuples.record_spout import RecordSpout
+from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.testing import run
 
 def bill(record: Record) -> None: ...

@@ -8,9 +8,9 @@ from botocore.exceptions import ClientError
 
 from kinesis_spout.cli.arguments import as_argument
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.errors import DataLoss, InvalidConfig
 from kinesis_spout.kinesis import PollingShardGetter
 from kinesis_spout.kinesis.errors import translate
+from kinesis_spout.model.errors import DataLoss, InvalidConfig
 from kinesis_spout.settings.messages import respell, respelled
 from kinesis_spout.settings.source_options import WriteOptions
 from kinesis_spout.settings.table.spelling import as_option
@@ -18,7 +18,7 @@ from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 from kinesis_spout.structured.write.row_putter import write_partition
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream
 from shard_state import Position
-from tests.in_memory_kinesis_client import InMemoryKinesisClient
+from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 from tests.unit.structured.spark_in_memory import SparkInMemory, options
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.write.put_records import PutOrder
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings.documentation import markdown_table
 from kinesis_spout.settings.grammar.shard_positions import EndPositions
 from kinesis_spout.settings.option import Use

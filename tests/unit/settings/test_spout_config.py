@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from rich.pretty import pretty_repr
 
-from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import options
 from kinesis_spout.settings.spout_config import SECRETS
 from kinesis_spout.settings.zookeeper.acl_text import acl_entries
 from shard_state import Position
-from tests.shards import everywhere
+from tests.support.shards import everywhere
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 REQUIRED: dict[str, Any] = {"stream": "orders", "app": "billing"}

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_spout.errors import CheckpointUnreadable
+from kinesis_spout.model.errors import CheckpointUnreadable
 from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
 from shard_state import Position, SequenceNumber
 

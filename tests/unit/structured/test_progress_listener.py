@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.structured.progress_listener import (
     MAX_QUERIES,
     KinesisProgress,
@@ -15,7 +15,7 @@ from kinesis_spout.structured.progress_listener import (
     kinesis_progress,
 )
 from kinesis_spout.structured.source_progress import SourceProgress
-from tests.spark_versions import since_4_2
+from tests.support.spark_versions import since_4_2
 
 QUERY = UUID(int=7)
 

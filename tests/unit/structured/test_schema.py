@@ -3,8 +3,8 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pytest
 
-from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis import SCHEMA
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.structured.schema import arrow_schema, columns_of, with_those_of_table
 
 USUAL = (

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from kinesis_spout.errors import (
+from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
+from kinesis_spout.model.errors import (
     DataLoss,
     ExpiredIterator,
     InvalidIterator,
@@ -14,7 +15,6 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import Position
 

@@ -8,8 +8,8 @@ import pytest
 
 from kinesis_spout import Record, Reject, RetryLater
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.testing import Ending, InMemoryStream, InMemoryZooKeeper, ManualClock, Outcomes, run
 
 FIRST = "shardId-000000000000"

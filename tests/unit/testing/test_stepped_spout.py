@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kinesis_spout.errors import AccessDenied, DeadLetterError, SpoutClosed
+from kinesis_spout.model.errors import AccessDenied, DeadLetterError, SpoutClosed
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
     InMemoryStream,

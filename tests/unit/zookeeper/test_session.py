@@ -9,7 +9,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Auth
 from kazoo.security import Permissions
 
-from kinesis_spout.errors import InvalidConfig, StoreError, StoreUnavailable
+from kinesis_spout.model.errors import InvalidConfig, StoreError, StoreUnavailable
 from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSession
 from kinesis_spout.zookeeper.errors import translated
 from kinesis_spout.zookeeper.security.acls import CREATOR, OPEN

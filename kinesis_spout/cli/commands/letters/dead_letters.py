@@ -13,8 +13,8 @@ from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.misspelt import check_letters_found
 from kinesis_spout.cli.output import note, print_json, print_plain, print_table
 from kinesis_spout.cli.settings import configured
-from kinesis_spout.clock import moment
-from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.model.clock import moment
+from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.model.dead_letter import DeadLetter
 
 Reason = Annotated[
     Literal["exhausted", "rejected", "expired"] | None, typer.Option(help="Only those given up for this.")

@@ -13,7 +13,7 @@ from kinesis_spout.cli.misspelt import check_letters_found
 from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.progress import progress
 from kinesis_spout.cli.settings import configured
-from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
 

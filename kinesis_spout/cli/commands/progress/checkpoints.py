@@ -12,7 +12,7 @@ from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import note, print_json, print_table
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.cli.stored_progress import OperatorStore, StoredProgress
-from kinesis_spout.errors import CheckpointUnreadable, ConsumerAlive, StoreError
+from kinesis_spout.model.errors import CheckpointUnreadable, ConsumerAlive, StoreError
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Checkpoint, SequenceNumber
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kinesis_spout.cli.failures import NotFound, WrongArguments
-from kinesis_spout.clock import moment
+from kinesis_spout.model.clock import moment
 from kinesis_spout.settings.grammar.positions import parse_position, resolved
 from kinesis_spout.settings.messages import NotAllowed
 from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, Shard

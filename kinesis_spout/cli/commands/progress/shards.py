@@ -15,7 +15,7 @@ from kinesis_spout.cli.settings import configured
 from kinesis_spout.cli.views.group_view import take_group_view
 from kinesis_spout.cli.views.shard_view import Backlog, ShardState, ShardView, take_view
 from kinesis_spout.cli.world import Stream, World
-from kinesis_spout.errors import KinesisError
+from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Position
 

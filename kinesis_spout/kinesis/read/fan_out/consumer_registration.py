@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import KinesisError, StreamNotFound, Throttled, Unavailable
 from kinesis_spout.kinesis.errors import ResourceInUse, ResourceNotFound, error_code, expected, translated
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import KinesisError, StreamNotFound, Throttled, Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

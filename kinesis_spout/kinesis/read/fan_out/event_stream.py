@@ -14,10 +14,10 @@ import msgspec
 from botocore.eventstream import EventStreamBuffer, EventStreamMessage, ParserError
 from botocore.exceptions import ClientError
 
-from kinesis_spout.errors import KinesisSpoutError, Unavailable
 from kinesis_spout.kinesis.errors import translate
 from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import KinesisSpoutError, Unavailable
+from kinesis_spout.model.record import Record
 
 OPERATION: Final = "SubscribeToShard"
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import DataLoss, KinesisSpoutError
 from kinesis_spout.kinesis.errors import ResourceNotFound
 from kinesis_spout.kinesis.patience import Jitter, reaction_to
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
@@ -28,6 +26,8 @@ from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
 from kinesis_spout.kinesis.read.user_records import HashKeys, with_user_records
 from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, start_to_keep
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import DataLoss, KinesisSpoutError
 from kinesis_spout.ports import Page, ShardLister
 from shard_state import Position
 

@@ -4,7 +4,7 @@ import socket
 from dataclasses import dataclass
 from typing import Final
 
-from kinesis_spout.errors import Unavailable
+from kinesis_spout.model.errors import Unavailable
 
 _LONGEST_HEAD_BYTES: Final = 65_536
 _LONGEST_SIZE_LINE: Final = 1_024

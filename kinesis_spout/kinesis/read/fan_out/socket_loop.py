@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from kinesis_spout.clock import Clock
+from kinesis_spout.model.clock import Clock
 
 _LONGEST_SLEEP_SECONDS: Final = 1.0
 

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.read.fan_out.event_stream import ShardEvent
+from kinesis_spout.model.errors import KinesisSpoutError
 from shard_state import Position, SequenceNumber
 
 DEFAULT_QUEUE_BYTES: Final = 4 * 1024 * 1024

@@ -24,13 +24,13 @@ from typing import Final
 
 from botocore.eventstream import EventStreamMessage
 
-from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import KinesisError, KinesisSpoutError, Unavailable
 from kinesis_spout.kinesis.patience import Jitter
 from kinesis_spout.kinesis.read.fan_out.event_stream import FrameBuffer, event_of
 from kinesis_spout.kinesis.read.fan_out.socket_loop import SocketLoop
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents
 from kinesis_spout.kinesis.read.fan_out.subscription import Subscription
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, Unavailable
 from shard_state import Position
 
 RENEW_AFTER_SECONDS: Final = 270.0

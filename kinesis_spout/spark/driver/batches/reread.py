@@ -8,12 +8,12 @@ about its records, so none of them is blamed.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kinesis_spout.clock import Clock
 from kinesis_spout.consumer.ports import OpenGetter
-from kinesis_spout.errors import DataLoss, KinesisError, ShardNotFound
 from kinesis_spout.kinesis.patience import Action, Work, reaction_to
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import DataLoss, KinesisError, ShardNotFound
+from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, ShardGetter
-from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice
 from shard_state import FailedRecord, Position, Redelivery, SequenceNumber
 

@@ -6,7 +6,7 @@ and the record is read from Kinesis again when its retry is due.
 
 from collections.abc import Callable, Collection
 
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
 from shard_state import SequenceNumber
 
 _OVERHEAD_BYTES = 500

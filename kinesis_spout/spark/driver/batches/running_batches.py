@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.handler import failure_of
+from kinesis_spout.model.handler import failure_of
 from kinesis_spout.spark.driver.batches.packing import HandlingTime, pack
 from kinesis_spout.spark.driver.batches.reread import Reread, read_missing
 from kinesis_spout.spark.driver.engine_settings import EngineSettings

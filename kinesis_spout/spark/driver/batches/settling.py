@@ -13,8 +13,8 @@ from time import monotonic
 from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
-from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
-from kinesis_spout.handler import RaisedAt, raised_at
+from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
+from kinesis_spout.model.handler import RaisedAt, raised_at
 from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.batches.running_batches import Batch
 from kinesis_spout.spark.driver.engine_settings import EngineSettings

@@ -15,8 +15,8 @@ of a key waits, later ones of that key are held behind it. So what was handled l
 
 from collections.abc import Sequence
 
-from kinesis_spout.handler import Failure
-from kinesis_spout.record import Record
+from kinesis_spout.model.handler import Failure
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
 from kinesis_spout.spark.tasks.coalescing.window import WAITS, Window, window_of
 from kinesis_spout.spark.tasks.delivery import (

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, Self
 
-from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from shard_state import Order
 

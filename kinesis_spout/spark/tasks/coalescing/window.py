@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from kinesis_spout.handler import Failure, failure_of
-from kinesis_spout.record import Record
+from kinesis_spout.model.handler import Failure, failure_of
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.coalescing.key import Key, KeyFunction, line_of
 
 WAITS: Final = -1

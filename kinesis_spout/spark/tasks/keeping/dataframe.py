@@ -14,9 +14,10 @@ from typing import Any, Final, Protocol
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
-from kinesis_spout.handler import Failure, failure_of
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig
+from kinesis_spout.model.handler import Failure, failure_of
+from kinesis_spout.model.record import Record
+from kinesis_spout.model.unfinished_work import refuse_unfinished
 from kinesis_spout.spark.tasks.jobs import (
     HandlerBroken,
     HandlerRaised,
@@ -28,7 +29,6 @@ from kinesis_spout.spark.tasks.jobs import (
 from kinesis_spout.spark.tasks.keeping.kept_rows import FoundRow, KeptRows, RowId, RowKeeper
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice, failed_record
-from kinesis_spout.unfinished_work import refuse_unfinished
 
 
 class FailableRows(Protocol):
@@ -116,11 +116,9 @@ class DataFrameRunner:
         return True
 
     def has_begun(self, tag: str) -> bool:
-        """See ``BatchRunner``."""
         return has_begun(self._context, tag)
 
     def cancel(self, tag: str) -> None:
-        """See ``BatchRunner``."""
         cancel(self._context, tag)
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, overload
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_spout.columns import HANDLED_COLUMNS, RECORD_COLUMNS
 from kinesis_spout.kinesis.read.arrow import batch_of_records, user_sequence_at
+from kinesis_spout.model.columns import HANDLED_COLUMNS, RECORD_COLUMNS
+from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.record import Record
 from kinesis_spout.spark.record_outcomes.record_delivery import records_of
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.work import WorkSlice
@@ -88,16 +88,13 @@ class KeepingDelivery(SliceDelivery):
 
     @property
     def room(self) -> bool:
-        """See ``SliceDelivery``."""
         return super().room and self.delivered < self._most_rows
 
     @property
     def extra_columns(self) -> Sequence[str]:
-        """See ``SliceDelivery``."""
         return [name for name in HANDLED_COLUMNS if name not in RECORD_COLUMNS]
 
     def fetch(self, getter: "PollingShardGetter", limit: int) -> Page:
-        """See ``SliceDelivery``."""
         page = getter.read_arrow(min(limit, self._still_to_fetch))
         self._fetched += page.batch.num_rows
         return Page(
@@ -135,12 +132,10 @@ class KeepingDelivery(SliceDelivery):
         return None if oldest is None else float(oldest) / 1_000_000
 
     def wants_more_than(self, page: Page) -> bool:
-        """See ``SliceDelivery``."""
         del page
         return self._still_to_fetch > 0
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
-        """See ``SliceDelivery``."""
         del until
         rows = _rows(run[: self._most_rows - self.delivered])
         latest = self.runs[-1] if self.runs else None

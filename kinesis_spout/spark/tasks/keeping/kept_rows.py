@@ -23,10 +23,11 @@ from pyspark.core.rdd import RDD
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
-from kinesis_spout.columns import HANDLED_SCHEMA
-from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.kinesis.read.arrow import user_sequence_at
-from kinesis_spout.record import Record
+from kinesis_spout.model.columns import HANDLED_SCHEMA
+from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig
+from kinesis_spout.model.record import Record
+from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.spark.record_outcomes.record_delivery import records_of
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.jobs import SparkGone
@@ -35,7 +36,6 @@ from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.structured.schema import columns_of
 from kinesis_spout.structured.stream.partitions import in_chunks
-from kinesis_spout.workers.worker_log import print_log_lines
 from shard_state import SequenceNumber, SliceKind
 
 _Outcomes = dict[str, list[bytes]]

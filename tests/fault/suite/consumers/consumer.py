@@ -19,16 +19,16 @@ from typing import Any, Final
 
 import msgspec
 
-from kinesis_spout.clock import SystemClock
 from kinesis_spout.consumer.open_ports import open_ports
-from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.errors import DeadLetterError
-from kinesis_spout.handler import Reject
+from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import DeadLetterError
+from kinesis_spout.model.handler import Reject
+from kinesis_spout.plain.listener import FailReason, SpoutListener
+from kinesis_spout.plain.message_id import MessageId
+from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.tuples.listener import FailReason, SpoutListener
-from kinesis_spout.tuples.message_id import MessageId
-from kinesis_spout.tuples.record_spout import RecordSpout
 from tests.fault.suite.consumers.delivery_log import DeliveryLog, Kind, RecordId
 from tests.fault.suite.consumers.held_commit import hold_commits
 from tests.fault.suite.consumers.payload import Act, Payload

@@ -17,8 +17,8 @@ import msgspec
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.consumer.open_ports import open_ports
-from kinesis_spout.handler import Reject
-from kinesis_spout.record import Record
+from kinesis_spout.model.handler import Reject
+from kinesis_spout.model.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import session
 from tests.fault.suite.consumers.consumer import Handler, Job, LoggingSink, shift_clock, tell_all

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark import session
 from kinesis_spout.spark.record_outcomes.each_record import each_record
 from kinesis_spout.spark.session import LOCAL_CHECKPOINTS

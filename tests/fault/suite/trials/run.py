@@ -19,8 +19,8 @@ import msgspec
 from examples.demo.processes.endpoint import LocalEndpoint, choose_engine
 from examples.demo.producer import make_stream
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.queues.producer import KinesisProducer
-from kinesis_spout.queues.spool import SqliteSpool
+from kinesis_spout.producer import KinesisProducer
+from kinesis_spout.producer.spool import SqliteSpool
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.fault.suite.consumers.delivery_log import Entry, read_delivery_log
 from tests.fault.suite.kinesis_proxy import KinesisProxy, producer_weather, reader_weather

@@ -8,8 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.multilang import ShellBolt
-from kinesis_spout.topology import BasicBolt, KeyValueState, StatefulBolt, Topology, TopologyBuilder, Tuple
+from kinesis_spout.storm import (
+    BasicBolt,
+    KeyValueState,
+    ShellBolt,
+    StatefulBolt,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+)
 from tests.fault.suite.trials.failing import Failing
 from tests.fault.suite.trials.plan import ALL, Place, TrialRecord
 

@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.cli.world import RealWorld
-from kinesis_spout.errors import (
+from kinesis_spout.model.errors import (
     DeadLetterError,
     InvalidConfig,
     KinesisSpoutError,

@@ -17,7 +17,7 @@ from kinesis_spout.cli.commands.run import _Job, find_handler
 from kinesis_spout.cli.runs.progress_views import open_view
 from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.errors import InvalidConfig, StreamNotFound, Unavailable
+from kinesis_spout.model.errors import InvalidConfig, StreamNotFound, Unavailable
 from shard_state import Pause, SequenceNumber, ShardPhase, ShardStatus
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.queues.spool import SqliteSpool
+from kinesis_spout.producer.spool import SqliteSpool
 from tests.unit.cli.fake_world import FakeWorld
 
 STREAM = ("--stream", "orders")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.errors import StreamNotFound
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
+from kinesis_spout.model.errors import StreamNotFound
 from tests.unit.cli.fake_world import FakeWorld
 
 STREAM = ("--stream", "orders")

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.errors import StreamNotFound, Unavailable
-from kinesis_spout.topology.running.component_counts import ComponentCounts
+from kinesis_spout.model.errors import StreamNotFound, Unavailable
+from kinesis_spout.storm.running.component_counts import ComponentCounts
 from shard_state import Pause, ShardStatus
 from tests.unit.cli.fake_world import FakeWorld
 
 WIRED = """
 from kinesis_spout import KinesisSpout
-from kinesis_spout.topology import TopologyBuilder
-from tests.topology_components import Split
+from kinesis_spout.storm import TopologyBuilder
+from tests.support.topology_components import Split
 
 def words():
     builder = TopologyBuilder()
@@ -106,7 +106,7 @@ def query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningTo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     query = RunningTopology()
-    monkeypatch.setattr("kinesis_spout.topology.Topology.run", lambda *_, **__: query)
+    monkeypatch.setattr("kinesis_spout.storm.Topology.run", lambda *_, **__: query)
     monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
     yield query
     sys.modules.pop("wired", None)

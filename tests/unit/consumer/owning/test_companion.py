@@ -10,9 +10,9 @@ import pytest
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.tuples.buffered_shards import BufferedShards
-from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.plain.buffered_shards import BufferedShards
+from kinesis_spout.plain.record_spout import Emitted, RecordSpout
 from tests.unit.consumer.world import FIRST, NEVER, SECOND, World
 
 NAME = "tally"

@@ -3,14 +3,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kinesis_spout.errors import DataLoss, SpoutClosed, StreamNotFound, Throttled
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
+from kinesis_spout.model.errors import DataLoss, SpoutClosed, StreamNotFound, Throttled
+from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.record import Record
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryStream
 from shard_state import Position
-from tests.kinesis_endpoints import wait_until
+from tests.support.kinesis_endpoints import wait_until
 
 SHARD = "shardId-000000000000"
 

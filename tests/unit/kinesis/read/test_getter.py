@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kinesis_spout.errors import (
+from kinesis_spout.kinesis import SCHEMA, PollingShardGetter
+from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
+from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
+from kinesis_spout.model.errors import (
     AccessDenied,
     DataLoss,
     InvalidIterator,
@@ -15,12 +18,9 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis import SCHEMA, PollingShardGetter
-from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
-from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position, SequenceNumber
-from tests.in_memory_kinesis_client import InMemoryKinesisClient, client_error
+from tests.support.in_memory_kinesis_client import InMemoryKinesisClient, client_error
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

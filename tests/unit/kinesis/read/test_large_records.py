@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from kinesis_spout.errors import Throttled
 from kinesis_spout.kinesis import BufferedShardGetter, PollingShardGetter, Prefetcher
+from kinesis_spout.model.errors import Throttled
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position
-from tests.in_memory_kinesis_client import InMemoryKinesisClient
-from tests.kinesis_endpoints import wait_until
+from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
+from tests.support.kinesis_endpoints import wait_until
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-    from kinesis_spout.record import Record
+    from kinesis_spout.model.record import Record
 
 SHARD = "shardId-000000000000"
 LARGEST = [bytes([number]) * (10 * 1024 * 1024) for number in range(3)]

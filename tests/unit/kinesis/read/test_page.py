@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kinesis_spout.columns import SCHEMA
-from kinesis_spout.errors import Unavailable
 from kinesis_spout.kinesis.read.arrow import ArrowForm, decode_to_arrow
 from kinesis_spout.kinesis.read.page import decode_reply, page_of, reply_from_botocore
+from kinesis_spout.model.columns import SCHEMA
+from kinesis_spout.model.errors import Unavailable
 from shard_state import Shard
 
 NUMBER = "49680427482694328467366729337512435546436086034247712770"

@@ -1,8 +1,8 @@
 import threading
 
-from kinesis_spout.clock import SystemClock
 from kinesis_spout.kinesis import Prefetcher
-from tests.kinesis_endpoints import wait_until
+from kinesis_spout.model.clock import SystemClock
+from tests.support.kinesis_endpoints import wait_until
 
 
 def test_a_fetch_runs_when_it_is_due_and_not_before() -> None:

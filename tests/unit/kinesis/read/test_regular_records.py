@@ -8,12 +8,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kinesis_spout.errors import Unavailable
 from kinesis_spout.kinesis.read import arrow
 from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.page import decode_reply
 from kinesis_spout.kinesis.read.record_columns import RecordColumns, columns_of
 from kinesis_spout.kinesis.read.regular_records import WORTHWHILE_BYTES, regular_columns
+from kinesis_spout.model.errors import Unavailable
 
 COMPACT, SPACED = (",", ":"), (", ", ": ")
 FORM = ArrowForm(stream="orders", shard_id="shard-1", extra_columns=("encryptionType", "millisBehindLatest"))

@@ -6,8 +6,8 @@ import pytest
 
 from kinesis_spout.kinesis.aggregated_record import MAGIC, UserRecord, aggregate
 from kinesis_spout.kinesis.read.user_records import HashKeys, taken_apart, with_user_records
+from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.record import Record
 from shard_state import Position, SequenceNumber, Shard
 
 LOWER = Shard(shard_id="shard-1", parents=("shard-0",), hash_range=(0, 2**127 - 1))

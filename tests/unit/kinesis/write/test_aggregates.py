@@ -11,15 +11,15 @@ from botocore.exceptions import EndpointConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.errors import Throttled
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.aggregates import AggregatedRecords
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.write.record_putter import RecordPutter
+from kinesis_spout.model.errors import Throttled
 from kinesis_spout.testing import ManualClock
-from tests.writable_kinesis import THROTTLED, Sent, WritableKinesis
+from tests.support.writable_kinesis import THROTTLED, Sent, WritableKinesis
 
 
 def putter(kinesis: WritableKinesis, clock: ManualClock | None = None, **options: Any) -> RecordPutter:

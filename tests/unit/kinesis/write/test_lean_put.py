@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from kinesis_spout.errors import Unavailable
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.model.errors import Unavailable
 from tests.unit.kinesis.read.calls.test_lean_calls import CHUNKED, CUT_OFF, Server, answer_of
 
 REPLY = {"FailedRecordCount": 0, "Records": [{"SequenceNumber": "1", "ShardId": "shardId-0"}]}

@@ -9,13 +9,13 @@ from botocore.exceptions import EndpointConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.errors import AccessDenied, KinesisError, StreamNotFound, Throttled, Unavailable
 from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.write.record_putter import MAX_BUFFERED_RECORDS, RecordPutter, put_all
+from kinesis_spout.model.errors import AccessDenied, KinesisError, StreamNotFound, Throttled, Unavailable
 from kinesis_spout.testing import ManualClock
-from tests.in_memory_kinesis_client import client_error
-from tests.writable_kinesis import THROTTLED, WritableKinesis
+from tests.support.in_memory_kinesis_client import client_error
+from tests.support.writable_kinesis import THROTTLED, WritableKinesis
 
 LOST = EndpointConnectionError(endpoint_url="memory:")
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from kinesis_spout.cli.commands.progress.reset_plan import parse_target
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions
 from shard_state import SHARD_START, Position, SequenceNumber, Shard, StartPositions

@@ -6,7 +6,7 @@ from hypothesis import example
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings.grammar.shard_positions import EndPositions
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions
 from shard_state import Position, SequenceNumber, StartPositions

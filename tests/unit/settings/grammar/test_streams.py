@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.streams import is_pattern, matching
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.handler import Reject, RetryLater
-from kinesis_spout.record import Record
+from kinesis_spout.model.handler import Reject, RetryLater
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import (
     ConcurrentCalls,
     needs_concurrency,
 )
 from kinesis_spout.spark.concurrency.record_run import NoNotes, RecordRun, RunRules
-from tests.zookeeper_server import wait_until
+from tests.support.zookeeper_server import wait_until
 
 PATIENCE_SECONDS = 20.0
 NAMES = ("kinesis-spout-handler", "kinesis-spout-handler-loop")

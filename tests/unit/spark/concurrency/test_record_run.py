@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.handler import Failure
+from kinesis_spout.model.handler import Failure
 from kinesis_spout.spark.concurrency.record_run import (
     ENDED,
     MOST_WAITING_FOR_A_KEY,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
 from kinesis_spout.testing import ManualClock
 from shard_state import ShardPhase, SliceKind
 from tests.unit.spark.driver.world import FIRST, Diary, EngineWorld, KillsWorker, RunningQuery

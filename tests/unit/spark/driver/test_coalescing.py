@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from kinesis_spout.errors import HandlerKilledWorker
-from kinesis_spout.handler import Reject
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import HandlerKilledWorker
+from kinesis_spout.model.handler import Reject
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import Diary, EngineWorld, KillsWorker
-from tests.zookeeper_server import wait_until
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.handler import Reject, RetryLater
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.handler import Reject, RetryLater
+from kinesis_spout.model.record import Record
 from tests.unit.spark.driver.world import EngineWorld
 
 KEYS = "abcdef"

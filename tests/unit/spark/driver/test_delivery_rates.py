@@ -6,10 +6,10 @@ from time import monotonic
 
 import pytest
 
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
-from tests.zookeeper_server import wait_until
 
 
 @pytest.fixture

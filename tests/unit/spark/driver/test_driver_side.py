@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from kinesis_spout.clock import SystemClock
+from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.record import Record
 from kinesis_spout.spark.driver.batches.packing import HandlingTime, pack
 from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.batches.running_batches import RunningBatches

@@ -6,8 +6,10 @@ from time import monotonic
 
 import pytest
 
-from kinesis_spout.clock import SystemClock
-from kinesis_spout.errors import (
+from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
+from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.model.errors import (
     AccessDenied,
     DataLoss,
     HandlerKilledWorker,
@@ -15,14 +17,12 @@ from kinesis_spout.errors import (
     KinesisSpoutError,
     StateUnreadable,
 )
-from kinesis_spout.handler import Reject
-from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
-from kinesis_spout.kinesis.shard_paces import ShardPaces
-from kinesis_spout.record import Record
+from kinesis_spout.model.handler import Reject
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
 from shard_state import PositionType, ShardPhase, SliceKind
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import FIRST, NEVER, SECOND, Diary, EngineWorld, KillsWorker
-from tests.zookeeper_server import wait_until
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError, StateUnavailable
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError, StateUnavailable
+from kinesis_spout.model.record import Record
 from shard_state import SliceKind
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, RunningQuery
-from tests.zookeeper_server import wait_until
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.testing import InMemoryShardGetter
 from shard_state import SliceKind, SlicePlan
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import FIRST, NEVER, SECOND, Diary, EngineWorld, RunningQuery
-from tests.zookeeper_server import wait_until
 
 SHARDS = 8
 

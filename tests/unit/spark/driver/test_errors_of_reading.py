@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kinesis_spout.errors import AccessDenied, KeyUnavailable, ShardNotFound
+from kinesis_spout.model.errors import AccessDenied, KeyUnavailable, ShardNotFound
 from shard_state import SliceKind
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import FIRST, Diary, EngineWorld, RunningQuery
-from tests.zookeeper_server import wait_until
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.model.errors import HandlerKilledWorker
 from tests.unit.spark.driver.world import NEVER, Diary, EngineWorld, KillsWorker
 
 

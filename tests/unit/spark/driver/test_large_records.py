@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from kinesis_spout.kinesis.pace import Pace
-from kinesis_spout.record import Record
-from tests.kinesis_endpoints import wait_until
+from kinesis_spout.model.record import Record
+from tests.support.kinesis_endpoints import wait_until
 from tests.unit.spark.driver.world import EngineWorld
 
 LARGEST = [bytes([number]) * (10 * 1024 * 1024) for number in range(3)]

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kinesis_spout.consumer import lifecycle
-from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.testing import InMemoryDeadLetterSink
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import Diary, EngineWorld
-from tests.zookeeper_server import wait_until
 
 MIB = 1024 * 1024
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import FIRST, NEVER, Diary, EngineWorld
-from tests.zookeeper_server import wait_until
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.errors import HandlerKilledWorker
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import HandlerKilledWorker
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import Death, EngineWorld, KillsWorker, RunningQuery
-from tests.zookeeper_server import wait_until
 
 
 @pytest.fixture

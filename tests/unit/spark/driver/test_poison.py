@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
-from tests.zookeeper_server import wait_until
 
 ALWAYS = [KillsWorker()] * 1_000
 PATIENT = {"death_backoff_seconds": 3_600.0, "death_backoff_cap_seconds": 3_600.0}

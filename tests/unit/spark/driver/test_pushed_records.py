@@ -13,8 +13,8 @@ from kinesis_spout.spark.driver.polling.driver_shard import DriverShard
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.testing import InMemoryShardGetter
 from shard_state import Position
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import FIRST, NEVER, SECOND, Diary, EngineWorld, RunningQuery
-from tests.zookeeper_server import wait_until
 
 NO_REST = 0.0
 

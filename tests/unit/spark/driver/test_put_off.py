@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from kinesis_spout.handler import NotNow
-from kinesis_spout.queues.rates import KeyedRate
-from kinesis_spout.record import Record
+from kinesis_spout.model.handler import NotNow
+from kinesis_spout.model.record import Record
+from kinesis_spout.recipes import KeyedRate
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import Diary, EngineWorld
-from tests.zookeeper_server import wait_until
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from time import monotonic
 
 import pytest
 
-from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.model.errors import HandlerKilledWorker
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, RunningQuery
-from tests.zookeeper_server import wait_until
 
 
 @pytest.fixture

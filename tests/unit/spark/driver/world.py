@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
 
-from kinesis_spout.clock import SystemClock
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import OpenGetter, Ports
-from kinesis_spout.errors import HandlerKilledWorker
-from kinesis_spout.handler import failure_of
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.model.errors import HandlerKilledWorker
+from kinesis_spout.model.handler import failure_of
+from kinesis_spout.model.record import Record
+from kinesis_spout.model.scheme import resolve
 from kinesis_spout.ports import ShardGetter
-from kinesis_spout.record import Record
-from kinesis_spout.scheme import resolve
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
@@ -51,8 +51,8 @@ from kinesis_spout.testing import (
     ManualClock,
 )
 from shard_state import Checkpoint, Order, Position, Shard, SliceKind
-from tests.in_memory_kinesis_client import InMemoryKinesisClient
-from tests.zookeeper_server import wait_until
+from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
+from tests.support.zookeeper_server import wait_until
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 from pyspark import cloudpickle
 
-from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.record_outcomes.each_record import each_record
 
 

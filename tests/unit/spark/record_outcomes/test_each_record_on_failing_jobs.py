@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType, TimestampType
 
-from kinesis_spout.columns import RECORD_COLUMNS as COLUMNS
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.columns import RECORD_COLUMNS as COLUMNS
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.spark.record_outcomes.each_record import each_record
 
 if TYPE_CHECKING:

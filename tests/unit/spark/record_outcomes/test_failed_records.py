@@ -3,8 +3,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kinesis_spout.columns import HANDLED_COLUMNS as COLUMNS
-from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.model.columns import HANDLED_COLUMNS as COLUMNS
+from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.spark.record_outcomes.failed_records import FailedRecords, RetryRules
 from kinesis_spout.spark.record_outcomes.record_delivery import OUTCOMES_SCHEMA
 from shard_state import RetryPolicy

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kinesis_spout import Reject, RetryLater
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.record_outcomes.record_delivery import (

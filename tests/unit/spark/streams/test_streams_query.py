@@ -11,16 +11,16 @@ import pytest
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.consumer.ports import Companion, Ports
-from kinesis_spout.errors import InvalidConfig, StreamNotFound
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import InvalidConfig, StreamNotFound
+from kinesis_spout.model.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.query import SpoutQuery, start_query
 from kinesis_spout.spark.streams.batch_slots import BatchSlots
 from kinesis_spout.spark.streams.streams_query import StreamsQuery, start_streams_query
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
 from kinesis_spout.testing import InMemoryStreams
+from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import InProcessRunner, StreamClient, task_settings
-from tests.zookeeper_server import wait_until
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.handler import Reject
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.handler import Reject
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.tasks import journal
 from kinesis_spout.spark.tasks.concurrent_delivery import (

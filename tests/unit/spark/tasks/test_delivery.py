@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinesis_spout.handler import Failure
-from kinesis_spout.record import Record
+from kinesis_spout.model.handler import Failure
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, Failed, HandlerDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler
 from kinesis_spout.spark.tasks.journal import SliceNotes

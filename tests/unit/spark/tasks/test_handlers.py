@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kinesis_spout.handler import Reject, RetryLater
-from kinesis_spout.record import Record
+from kinesis_spout.model.handler import Reject, RetryLater
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.handlers import (
     ArrowCollector,

@@ -7,7 +7,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkRuntimeError, PythonException
 
-from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
+from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.spark.tasks.jobs import (
     HandlerBroken,
     SparkGone,
@@ -67,7 +67,7 @@ def test_an_error_is_told_with_its_notes_and_not_the_one_that_led_to_it() -> Non
     text = (
         f"{ABORTED}: {first}\nThe above exception was the direct cause of the following exception:\n\n"
         'Traceback (most recent call last):\n  File "y.py", line 2, in load\n    raise StateUnreadable(path)\n'
-        "kinesis_spout.errors.StateUnreadable: /state/3.arrow: no such file. Restore it from a backup\n"
+        "kinesis_spout.model.errors.StateUnreadable: /state/3.arrow: no such file. Restore it from a backup\n"
         "raised by prepare of component 'count', task 3\n\n"
         "\tat org.apache.spark.api.python.BasePythonRunner.handle\n\nDriver stacktrace:"
     )

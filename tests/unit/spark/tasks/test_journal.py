@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.errors import HandlerKilledWorker
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import HandlerKilledWorker
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks import journal
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.tasks.handler_runner import salvage_job

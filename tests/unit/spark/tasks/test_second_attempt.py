@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark import TaskContext
 
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.concurrent_delivery import AnyHandler
 from kinesis_spout.spark.tasks.handler_runner import RunSlices, _Folder

@@ -14,7 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.errors import (
+from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis.aggregated_record import UserRecord
+from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
+from kinesis_spout.model.errors import (
     AccessDenied,
     DataLoss,
     InvalidConfig,
@@ -23,16 +26,13 @@ from kinesis_spout.errors import (
     ShardNotFound,
     StreamNotFound,
 )
-from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.aggregated_record import UserRecord
-from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
 from kinesis_spout.settings.source_options import BatchReadOptions
 from kinesis_spout.structured.batch.batch_reader import KinesisBatchReader, ShardIntervals, read_intervals
 from kinesis_spout.structured.schema import arrow_schema
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from tests.in_memory_account import InMemoryAccountClient
-from tests.in_memory_kinesis_client import InMemoryKinesisClient, client_error
+from tests.support.in_memory_account import InMemoryAccountClient
+from tests.support.in_memory_kinesis_client import InMemoryKinesisClient, client_error
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError

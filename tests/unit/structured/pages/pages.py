@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from kinesis_spout.kinesis import SCHEMA
 from kinesis_spout.kinesis.read.arrow import batch_of_records
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
 
 
 def page_of(

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.columns import SCHEMA
-from kinesis_spout.connections import handshake
+from kinesis_spout.model.columns import SCHEMA
+from kinesis_spout.processes import handshake
 from kinesis_spout.structured.pages import page_client, page_server
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
 from kinesis_spout.structured.pages.page_client import fetch_segments
 from kinesis_spout.structured.pages.page_server import PageServer, advertised_host
-from tests.kinesis_endpoints import wait_until
+from tests.support.kinesis_endpoints import wait_until
 from tests.unit.structured.pages.pages import page_of, sequences_of
 
 STEP = 4

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from kinesis_spout.errors import (
+from kinesis_spout.model.errors import (
     CheckpointUnreadable,
     ConsumerAlive,
     InvalidConfig,
@@ -24,9 +24,9 @@ from kinesis_spout.testing import InMemoryProcess, InMemoryStream, InMemoryZooKe
 from kinesis_spout.testing.zookeeper.checkpoint_store import InMemoryCheckpointStore
 from shard_state import Checkpoint, Position, SequenceNumber, Shard
 from shard_state.sequence_number import SHARD_END, SHARD_START
-from tests.shards import everywhere
+from tests.support.shards import everywhere
+from tests.support.zookeeper_server import wait_until
 from tests.unit.structured.spark_in_memory import SparkInMemory, options
-from tests.zookeeper_server import wait_until
 
 ORDERS, RETURNS = "orders", "returns"
 PARENT, CHILD, OTHER = "shardId-000000000000", "shardId-000000000001", "shardId-000000000002"

@@ -3,14 +3,14 @@
 import threading
 from typing import Any, cast
 
-from kinesis_spout.errors import KeyUnavailable
 from kinesis_spout.kinesis import PollingShardGetter
 from kinesis_spout.kinesis.patience import OUTAGE_SECONDS, SLOW_SECONDS, STRAY_SECONDS
+from kinesis_spout.model.errors import KeyUnavailable
 from kinesis_spout.structured.pages.page_buffer import PageBuffer
 from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, FetchRoom, ShardFetcher
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position
-from tests.in_memory_kinesis_client import InMemoryKinesisClient
+from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
 
 SHARD = "shardId-000000000000"
 

@@ -3,7 +3,7 @@
 import threading
 from dataclasses import replace
 
-from kinesis_spout.clock import SystemClock
+from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.ports import StreamSummary
 from kinesis_spout.structured.offsets import StreamOffset
 from kinesis_spout.structured.stream.stream_shards import KnownShards, StreamShards

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.errors import AccessDenied, DeadLetterError, InvalidConfig, Throttled
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import MAX_BUFFERED_BYTES, MAX_BUFFERED_RECORDS
+from kinesis_spout.model.errors import AccessDenied, DeadLetterError, InvalidConfig, Throttled
 from kinesis_spout.structured.write.rejected_rows import (
     APPLICATION,
     DeadLetteredRows,
@@ -23,8 +23,8 @@ from kinesis_spout.structured.write.row_putter import RowPutter
 from kinesis_spout.structured.write.written import Written
 from kinesis_spout.structured.write.written_columns import RowValues
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
-from tests.in_memory_kinesis_client import client_error
-from tests.writable_kinesis import THROTTLED, WritableKinesis
+from tests.support.in_memory_kinesis_client import client_error
+from tests.support.writable_kinesis import THROTTLED, WritableKinesis
 
 
 class Task:

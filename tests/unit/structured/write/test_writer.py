@@ -8,7 +8,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings.source_options import WriteOptions
 from kinesis_spout.structured.write.writer import KinesisBatchWriter, KinesisStreamWriter
 from kinesis_spout.structured.write.written import Written

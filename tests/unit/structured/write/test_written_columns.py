@@ -5,7 +5,7 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.structured.write.written_columns import RowValues, WrittenColumns
 
 CYRILLIC = "\u041a\u043b\u044e\u0447"

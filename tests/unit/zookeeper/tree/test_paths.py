@@ -1,6 +1,6 @@
 import pytest
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.zookeeper import Paths
 
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 import pytest
 
 from kinesis_spout.cli.stored_progress import StoredProgress
-from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.errors import StoreUnavailable
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import StoreUnavailable
 from kinesis_spout.settings import SpoutConfig
-from tests.letters import LETTER, letter
+from tests.support.letters import LETTER, letter
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 

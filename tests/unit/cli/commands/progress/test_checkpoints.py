@@ -2,7 +2,7 @@
 
 import pytest
 
-from kinesis_spout.errors import StreamRecreated
+from kinesis_spout.model.errors import StreamRecreated
 from kinesis_spout.testing import InMemoryStream
 from shard_state import SHARD_END, Checkpoint, Position, SequenceNumber
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld

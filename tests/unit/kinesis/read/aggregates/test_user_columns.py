@@ -11,7 +11,7 @@ from kinesis_spout.kinesis.aggregated_record import MAGIC, UserRecord, aggregate
 from kinesis_spout.kinesis.read.aggregates.user_columns import NOTHING, AggregateCounts, with_user_rows
 from kinesis_spout.kinesis.read.record_columns import RecordColumns, columns_of
 from kinesis_spout.kinesis.read.user_records import HashKeys, taken_apart
-from kinesis_spout.record import Record
+from kinesis_spout.model.record import Record
 
 MIDDLE = HashKeys((1 << 126).to_bytes(16), (3 << 126).to_bytes(16))
 

@@ -15,11 +15,11 @@ import pytest
 from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import ClientError
 
-from kinesis_spout.errors import Unavailable
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.errors import translated
 from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
-from tests.own_certificate import own_certificate
+from kinesis_spout.model.errors import Unavailable
+from tests.support.own_certificate import own_certificate
 
 EMPTY = b'{"Records":[],"MillisBehindLatest":0}'
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kinesis_spout.errors import Unavailable
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.errors import translated
 from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
+from kinesis_spout.model.errors import Unavailable
 
 BODY = b'{"Records":[],"MillisBehindLatest":0}' + b" " * 1_000_000
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.1\r\n"

@@ -3,17 +3,17 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.errors import KinesisError, Throttled
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import (
     ConsumerRegistration,
     deregister_consumer,
     list_consumers,
 )
+from kinesis_spout.model.errors import KinesisError, Throttled
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from tests.fan_out.pushed_stream import serve
-from tests.fan_out.server import FanOutServer
-from tests.fan_out.service import FanOutService
-from tests.in_memory_kinesis_client import client_error
+from tests.support.fan_out.pushed_stream import serve
+from tests.support.fan_out.server import FanOutServer
+from tests.support.fan_out.service import FanOutService
+from tests.support.in_memory_kinesis_client import client_error
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
 

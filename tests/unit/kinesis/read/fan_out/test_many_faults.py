@@ -4,16 +4,16 @@ import random
 from collections import Counter
 from contextlib import ExitStack
 
-from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods
+from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.testing import InMemoryStream
 from shard_state import Position
-from tests.fan_out.pushed_stream import serve, subscribed
-from tests.fan_out.server import FanOutServer
-from tests.fan_out.service import FanOutService, PushFault
-from tests.kinesis_endpoints import wait_until
-from tests.streams_under_test import LeapingClock
+from tests.support.fan_out.pushed_stream import serve, subscribed
+from tests.support.fan_out.server import FanOutServer
+from tests.support.fan_out.service import FanOutService, PushFault
+from tests.support.kinesis_endpoints import wait_until
+from tests.support.streams_under_test import LeapingClock
 
 FAULTS = 120
 RENEWAL_SECONDS = 0.3

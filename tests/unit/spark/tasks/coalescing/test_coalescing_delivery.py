@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.handler import Failure
-from kinesis_spout.record import Record
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.handler import Failure
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks import journal
 from kinesis_spout.spark.tasks.coalescing.delivery import CoalescingDelivery, delivery_to
 from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, KeyFunction

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
 from kinesis_spout.spark.tasks.keeping.dataframe import Collector, handled
 from kinesis_spout.spark.tasks.work import WorkResult

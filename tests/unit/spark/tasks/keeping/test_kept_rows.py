@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from pyspark import Accumulator, SparkConf, SparkContext
 
-from kinesis_spout.columns import HANDLED_SCHEMA
-from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
-from kinesis_spout.handler import Failure
 from kinesis_spout.kinesis.aggregated_record import UserRecord
 from kinesis_spout.kinesis.pace import Pace
-from kinesis_spout.record import Record
+from kinesis_spout.model.columns import HANDLED_SCHEMA
+from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig
+from kinesis_spout.model.handler import Failure
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler
 from kinesis_spout.spark.tasks.jobs import HandlerBroken, SparkGone

@@ -1,0 +1,45 @@
+"""Which records are too old to be delivered, and what becomes of them: `maximum_record_age_seconds`.
+
+Kinesis dates a record when it arrives, and that date stays: a record that waits for its retry grows older. One
+without a date is never too old.
+"""
+
+from dataclasses import dataclass
+
+from kinesis_spout.model.clock import moment
+from kinesis_spout.model.record import Record
+from kinesis_spout.settings import SpoutConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordAge:
+    """The rule as of one moment."""
+
+    arrived_from: float
+    """What arrived before, in seconds since the epoch, is too old."""
+    maximum_seconds: float
+    skips: bool
+    """Whether such a record is skipped; otherwise it is dead-lettered."""
+
+    @classmethod
+    def of(cls, config: SpoutConfig, now: float) -> "RecordAge | None":
+        """Give the rule of a spout as of ``now``, in seconds since the epoch; None if it has none."""
+        maximum = config.maximum_record_age_seconds
+        if maximum is None:
+            return None
+        return cls(
+            arrived_from=now - maximum, maximum_seconds=maximum, skips=config.expired_records == "skip"
+        )
+
+    def expires(self, arrived_at: float | None) -> bool:
+        """Tell whether a record that arrived then is too old."""
+        return arrived_at is not None and arrived_at < self.arrived_from
+
+    def error(self, record: Record) -> str:
+        """Say in a dead letter why its record was not delivered."""
+        arrived_at = record.arrival_timestamp
+        assert arrived_at is not None
+        return (
+            f"expired: it arrived at {moment(arrived_at)} and was to be delivered more than "
+            f"{self.maximum_seconds:g} s later"
+        )

@@ -1,0 +1,97 @@
+"""The words in which logs tell of shards and positions: the same for all doors.
+
+What happens again and again is told at most once a minute, at INFO; see ``Pace``. Nothing here sees a record.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from kinesis_spout.model.clock import moment
+from shard_state import Position, Shard, StartPositions
+
+SUMMARY_SECONDS: Final = 60.0
+"""The least time between two summaries of what goes on all the time."""
+
+_MOST_NAMED: Final = 8
+
+
+def shards(count: int) -> str:
+    """Say how many shards."""
+    return f"{count} shard{'' if count == 1 else 's'}"
+
+
+def named(shard_ids: Collection[str]) -> str:
+    """Name shards; of many only the first, and how many more there are."""
+    ordered = sorted(shard_ids)
+    more = f" and {len(ordered) - _MOST_NAMED} more" if len(ordered) > _MOST_NAMED else ""
+    return ", ".join(ordered[:_MOST_NAMED]) + more
+
+
+def of_stream(shard_ids: Collection[str], stream: str) -> str:
+    """Say how many shards of a stream, and which."""
+    return f"{shards(len(shard_ids))} of {stream}: {named(shard_ids)}"
+
+
+def readable(position: Position) -> str:
+    """Say where a position is, a time as people read it."""
+    if position.timestamp is None:
+        return str(position)
+    return f"{position.type.value}({moment(position.timestamp)})"
+
+
+def readable_start(start: StartPositions) -> str:
+    """Say where reading begins; of many shards with positions of their own only how many they are."""
+    if not start.shards:
+        return readable(start.default)
+    if len(start.shards) > _MOST_NAMED:
+        return f"{readable(start.default)}, {shards(len(start.shards))} from positions of their own"
+    named = (f"{shard_id} from {readable(position)}" for shard_id, position in start.shards.items())
+    return f"{readable(start.default)}, {', '.join(named)}"
+
+
+def package_version() -> str:
+    """Give the version; "unknown" where the package was not installed, as from a zip on an executor."""
+    try:
+        return version("kinesis-spout")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class Reshards:
+    """Finds out, from one list of shards to the next, which were split and merged. Mutable."""
+
+    def __init__(self) -> None:
+        self._known: set[str] | None = None
+
+    def listed(self, listed: Iterable[Shard], stream: str) -> list[str]:
+        """Take a list in; give a line for each split and merge in it, but for those of the first list."""
+        every = list(listed)
+        known, self._known = self._known, {shard.shard_id for shard in every} | (self._known or set())
+        if known is None:
+            return []
+        children: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+        for shard in every:
+            if shard.shard_id not in known and shard.parents:
+                children[tuple(sorted(shard.parents))].append(shard.shard_id)
+        return [
+            f"{'split' if len(parents) == 1 else 'merge'} of {stream}: {', '.join(parents)} -> {named(born)}"
+            for parents, born in children.items()
+        ]
+
+
+class Pace:
+    """Says when the next summary may be told. Mutable; times are the clock's monotonic ones."""
+
+    def __init__(self) -> None:
+        self._due_at: float | None = None
+
+    def may_tell(self, now: float) -> bool:
+        """Tell whether a minute has passed since this was True last, or was asked first."""
+        if self._due_at is None:
+            self._due_at = now + SUMMARY_SECONDS
+        if now < self._due_at:
+            return False
+        self._due_at = now + SUMMARY_SECONDS
+        return True

@@ -1,0 +1,98 @@
+"""How a record becomes the values that a handler or a bolt is given.
+
+The scheme runs where the handler runs. What it raises fails its record, like an error of the handler: it is
+retried, and dead-lettered in the end. It never ends the spout.
+
+What was read is what is retried and dead-lettered (invariant 16), but handlers do change their records
+(``record.data = decompress(record.data)``). So no record that is kept leaves this module: handlers, and schemes of
+users, are given a copy.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.record import Record
+
+
+class Scheme(Protocol):
+    """Turns a record into values. May raise anything: that fails the record."""
+
+    def __call__(self, record: Record, /) -> Any:
+        """Give the record's values."""
+        ...
+
+
+def raw(record: Record) -> Record:
+    """Give the record, as a copy of its own."""
+    return record.__copy__()
+
+
+def text(record: Record) -> str:
+    """Give the data as text.
+
+    Raises:
+        UnicodeDecodeError: when it is not UTF-8.
+    """
+    return record.data.decode()
+
+
+def json(record: Record) -> Any:
+    """Give the data decoded as JSON.
+
+    Raises:
+        msgspec.DecodeError: when it is not JSON.
+    """
+    return msgspec.json.decode(record.data)
+
+
+BUILT_IN: Final[dict[str, Scheme]] = {"raw": raw, "text": text, "json": json}
+
+
+def resolve(scheme: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
+    """Find the scheme: "raw", "text" or "json", ``"module:callable"``, or a callable, which is given copies.
+
+    The built-in ones and those found by name can be pickled to the executors.
+
+    Raises:
+        InvalidConfig: when there is no such scheme. What a user's module raises on import goes through.
+    """
+    if not isinstance(scheme, str):
+        if not callable(scheme):
+            raise InvalidConfig(f"scheme: expected {_ALLOWED}, got {scheme!r}")
+        return _OnCopies(scheme)
+    if scheme in BUILT_IN:
+        return BUILT_IN[scheme]
+    module_name, colon, path = scheme.partition(":")
+    if not (module_name and colon and path):
+        raise InvalidConfig(f"scheme: expected {_ALLOWED}, got {scheme!r}")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for name in path.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidConfig(
+            f"scheme: expected an importable 'module:callable', got {scheme!r}: {error}; "
+            "is its module on the Python path?"
+        ) from error
+    if not callable(found):
+        raise InvalidConfig(f"scheme: expected {scheme!r} to be callable, got a {type(found).__name__}")
+    return found if found in BUILT_IN.values() else _OnCopies(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _OnCopies:
+    """A scheme that may give its record back, or change it. Picklable if the scheme is."""
+
+    scheme: Callable[[Record], Any]
+
+    def __call__(self, record: Record) -> Any:
+        """Let the scheme have a copy of the record."""
+        return self.scheme(record.__copy__())
+
+
+_ALLOWED: Final = f"one of {', '.join(BUILT_IN)}, a callable, or 'module:callable'"

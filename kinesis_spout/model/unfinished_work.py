@@ -1,0 +1,91 @@
+"""Handlers whose work is not done when they return: generators, and what somebody would have to await.
+
+Python runs nothing of a function with a ``yield`` in it when it is called, nor of an ``async def``: both give an
+object, and to ignore that is to ack the record without having handled it. So what is seen to be such a function is
+refused at the start, and what returns such an object fails its record.
+"""
+
+import inspect
+from collections.abc import Callable
+from types import CoroutineType, GeneratorType
+from typing import Any, Final
+
+from kinesis_spout.model.errors import InvalidConfig
+
+_KINDS: Final = {
+    CoroutineType: "a coroutine, which nobody awaits: make the handler itself an async def where it may be one",
+    GeneratorType: "a generator, of which nothing has run: leave the `yield` out",
+}
+
+
+def is_coroutine_function(handler: Callable[..., object]) -> bool:
+    """Tell whether a handler is an ``async def``: a function, a partial of one, or an object that is called so."""
+    return _is(inspect.iscoroutinefunction, handler)
+
+
+def refuse_generator_function(where: str, handler: Callable[..., object]) -> None:
+    """Refuse a function with a ``yield`` in it: plain or async, a partial of one, or an object that is called so.
+
+    What a decorator has made is judged by itself: it may well run the generator that it decorates.
+
+    Raises:
+        InvalidConfig: it is one. ``where`` says of what.
+    """
+    if _is(inspect.isgeneratorfunction, handler) or _is(inspect.isasyncgenfunction, handler):
+        raise InvalidConfig(
+            f"{where}: expected a function that has done its work when it returns, got a generator function, "
+            f"{_name(handler)}: a call of it runs nothing, so each record would be acked unhandled. Leave the "
+            "`yield` out"
+        )
+
+
+def refuse_unfinished_function(where: str, handler: Callable[..., object]) -> None:
+    """Refuse an ``async def`` too, where nobody awaits it.
+
+    Raises:
+        InvalidConfig: as ``refuse_generator_function``.
+    """
+    refuse_generator_function(where, handler)
+    if is_coroutine_function(handler):
+        raise InvalidConfig(
+            f"{where}: expected a function that has done its work when it returns, got an async def, "
+            f"{_name(handler)}, which nobody awaits here: make it a plain function, which may call asyncio.run"
+        )
+
+
+def refuse_unfinished(returned: object) -> None:
+    """Refuse what a call has returned, if the work is still to be done. Ask only if it is not None.
+
+    Raises:
+        TypeError: it is a generator, a coroutine or another awaitable, or a future. It was closed or cancelled;
+            the record that it is about fails.
+    """
+    kind = type(returned)
+    if not (
+        hasattr(kind, "__await__")
+        or kind is GeneratorType
+        or hasattr(kind, "asend")
+        or hasattr(kind, "add_done_callback")
+    ):
+        return
+    given: Any = returned
+    for end in ("close", "cancel"):
+        if hasattr(kind, end):
+            getattr(given, end)()
+            break
+    what = _KINDS.get(
+        kind, f"a {kind.__name__}, for which nobody waits: wait for its result, and return None"
+    )
+    if hasattr(kind, "asend"):
+        what = "an async generator, of which nothing has run: leave the `yield` out"
+    raise TypeError(f"expected a handler that has done its work when it returns, got {what}")
+
+
+def _is(predicate: Callable[[object], bool], handler: Callable[..., object]) -> bool:
+    return predicate(handler) or predicate(
+        getattr(handler, "__call__", None)  # noqa: B004 - whether it is callable is not the question
+    )
+
+
+def _name(handler: Callable[..., object]) -> str:
+    return getattr(handler, "__qualname__", None) or type(handler).__name__

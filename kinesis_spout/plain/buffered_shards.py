@@ -1,0 +1,335 @@
+"""The reading half of the plain-Python door: from owned shards to the next record to deliver.
+
+Each owned shard has a getter that fetches ahead, so that asking for the next record never waits. The memory
+is divided: three quarters of ``max_buffered_bytes`` for records that are not finished, the rest for what is
+read ahead, shared evenly by the shards (a page may go beyond its share).
+"""
+
+from collections.abc import Iterable
+from copy import copy
+from functools import partial
+from math import inf
+from typing import Final
+
+from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
+from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
+from kinesis_spout.model.errors import KinesisError
+from kinesis_spout.plain.caution import Caution
+from kinesis_spout.plain.retained_records import Retained, RetainedRecords
+from kinesis_spout.ports import Page
+from shard_state import Exhausted, Guarantee, RecordState, SequenceNumber
+
+_RETAINED_SHARE: Final = 0.75
+_MIN_READ_AHEAD_BYTES: Final = 64 * 1024
+
+_ENDED_THE_PROCESS: Final = (
+    "the process ended while it handled this record, or lost its shard before the outcome was stored"
+)
+
+MAX_CLAIMED: Final = 500
+"""With AT_MOST_ONCE: so many records of a shard are claimed by one commit. A crash may lose as many."""
+
+
+class BufferedShards:
+    """A consumer's ``OwnershipListener``. Mutable; call it under the consumer's lock, but for ``close``."""
+
+    def __init__(self, consumer: Consumer, prefetcher: Prefetcher | None = None) -> None:
+        self._consumer = consumer
+        self._prefetcher = prefetcher or Prefetcher(clock=consumer.ports.clock)
+        self._has_own_prefetcher = prefetcher is None
+        self._getters: dict[str, BufferedShardGetter] = {}
+        """Of the shards whose end was not read yet."""
+        self._turns = consumer.manager.turns
+        self._claims = consumer.manager.guarantee is Guarantee.AT_MOST_ONCE
+        self._age: RecordAge | None = None
+        """What is too old to be delivered now; None: nothing is."""
+        self._is_bounded = consumer.manager.bounds is not None
+        self._rate = consumer.deliveries
+        self._gave_retry = False
+        """Whether the last record given was a retry: within a rate the next is a fresh one, if possible."""
+        self._caution = Caution(consumer)
+        self.retained = RetainedRecords(lambda: int(_RETAINED_SHARE * self._max_bytes))
+
+    # The ownership listener
+
+    def shards_acquired(self, shard_ids: Iterable[str]) -> None:
+        """Open a getter on each shard, and let it fetch."""
+        config, manager, ports = self._consumer.config, self._consumer.manager, self._consumer.ports
+        for shard_id in shard_ids:
+            state = manager.shard(shard_id)
+            assert state is not None, "the consumer reports shards that the manager owns"
+            self._drop_getter(shard_id)
+            self._caution.acquired(shard_id, state)
+            self._getters[shard_id] = BufferedShardGetter(
+                ports.open_getter(shard_id, state.position),
+                self._prefetcher,
+                max_records=config.max_records_per_fetch,
+                max_bytes=self._read_ahead_bytes(),
+                poll_seconds=config.poll_interval_seconds,
+                idle_poll_seconds=config.idle_poll_interval_seconds,
+                clock=ports.clock,
+                react=partial(self._reading_failed, shard_id, state.epoch),
+                worked=partial(self._reading_worked, shard_id, state.epoch),
+                odd=self._count,
+            )
+
+    def shards_lost(self, shard_ids: Iterable[str]) -> None:
+        """Forget everything of the shards: somebody else's now, or over."""
+        gone = set(shard_ids)
+        for shard_id in gone:
+            self._drop_getter(shard_id)
+        self.retained.drop_shards(gone)
+        self._caution.lost(gone)
+
+    def resumed(self) -> None:
+        """Nothing to do: the next ``take`` finds it."""
+
+    @property
+    def is_full(self) -> bool:
+        return self.retained.is_full
+
+    # What the spout asks
+
+    def take(self, now: float) -> Retained | None:
+        """Give the next record to deliver, tracked and retained; None if there is none now.
+
+        Raises:
+            KinesisError: a shard cannot be read, and trying again does not help. Its turn has passed: the
+                next call serves the others.
+        """
+        self.retained.drop_buried(self._is_buried)
+        if not self._rate.is_limited:
+            return self._taken(now)
+        grant = self._rate.granted(self._consumer, now, most=1)
+        taken = None
+        try:
+            if grant.deliveries:
+                taken = self._taken(now)
+        finally:
+            self._rate.ended(grant, int(taken is not None))
+        return taken
+
+    def rate_wait_seconds(self, now: float) -> float:
+        """Say for how long the rates of deliveries let nothing be given; 0.0: they do."""
+        if not self._rate.is_limited:
+            return 0.0
+        due_at = self._rate.due_at(self._consumer, now)
+        return inf if due_at is None else max(0.0, due_at - now)
+
+    def _taken(self, now: float) -> Retained | None:
+        self._age = None
+        noted = self._caution.take(now)
+        if self._caution.holds_back():
+            return noted
+        if self._consumer.manager.pause is not None:
+            return self._probe(now)  # whose record may be of any age: nothing is given up now
+        self._age = RecordAge.of(self._consumer.config, self._consumer.ports.clock.time())
+        while (shard_id := self._turns.current(now)) is not None:
+            try:
+                taken = self._next_of(shard_id, now)
+            except Exception:
+                self._turns.rest(now)
+                raise
+            if taken is not None:
+                if self._rate.is_limited:
+                    self._turns.served(shard_id)  # the few there are go round
+                else:
+                    self._turns.took_record()
+                return taken
+            if self._caution.holds_back():
+                return None
+            self._turns.rest(now)
+        return None
+
+    def _next_of(self, shard_id: str, now: float) -> Retained | None:
+        if self._rate.is_limited and self._gave_retry:
+            self._gave_retry = False
+            return self._fresh(shard_id, now) or self._due_retry(shard_id, now)
+        retry = self._due_retry(shard_id, now)
+        self._gave_retry = retry is not None
+        return retry or self._fresh(shard_id, now)
+
+    def all_over(self) -> bool:
+        """Tell whether every shard of the stream is over, those of other members too."""
+        return self._consumer.sharing.all_over
+
+    def is_done(self) -> bool:
+        """Tell whether nothing is left to be handed out, ever or by this run, and all of it is stored."""
+        return self.all_over() or self._consumer.run_is_done
+
+    @property
+    def reading_errors(self) -> list[Exception]:
+        """The errors of reading that are being retried now."""
+        return list(self._consumer.read_errors.current)
+
+    def stop(self) -> None:
+        """Fetch no more. What is being fetched is dropped."""
+        for getter in self._getters.values():
+            getter.close()
+
+    def close(self) -> None:
+        """Wait for the calls that are under way on threads of its own. Not under the lock. May be called twice."""
+        if self._has_own_prefetcher:
+            self._prefetcher.close()
+
+    # Inside
+
+    @property
+    def _max_bytes(self) -> int:
+        return self._consumer.config.max_buffered_bytes // self._consumer.sharers
+
+    def _read_ahead_bytes(self) -> int:
+        total_bytes = (1 - _RETAINED_SHARE) * self._max_bytes
+        return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / max(1, len(self._consumer.sharing.ours))))
+
+    def _probe(self, now: float) -> Retained | None:
+        """Give the one record that is tried while the circuit breaker is open, if it is time."""
+        manager = self._consumer.manager
+        if not manager.may_probe(now):
+            return None
+        for fresh in manager.probes_fresh:
+            give = self._fresh if fresh else self._due_retry
+            for shard_id in self._turns.round():
+                self._turns.served(shard_id)
+                taken = give(shard_id, now)
+                if taken is not None:
+                    return taken
+        return None
+
+    def _due_retry(self, shard_id: str, now: float) -> Retained | None:
+        while (redelivery := self._consumer.manager.take_retry(shard_id, now)) is not None:
+            retained = self.retained.get(shard_id, redelivery.sequence)
+            assert retained is not None, "every record that waits is retained"
+            # A copy: the receiver of an earlier delivery may still hold that one.
+            retained.record = copy(retained.record)
+            retained.record.attempt = redelivery.attempt
+            if self._age is not None and self._expires(retained, self._age, now):
+                continue
+            self._consumer.counters.retried += redelivery.attempt > 1
+            return retained
+        return None
+
+    def _fresh(self, shard_id: str, now: float) -> Retained | None:
+        manager, getter = self._consumer.manager, self._getters.get(shard_id)
+        while getter is not None and not self.retained.is_full and manager.may_read(shard_id, now):
+            if self._claims and not self._is_claimed(shard_id, getter):
+                return None
+            try:
+                record = getter.poll()
+            except KinesisError as error:
+                if reaction_to(error).action is not Action.END_SHARD:
+                    raise
+                self._drop_getter(shard_id)
+                self._consumer.shard_trimmed(shard_id)
+                return None
+            if record is None:
+                self._nothing_at_hand(shard_id, getter)
+                return None
+            sequence = record.sequence
+            if self._is_bounded and manager.ends_before(shard_id, sequence, record.arrival_timestamp):
+                self._drop_getter(shard_id)  # with what it has read ahead, which is for a later run
+                return None
+            emission = manager.emit(shard_id, sequence, record.partition_key, now)
+            read_bytes = len(record.data) + len(record.partition_key or "")
+            self._consumer.counters.bytes_read += read_bytes
+            self._consumer.sharing.read_bytes[shard_id] += read_bytes
+            if emission.deliver or emission.held:
+                record.attempt = emission.attempt
+                retained = self.retained.add(record, sequence, record.size_bytes)
+                if emission.deliver and self._may_go(retained, now, was_last=emission.was_last):
+                    return None if self._caution.note(retained) else retained
+        return None
+
+    def _may_go(self, retained: Retained, now: float, *, was_last: bool) -> bool:
+        """See whether a fresh record is still to be delivered; otherwise what becomes of it is settled."""
+        if was_last:
+            self._give_up(retained, now)
+            return False
+        return self._age is None or not self._expires(retained, self._age, now)
+
+    def _give_up(self, retained: Retained, now: float) -> None:
+        """Fail a record whose last delivery ended with its process: it is given up, unless nothing is now."""
+        record, consumer = retained.record, self._consumer
+        decision = consumer.manager.fail(
+            record.shard_id,
+            retained.sequence,
+            now,
+            attempt=record.attempt,
+            partition_key=record.partition_key,
+        )
+        if isinstance(decision, Exhausted):
+            consumer.bury(decision, record, _ENDED_THE_PROCESS)
+            self.retained.given_up(record.shard_id, retained.sequence)
+
+    def _expires(self, retained: Retained, age: RecordAge, now: float) -> bool:
+        """See whether a record that was handed out is too old to be delivered; then that is settled."""
+        record, sequence, consumer = retained.record, retained.sequence, self._consumer
+        if not age.expires(record.arrival_timestamp):
+            return False
+        consumer.counters.expired += 1
+        if age.skips:
+            consumer.counters.skipped += consumer.manager.skip(record.shard_id, sequence, now)
+            self.retained.finished(record.shard_id, sequence)
+            return True
+        exhausted = consumer.manager.expire(record.shard_id, sequence, attempt=record.attempt)
+        assert exhausted is not None, "it was handed out just now"
+        consumer.bury(exhausted, record, age.error(record))
+        self.retained.given_up(record.shard_id, sequence)
+        return True
+
+    def _nothing_at_hand(self, shard_id: str, getter: BufferedShardGetter) -> None:
+        """See whether a shard of which nothing is at hand has ended: by itself, or for this run."""
+        tip_seen_at = getter.tip_seen_at
+        if getter.at_end:
+            self._end(shard_id)
+        elif tip_seen_at is not None and self._consumer.manager.ends_at_tip(shard_id, tip_seen_at):
+            self._drop_getter(shard_id)
+
+    def _is_claimed(self, shard_id: str, getter: BufferedShardGetter) -> bool:
+        """Tell whether the next record may be handed out; if not, have a claim on it and some more committed."""
+        manager, following = self._consumer.manager, getter.ahead(1)
+        if following is None or manager.may_hand_out(shard_id, following[0]):
+            return True  # of none the poll says why
+        ahead = getter.ahead(MAX_CLAIMED)
+        if ahead is not None and manager.claim(shard_id, *ahead):
+            self._consumer.commit_soon()
+        return False
+
+    def _end(self, shard_id: str) -> None:
+        self._drop_getter(shard_id)
+        self._consumer.manager.end_read(shard_id)
+
+    def _reading_failed(self, shard_id: str, epoch: int, error: Exception) -> Reaction:
+        """Runs on a fetching thread."""
+        with self._consumer.lock:
+            if self._is_read(shard_id, epoch):
+                return self._consumer.reading_failed(shard_id, error)
+        return reaction_to(error)  # of a shard that was lost meanwhile: nobody reads on
+
+    def _reading_worked(self, shard_id: str, epoch: int) -> None:
+        """Runs on a fetching thread."""
+        with self._consumer.lock:
+            if self._is_read(shard_id, epoch):
+                self._consumer.read_errors.worked(shard_id)
+
+    def _count(self, page: Page) -> None:
+        """Runs on a fetching thread."""
+        with self._consumer.lock:
+            self._consumer.counters.damaged_aggregates += page.damaged_aggregates
+            self._consumer.counters.records_outside_shard += page.records_outside_shard
+
+    def _is_read(self, shard_id: str, epoch: int) -> bool:
+        state = self._consumer.manager.shard(shard_id)
+        return shard_id in self._getters and state is not None and state.epoch == epoch
+
+    def _drop_getter(self, shard_id: str) -> None:
+        getter = self._getters.pop(shard_id, None)
+        if getter is not None:
+            getter.close()
+        self._consumer.read_errors.drop([shard_id])
+
+    def _is_buried(self, shard_id: str, sequence: SequenceNumber) -> bool:
+        state = self._consumer.manager.shard(shard_id)
+        return state is None or state.tracker.state(sequence) is not RecordState.EXHAUSTED

@@ -1,0 +1,84 @@
+"""The data of every record that is not finished, so that a retry needs no second read.
+
+A record that was given up is retained too, until its dead letter is durable: otherwise a sink that is down
+would let the memory grow beyond its cap (invariant 12).
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from kinesis_spout.model.record import Record
+from shard_state import SequenceNumber
+
+
+@dataclass(slots=True)
+class Retained:
+    """One record that was handed out, or is held. Mutable: ``record`` is its latest delivery."""
+
+    record: Record
+    sequence: SequenceNumber
+    size_bytes: int
+
+
+class RetainedRecords:
+    """The retained records of one spout, by their sequence number. Mutable; not thread-safe.
+
+    Args:
+        full_at_bytes: gives the limit as it is now.
+    """
+
+    def __init__(self, full_at_bytes: Callable[[], int]) -> None:
+        self._full_at_bytes = full_at_bytes
+        self._of_shard: dict[str, dict[SequenceNumber, Retained]] = {}
+        self._given_up: deque[Retained] = deque()
+        self.size_bytes = 0
+        """What the data and the keys weigh."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._of_shard.values())) + len(self._given_up)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no fresh record may be added. The last one may have gone beyond the limit."""
+        return self.size_bytes >= self._full_at_bytes()
+
+    def add(self, record: Record, sequence: SequenceNumber, size_bytes: int) -> Retained:
+        """Retain a record that was just read."""
+        retained = Retained(record, sequence, size_bytes)
+        self._of_shard.setdefault(record.shard_id, {})[sequence] = retained
+        self.size_bytes += size_bytes
+        return retained
+
+    def get(self, shard_id: str, sequence: SequenceNumber) -> Retained | None:
+        """Give the record that is in flight or waits there."""
+        return self._of_shard.get(shard_id, {}).get(sequence)
+
+    def finished(self, shard_id: str, sequence: SequenceNumber) -> None:
+        """Drop a record; unknown ones are passed over."""
+        retained = self._of_shard.get(shard_id, {}).pop(sequence, None)
+        if retained is not None:
+            self.size_bytes -= retained.size_bytes
+
+    def given_up(self, shard_id: str, sequence: SequenceNumber) -> None:
+        """Note that a record waits for its dead letter only."""
+        self._given_up.append(self._of_shard[shard_id].pop(sequence))
+
+    def drop_buried(self, is_buried: Callable[[str, SequenceNumber], bool]) -> None:
+        """Drop those given up, in the order in which they were, as long as ``is_buried`` says so."""
+        while self._given_up:
+            oldest = self._given_up[0]
+            if not is_buried(oldest.record.shard_id, oldest.sequence):
+                break
+            self._given_up.popleft()
+            self.size_bytes -= oldest.size_bytes
+
+    def drop_shards(self, shard_ids: Collection[str]) -> None:
+        """Drop every record of some shards."""
+        for shard_id in shard_ids:
+            gone = self._of_shard.pop(shard_id, {})
+            self.size_bytes -= sum(retained.size_bytes for retained in gone.values())
+        kept = deque(retained for retained in self._given_up if retained.record.shard_id not in shard_ids)
+        self.size_bytes += sum(retained.size_bytes for retained in kept)
+        self.size_bytes -= sum(retained.size_bytes for retained in self._given_up)
+        self._given_up = kept

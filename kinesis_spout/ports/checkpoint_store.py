@@ -1,0 +1,142 @@
+"""What keeps the progress of one application on one stream."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from shard_state import Checkpoint, Shard, StartPositions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointWrite:
+    """A checkpoint to be stored, guarded by the epoch inside it."""
+
+    shard_id: str
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """What else is to be stored with checkpoints, in their very transaction: both or neither.
+
+    An application may have several, by their names. Each is its whole content, and replaces what was there.
+    """
+
+    name: str
+    data: bytes
+    """Not empty: empty says that nothing is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitResult:
+    """What became of the writes of one commit: each shard is in exactly one of the two sets."""
+
+    committed: frozenset[str] = field(default=frozenset())
+    fenced: frozenset[str] = field(default=frozenset())
+    """Refused, because a newer epoch owns the shard or our owner node is gone; with an attachment, also because
+    that holds for another shard, or for the attachment."""
+    attached: bool = False
+    """Whether the attachment is stored."""
+
+
+class CheckpointStore(Protocol):
+    """Keeps the progress of one application on one stream."""
+
+    def open(self, stream_created: float, start: StartPositions, shards: Collection[Shard]) -> StartPositions:
+        """Make the application's place on its first start; on later starts, check that it is the right one.
+
+        On the first start every one of ``shards`` gets a checkpoint at its position of ``start`` (which must be
+        resolved: not LATEST) with its parents in it, and then the application itself is marked as begun, in this
+        order, so that a crash in between repeats the whole. Afterwards ``start`` and ``shards`` are ignored.
+
+        Returns:
+            The start that is in force: the one of the first start, or of the last that began again.
+
+        Raises:
+            InvalidConfig: this is the first start, and it names shards that are not among ``shards``, or too many.
+            StreamRecreated: what is stored was made for a stream created at another time.
+            CheckpointUnreadable: what is stored cannot be read.
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def begin_again(
+        self, deployment: str, start: StartPositions, shards: Collection[Shard]
+    ) -> StartPositions | None:
+        """Have the application begin again at ``start``, once for each deployment. Called after ``open``.
+
+        The first process of a deployment that calls this, while no member is registered, gives every one of
+        ``shards`` a checkpoint at its position of ``start`` (which must be resolved: not LATEST), under an epoch
+        above every earlier one, and marks the application as begun again by that deployment. Attachments are
+        removed, as by ``reset``. A crash in between is made good by whoever opens next. Any other call changes
+        nothing. It waits for members whose session is about to end.
+
+        Returns:
+            The start that was in force before, if this call has done it; None if it was done before.
+
+        Raises:
+            InvalidConfig: the start names shards that are not among ``shards``, or too many; nothing is changed.
+            ConsumerAlive: names the members that live, of another deployment.
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def load(self) -> Mapping[str, Checkpoint]:
+        """Read every shard's checkpoint.
+
+        Raises:
+            CheckpointUnreadable: names the shard; never skipped, never replaced by a fresh start.
+            ProgressLost: what ``open`` found or made is gone, or is another application's beginning.
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def check_begun(self) -> None:
+        """Make sure that what ``open`` found or made is still there.
+
+        Raises:
+            ProgressLost: it is gone, or is another application's beginning.
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def attached(self, name: str) -> bytes | None:
+        """Read an attachment; None where nothing is stored. May be called from any thread.
+
+        Reading is what entitles to write: ``commit`` stores an attachment only while nobody else has written it
+        since this store read it.
+
+        Raises:
+            ProgressLost: as ``load``.
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def commit(self, writes: Sequence[CheckpointWrite], attachment: Attachment | None = None) -> CommitResult:
+        """Store all the writes, in as few transactions as their size allows (normally one).
+
+        Each write takes effect only if this coordinator still owns the shard under the write's epoch, checked
+        by the store itself in the same transaction. One fenced shard does not stop the others. A transaction
+        whose outcome is unknown (connection lost) is resolved by re-reading before this returns.
+
+        With an attachment, all is one transaction, and all of it is stored or nothing. It is refused (every write
+        is fenced then) if one write is, if *any* shard that this coordinator owns is another's by now, written or
+        not, if none is owned, or if somebody else wrote the attachment since it was read here. So who stores an
+        attachment owned, at that moment, every shard that it believes to own. ``writes`` may be empty.
+
+        Raises:
+            CommitTooLarge: with an attachment: it is more than one transaction takes. Nothing is stored.
+            StoreUnavailable: nothing is known to be stored of those not reported; calling again is safe.
+        """
+        ...
+
+    def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        """Replace the stored progress, for an operator. Epochs go on growing. Attachments are removed.
+
+        What was attached belongs to the progress that is replaced: with another one it would count records
+        twice, or not at all.
+
+        Raises:
+            ConsumerAlive: a member of the application is registered.
+        """
+        ...

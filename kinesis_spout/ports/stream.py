@@ -1,0 +1,121 @@
+"""What reads a stream: a lister of its shards, and a getter for each shard."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kinesis_spout.model.record import Record
+from shard_state import Position, Shard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSummary:
+    """Which stream this is. The creation time tells a re-created stream from the one it replaced."""
+
+    name: str
+    arn: str
+    created: float
+    """Seconds since the epoch."""
+    retention_hours: int | None = None
+    """How long it keeps a record; None where that is not known."""
+
+
+def is_same_creation(one: float, other: float) -> bool:
+    """Tell whether two creation times, in seconds, are of the same stream.
+
+    They come in seconds or in milliseconds. No stream is deleted and made again within a second.
+    """
+    return abs(one - other) <= 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One answer of GetRecords, or what was pushed since the last page; its aggregated records taken apart."""
+
+    records: Sequence[Record]
+    """In shard order; may be empty although more follows, and many more than the limit asked for: that counts an
+    aggregated record as one."""
+    size_bytes: int
+    """What the records' data and keys weigh against the read limit."""
+    millis_behind_latest: int
+    """How far the end of this page is behind the tip. Some emulators always say 0."""
+    at_end: bool
+    """The shard is closed, and this is its last page: nothing ever follows."""
+    child_shards: tuple[Shard, ...] = ()
+    """On the last page of a closed shard: the shards that continue it."""
+    kinesis_records: int | None = None
+    """How many records these are to Kinesis; None: as many as ``records``."""
+    damaged_aggregates: int = 0
+    """How many of them begin like an aggregated record and are damaged: they are given as they are."""
+    records_outside_shard: int = 0
+    """How many user records lie outside the shard by their hash keys. They are given here, and nowhere else."""
+
+    def holds_at_least(self, limit: int) -> bool:
+        """Tell whether Kinesis gave as many records as it was asked for: then there are more."""
+        count = len(self.records) if self.kinesis_records is None else self.kinesis_records
+        return count >= limit
+
+    says_nothing: bool = False
+    """Nothing was pushed since the last page. It is empty, and what it says of the tip is what that one said."""
+    pushed_at: float | None = None
+    """When the last of it was pushed, at the latest: the clock's monotonic time. None: it was asked for now."""
+
+
+class ShardLister(Protocol):
+    """Says which shards a stream has."""
+
+    def summary(self) -> StreamSummary:
+        """Describe the stream.
+
+        Raises:
+            StreamNotFound, AccessDenied: at once, with what to do.
+            KinesisError: with ``retriable`` set, for what may pass.
+        """
+        ...
+
+    def list_shards(self) -> list[Shard]:
+        """List every shard that retention has left, open and closed, all pages."""
+        ...
+
+
+class ShardGetter(Protocol):
+    """Reads one shard forward from a position. Not thread-safe."""
+
+    @property
+    def position(self) -> Position:
+        """From where the next page comes: after the last record fetched (all of an aggregate), or the start."""
+        ...
+
+    @property
+    def ready_at(self) -> float:
+        """The clock's monotonic time before which a read would exceed the shard's read limits, or is in vain."""
+        ...
+
+    def read(self, limit: int) -> Page:
+        """Fetch at most ``limit`` records (1 to 10,000), waiting for ``ready_at`` first.
+
+        The limit counts the records of Kinesis. Aggregated ones are taken apart: ``Page.records`` are the user
+        records inside, from the start position on where that lies in the middle of an aggregate. Where Kinesis
+        pushes records, a page is what came since the last read: an empty one, often.
+
+        Iterators are obtained, kept and renewed inside. A throttle moves ``ready_at`` and raises; the place
+        in the shard is kept by every error, so that the same call may simply be made again.
+
+        Raises:
+            Throttled, Unavailable, KeyUnavailable: retriable; ``ready_at`` says when.
+            DataLoss: the position is behind retention or outside the shard, and ``fail_on_data_loss`` is set.
+            ShardNotFound, StreamNotFound, AccessDenied: not retriable.
+        """
+        ...
+
+    def when_ready(self, call: Callable[[], None]) -> None:
+        """Have ``call`` made, on any thread, when records, the end or an error came since the last read.
+
+        So a shard is read as soon as Kinesis pushes, and not when the next read is due. A getter that polls
+        never makes the call, and a call says nothing of ``ready_at``. Called before the first read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what is held; nothing is read any more. On any thread; may be called twice."""
+        ...

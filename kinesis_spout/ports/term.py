@@ -1,0 +1,75 @@
+"""One time in office, and how long it is certain."""
+
+from typing import Final
+
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import StoreUnavailable
+from kinesis_spout.ports.election import Elected, Election
+
+CERTAIN_SHARE: Final = 2 / 3
+"""Of the session time-out. The rest is for clocks that do not run alike, and for the end of a short unit."""
+
+
+class Term:
+    """One time in office. Mutable; its methods may be called from any thread.
+
+    ZooKeeper ends a session, and lets the next candidate lead, when it has heard nothing for the session time-out.
+    A leader that is cut off hears of that only when it is connected again. So it does not wait to be told: from
+    each moment at which it asked, and ZooKeeper answered that the term lasts, it is certain for two thirds of the
+    session time-out, by its own monotonic clock, and no longer.
+    """
+
+    def __init__(self, elected: Elected, election: Election, clock: Clock) -> None:
+        self._elected = elected
+        self._election = election
+        self._clock = clock
+        self._certain_seconds = CERTAIN_SHARE * election.session_timeout_seconds
+        self._asked_at = elected.asked_at
+        self._is_over = False
+
+    @property
+    def token(self) -> int:
+        """A number larger than that of every earlier term: give it to a store that refuses smaller ones."""
+        return self._elected.token
+
+    @property
+    def node(self) -> str:
+        """The ZooKeeper node that lives as long as the term: a transaction that checks it is fenced."""
+        return self._elected.node
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether nobody else can lead now. Asks nobody: cheap enough for a check before each effect."""
+        return not self._is_over and self._clock.monotonic() < self._certain_until
+
+    @property
+    def _certain_until(self) -> float:
+        return self._asked_at + self._certain_seconds
+
+    def lasts(self) -> bool:
+        """Say whether the term goes on; ask ZooKeeper when half of the certain time has passed.
+
+        A unit of work may have taken longer than the certain time. Where the node is still there, nobody else
+        has led meanwhile, and the term goes on.
+        """
+        now = self._clock.monotonic()
+        if self._is_over:
+            return False
+        if now < self._asked_at + self._certain_seconds / 2:
+            return True
+        wait_seconds = max(self._certain_until - now, self._certain_seconds / 2)
+        try:
+            asked_at = self._election.confirm(self._elected, wait_seconds)
+        except StoreUnavailable:
+            self._is_over = self._clock.monotonic() >= self._certain_until
+        else:
+            self._is_over = asked_at is None
+            self._asked_at = self._asked_at if asked_at is None else asked_at
+        return not self._is_over
+
+    def end(self) -> None:
+        """Let nothing be certain any more: the leader has handed over."""
+        self._is_over = True
+
+    def __repr__(self) -> str:
+        return f"Term(token={self.token}, is_certain={self.is_certain})"

@@ -1,0 +1,72 @@
+"""The Python that runs on the executors: how its failures show, and what to set.
+
+PySpark starts ``python3`` from the PATH unless ``PYSPARK_PYTHON`` is set. So a driver that runs in a virtual
+environment, with a session that it made itself, gets another Python on its executors, also in local mode. The
+processes in which Spark plans a read or a write of ``format("kinesis")`` run in that Python, too.
+"""
+
+import importlib.util
+import re
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from kinesis_spout.model.errors import InvalidConfig
+
+_NEEDED: Final = (
+    "boto3",
+    "botocore",
+    "google",
+    "kinesis_spout",
+    "msgspec",
+    "numpy",
+    "pyarrow",
+    "pybase64",
+    "shard_state",
+)
+"""What every task imports. A Python that lacks one of them is not the one this package was installed into."""
+
+_NAMES: Final = "|".join(_NEEDED)
+_SIGNS: Final = re.compile(
+    rf"No module named '(?:{_NAMES})'"
+    rf"|\S+ lacks (?:{_NAMES})(?:, (?:{_NAMES}))*"  # as check_packages says it
+    r"|Python in worker has different version: [\d. ]+ than that in driver: [\d.]*\d"
+    r"|Cannot run program \"[^\"]*python[^\"]*\""
+)
+
+
+def unfit_python(error_text: str) -> str | None:
+    """Say in one line what to set, if an error of a Spark job is that of an unfit Python; else give None."""
+    sign = _SIGNS.search(error_text)
+    if sign is None:
+        return None
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return _advice(sign.group(), local=sys.executable, there=f"a Python there of version {version}")
+
+
+def check_packages(is_there: Callable[[str], object] = importlib.util.find_spec) -> None:
+    """Look whether this Python, which Spark started, has what this package needs.
+
+    Args:
+        is_there: whether a module can be imported.
+
+    Raises:
+        InvalidConfig: it lacks something; one line that says what to set.
+    """
+    lacking = [name for name in _NEEDED if not is_there(name)]
+    if lacking:
+        raise InvalidConfig(
+            _advice(
+                f"{sys.executable} lacks {', '.join(lacking)}",
+                local="sys.executable of the driver",
+                there="a Python there",
+            )
+        )
+
+
+def _advice(what: str, *, local: str, there: str) -> str:
+    return (
+        f"the Python of the executors does not fit: {what}. Set the environment variable PYSPARK_PYTHON before "
+        f"the SparkSession starts: in local mode to {local}, on a cluster to {there} that kinesis-spout is "
+        "installed in"
+    )

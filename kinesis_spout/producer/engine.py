@@ -1,0 +1,302 @@
+"""Does what an outbox says: the calls, the dead letters, the spool. It has no thread; several may use it."""
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from kinesis_spout.kinesis.errors import translate
+from kinesis_spout.kinesis.patience import Jitter, Patience
+from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
+from kinesis_spout.kinesis.write.put_calls import PutCalls
+from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
+from kinesis_spout.kinesis.write.record_putter import waiting_records
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, SpoolDamaged, SpoolError
+from kinesis_spout.model.logs.counted import counted
+from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.producer.inbox import Inbox
+from kinesis_spout.producer.outbox import Outbox
+from kinesis_spout.producer.spool import Spool, Spooled
+from kinesis_spout.producer.ticket import Ticket
+from kinesis_spout.producer.works import Burial, Call, Listing, OutboxSettings, Recovery, WorkToDo
+from kinesis_spout.settings.producer_config import ProducerConfig
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+APPLICATION: Final = "KinesisProducer"
+"""What dead letters of producers say instead of an application's name."""
+
+_RECOVERED_AT_ONCE: Final = 1_000
+
+_log = logging.getLogger(__name__)
+
+
+class Engine:
+    """A producer without threads: somebody asks for `next_work` and has it done. Thread-safe.
+
+    Args:
+        config: what the user set.
+        inbox: where records come in.
+        client: to put with.
+        sink: of dead letters; None: records fail.
+        spool: what survives a crash; None: nothing does.
+        clock: for all that waits.
+        jitter: of waits.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        inbox: Inbox,
+        client: "KinesisClient",
+        *,
+        sink: DeadLetterSink | None,
+        spool: Spool | None,
+        clock: Clock,
+        jitter: Jitter,
+    ) -> None:
+        self._stream = config.stream
+        self._inbox = inbox
+        self._sink = sink
+        self._spool = spool
+        self._clock = clock
+        limits = CallLimits(records=config.max_records_per_call, size_bytes=config.max_bytes_per_call)
+        patience = Patience(
+            deadline_seconds=inf, clock=clock, jitter=jitter
+        )  # each record has its own deadline
+        self._calls = PutCalls(client, config.stream, patience)
+        records = waiting_records(
+            config.stream,
+            self._calls.work,
+            patience=patience,
+            limits=limits,
+            order=PutOrder(config.order),
+            aggregate_bytes=config.aggregation_max_bytes if config.aggregation else None,
+        )
+        settings = OutboxSettings(
+            linger_seconds=config.linger_seconds,
+            delivery_timeout_seconds=config.delivery_timeout_seconds,
+            max_concurrent_calls=config.max_concurrent_calls,
+            wake_records=min(inf if config.aggregation else limits.records, config.max_buffered_records // 2),
+            wake_bytes=min(limits.size_bytes, config.max_buffered_bytes // 2),
+            is_ordered=config.order == "key",
+            has_dead_letters=sink is not None,
+            max_records=config.max_buffered_records,
+            max_bytes=config.max_buffered_bytes,
+            drops_oldest=config.when_full == "drop_oldest",
+            recovers=spool is not None,
+        )
+        self._outbox = Outbox(records, inbox, settings, clock=clock, jitter=jitter)
+        self._lock = threading.Lock()
+        self._something_ended = threading.Condition(self._lock)
+        self._name = f"producer-{uuid.uuid4().hex[:8]}"
+        self._is_stopped = False
+        self.spool_failure: SpoolError | None = None
+        """Why the spool could not be read on; what is in it stays there."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether everything has ended, and nothing is to be done any more."""
+        return self._is_stopped
+
+    def next_work(self) -> tuple[WorkToDo | None, float, bool]:
+        """Give what to do now, when to ask again at the latest (monotonic), and whether another should ask."""
+        with self._lock:
+            if self._is_stopped:
+                return None, inf, True
+            work = self._outbox.next_work()
+            is_armed = self._inbox.arm(*self._outbox.wakes_at)
+            due_at = self._outbox.due_at
+            another = not is_armed or (work is not None and due_at < inf)
+        self._tell()
+        return work, due_at, another
+
+    @property
+    def due_at(self) -> float:
+        """When there may be something to do although nothing comes, as monotonic time."""
+        with self._lock:
+            return self._outbox.due_at
+
+    def do(self, work: WorkToDo) -> None:
+        """Do a piece of work. It may take long, but raises nothing."""
+        if isinstance(work, Call):
+            self._put(work)
+        elif isinstance(work, Burial):
+            self._bury(work)
+        elif isinstance(work, Recovery):
+            self._recover()
+        else:
+            self._list(work)
+        self._tell()
+
+    def drop_oldest(self, size_bytes: int) -> bool:
+        """Make room for a record; see `Outbox.drop_oldest`."""
+        with self._lock:
+            has_room = self._outbox.drop_oldest(size_bytes)
+        self._tell()
+        return has_room
+
+    def begin_flush(self) -> None:
+        """Let nothing linger, until ``end_flush``."""
+        with self._lock:
+            self._outbox.begin_flush()
+
+    def end_flush(self) -> None:
+        """Let records linger again."""
+        with self._lock:
+            self._outbox.end_flush()
+
+    def not_ended(self) -> list[Ticket]:
+        """Give all that was taken over and has not ended."""
+        with self._lock:
+            return [] if self._is_stopped else self._outbox.not_ended()
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether the spool may have more of what an earlier producer left."""
+        return not self._is_stopped and self._outbox.is_recovering
+
+    def await_end(self, is_over: Callable[[], bool], timeout: float) -> None:
+        """Return when something is over, or everything, or so many seconds later.
+
+        ``is_over`` is asked whenever records have ended, or the last of an earlier producer's have come.
+        """
+        with self._something_ended:
+            self._something_ended.wait_for(lambda: self._is_stopped or is_over(), timeout)
+
+    def stop(self, reason: str) -> int:
+        """Let everything that has not ended fail, and give how much that is."""
+        with self._lock:
+            self._is_stopped = True
+            left = self._outbox.abandon(reason)
+            self._something_ended.notify_all()
+        self._tell()
+        return left
+
+    def forget(self) -> None:
+        """Be stopped, in a child process. The threads that do the work are its parent's; one may hold the lock."""
+        self._lock = threading.Lock()
+        self._something_ended = threading.Condition(self._lock)
+        self._is_stopped = True
+
+    def _put(self, call: Call) -> None:
+        work = self._calls.work
+        try:
+            results = self._calls.put(call.batch)
+        except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
+            failure: KinesisSpoutError = translate(error, work)
+            failure.__cause__ = error
+        except KinesisSpoutError as error:
+            failure = error
+        except Exception as error:  # noqa: BLE001 - the records of the call must end, whatever happened
+            failure = KinesisError(f"{work} failed in an unknown way: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+        else:
+            with self._lock:
+                self._outbox.answered(call, results)
+            return
+        _log.warning("%s", failure)
+        with self._lock:
+            self._outbox.failed(call, failure)
+
+    def _list(self, _work: Listing) -> None:
+        try:
+            ranges = self._calls.shards()
+        except Exception as error:  # noqa: BLE001 - records wait for it, and can be put without
+            _log.warning(
+                "The shards of %s cannot be listed: %s: %s", self._stream, type(error).__name__, error
+            )
+            ranges = HashKeyRanges.unknown()
+        with self._lock:
+            self._outbox.listed(ranges)
+
+    def _bury(self, burial: Burial) -> None:
+        assert self._sink is not None, "only with a sink is anything buried"
+        try:
+            self._sink.write([self._letter(ticket, burial) for ticket in burial.tickets])
+        except Exception as error:  # noqa: BLE001 - a sink may be the user's own, and the records must end
+            _log.warning("Dead letters of %s could not be written: %s", self._stream, error)
+            with self._lock:
+                self._outbox.not_buried(burial, error)
+        else:
+            with self._lock:
+                self._outbox.buried(burial)
+
+    def _letter(self, ticket: Ticket, burial: Burial) -> DeadLetter:
+        """Say of a record what there is to say: it has no shard and no sequence number."""
+        return DeadLetter(
+            application=APPLICATION,
+            stream=self._stream,
+            shard_id=self._name,
+            sequence_number=str(ticket.row),
+            partition_key=ticket.partition_key,
+            arrival_timestamp=None,
+            data=ticket.data,
+            explicit_hash_key=ticket.explicit_hash_key,
+            attempts=ticket.tries,
+            error=f"{type(burial.error).__name__}: {burial.error}",
+            reason=burial.reason,
+            died_at=self._clock.time(),
+        )
+
+    def _recover(self) -> None:
+        spooled = self._recovered()
+        tickets = [
+            Ticket(
+                entry.data,
+                entry.partition_key,
+                entry.explicit_hash_key,
+                entry.size_bytes,
+                number_in_spool=number,
+            )
+            for number, entry in spooled
+        ]
+        with self._lock:
+            if self._is_stopped:
+                return  # they stay in the spool
+            self._outbox.recovered(tickets)
+            if not tickets:
+                self._something_ended.notify_all()
+
+    def _recovered(self) -> Sequence[Spooled]:
+        """Read on in the spool, past what is damaged, which is logged; nothing: there is no more to be had."""
+        assert self._spool is not None, "only with a spool is anything recovered"
+        while True:
+            before = self.spool_failure
+            try:
+                return self._spool.recovered(_RECOVERED_AT_ONCE)
+            except SpoolError as error:
+                self.spool_failure = error
+            except Exception as error:  # noqa: BLE001 - it may be the user's own, and new records wait for this
+                self.spool_failure = SpoolError(f"{type(error).__name__}: {error}")
+            _log.error("%s", self.spool_failure)
+            # Each damage is raised once. A spool that says it again does not go on.
+            if not isinstance(self.spool_failure, SpoolDamaged) or str(before) == str(self.spool_failure):
+                return ()
+
+    def _tell(self) -> None:
+        """Confirm to the spool what ended, and tell those who want to know."""
+        with self._lock:
+            ended = self._outbox.ended()
+            if ended.count:
+                self._something_ended.notify_all()
+        if ended.to_confirm:
+            self._confirm(ended.to_confirm)
+        for count, error in ended.failures:
+            _log.warning("%s for %s failed: %s", counted(count, "record"), self._stream, error)
+        for ticket in ended.to_tell:
+            ticket.tell()
+
+    def _confirm(self, numbers: Sequence[int]) -> None:
+        assert self._spool is not None, "only with a spool is anything confirmed"
+        try:
+            self._spool.confirm(numbers)
+        except Exception as error:  # noqa: BLE001 - as above; the records have ended, whatever it says
+            _log.warning("%s; %d records that have ended may be sent again", error, len(numbers))

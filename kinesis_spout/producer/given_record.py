@@ -1,0 +1,79 @@
+"""What a user gives to be put, checked: one record that no stream takes makes PutRecords refuse its whole call.
+
+https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecordsRequestEntry.html
+"""
+
+from typing import Final
+
+from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
+from kinesis_spout.kinesis.write.put_records import MAX_KEY_CHARACTERS, MAX_RECORD_BYTES
+from kinesis_spout.model.errors import InvalidRecord
+from kinesis_spout.producer.ticket import Ticket
+
+_LONGEST_SHOWN: Final = 50
+
+
+def ticket_of(data: bytes, partition_key: str, explicit_hash_key: str | int | None) -> Ticket:
+    """Make the ticket of a record; quickly, if it is as most are.
+
+    Raises:
+        InvalidRecord: says what is wrong with it, without its data.
+    """
+    if type(data) is bytes and type(partition_key) is str and explicit_hash_key is None:
+        characters = len(partition_key)
+        size_bytes = len(data) + characters
+        if (
+            0 < characters <= MAX_KEY_CHARACTERS
+            and size_bytes <= MAX_RECORD_BYTES
+            and partition_key.isascii()
+        ):
+            return Ticket(data, partition_key, None, size_bytes)
+    return _checked(data, partition_key, explicit_hash_key)
+
+
+def _checked(data: object, partition_key: object, explicit_hash_key: object) -> Ticket:
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise InvalidRecord(f"data: expected bytes, got {type(data).__name__}; encode it first")
+    if not isinstance(partition_key, str):
+        raise InvalidRecord(f"partition_key: expected text, got {type(partition_key).__name__}")
+    if not 0 < len(partition_key) <= MAX_KEY_CHARACTERS:
+        raise InvalidRecord(
+            f"partition_key: expected 1 to {MAX_KEY_CHARACTERS} characters, got {len(partition_key)}"
+        )
+    try:
+        key_bytes = len(partition_key.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidRecord(
+            "partition_key: expected text that UTF-8 can write, got half a surrogate pair"
+        ) from error
+    copied = bytes(data)
+    size_bytes = len(copied) + key_bytes
+    if size_bytes > MAX_RECORD_BYTES:
+        raise InvalidRecord(
+            f"data: expected at most {MAX_RECORD_BYTES} bytes together with the key, got {size_bytes}; split it, "
+            "or put it elsewhere and send where it is"
+        )
+    # Of a subclass, such as a StrEnum or a (str, Enum), the text itself: what its ``str`` gives may differ.
+    return Ticket(copied, str.__str__(partition_key), _hash_key(explicit_hash_key), size_bytes)
+
+
+def _hash_key(given: object) -> str | None:
+    if given is None:
+        return None
+    text = ""
+    if isinstance(given, str):
+        text = str.__str__(given)
+    elif isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 1 << 128:
+        text = int.__repr__(given)
+    if not is_hash_key(text):
+        raise InvalidRecord(
+            f"explicit_hash_key: expected a number from 0 to 2^128 - 1, got {_shown(given)!r}"
+        )
+    return text
+
+
+def _shown(given: object) -> str:
+    """Show the beginning of what was given. Python refuses to write numbers of thousands of digits."""
+    if isinstance(given, int) and given.bit_length() > 2 * 128:
+        return f"one of {given.bit_length()} bits"
+    return str(given)[:_LONGEST_SHOWN]

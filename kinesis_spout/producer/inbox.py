@@ -1,0 +1,286 @@
+"""The door of a producer: records come in from any thread, within a bound, and are counted until they end."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from kinesis_spout.producer.shares import Shares
+from kinesis_spout.producer.ticket import Ticket
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerCounts:
+    """What became of the records so far. Always ``put == sent + failed + dropped + refused + waiting``."""
+
+    put: int
+    """How many calls of ``put`` had a good record, and how many records came from the spool."""
+    sent: int
+    """How many are on the stream."""
+    failed: int
+    """How many were given up with an error, the dead-lettered ones included."""
+    dropped: int
+    """How many were dropped for newer ones."""
+    refused: int
+    """How many were not taken over: the buffer was full, the spool could not take them, or it was closing."""
+    waiting: int
+    """How many have not ended, in calls or not."""
+    waiting_bytes: int
+    """Their data and keys."""
+    dead_lettered: int
+    """How many of the failed ones are durable in the dead letters."""
+    recovered: int
+    """How many of ``put`` came from the spool: an earlier producer left them."""
+    calls: int
+    """How many calls of PutRecords were made."""
+    retried: int
+    """How many times a record was in a call that did not put it."""
+
+
+class Inbox:
+    """Thread-safe.
+
+    Args:
+        max_records: how many may wait.
+        max_bytes: what they may weigh; a single record may weigh more.
+        ring: called when enough has come that somebody should look; see ``arm``.
+    """
+
+    def __init__(self, max_records: int, max_bytes: int, ring: Callable[[], None]) -> None:
+        self._lock = threading.Lock()
+        self._has_room = threading.Condition(self._lock)
+        self._waiters = 0
+        self._async_waiters: list[Callable[[], None]] = []
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._ring = ring
+        self._wake_at: float = 1
+        self._wake_at_bytes: float = inf
+        self._fresh: deque[Ticket] = deque()
+        self._fresh_bytes = 0
+        self._held = 0
+        self._held_bytes = 0
+        self._sent = self._failed = self._dropped = self._refused = 0
+        self._dead_lettered = self._recovered = 0
+        self._reserved = 0
+        self._shares: Shares | None = None
+        self._is_shut = False
+        self.is_closed = False
+        """Whether it takes no more. What was reserved may still be added."""
+        self.calls = 0
+        self.retried = 0
+
+    def add(self, ticket: Ticket) -> bool:
+        """Take a record over, if there is room and it is open."""
+        size_bytes = ticket.size_bytes
+        with self._lock:
+            held_bytes = self._held_bytes + size_bytes
+            held = self._held
+            if self.is_closed or held >= self._max_records or (held_bytes > self._max_bytes and held):
+                return False
+            if self._shares is not None and not self._takes_its_share(ticket):
+                return False
+            self._held = held + 1
+            self._held_bytes = held_bytes
+            self._fresh.append(ticket)
+            fresh_bytes = self._fresh_bytes = self._fresh_bytes + size_bytes
+            if len(self._fresh) < self._wake_at and fresh_bytes < self._wake_at_bytes:
+                return True
+            self._wake_at = self._wake_at_bytes = inf
+        self._ring()
+        return True
+
+    def reserve(self, ticket: Ticket) -> bool:
+        """Keep room for a record, if there is some and it is open."""
+        with self._lock:
+            return self._reserve(ticket)
+
+    def reserve_within(self, ticket: Ticket, timeout: float) -> bool:
+        """Keep room for a record, and wait for it so many seconds."""
+        with self._lock:
+            self._waiters += 1
+            try:
+                self._has_room.wait_for(lambda: self.is_closed or self._fits(ticket), timeout)
+            finally:
+                self._waiters -= 1
+            return self._reserve(ticket)
+
+    def share(self, shares: Shares | None) -> None:
+        """Go by these shares from now on, when a quarter of the buffer is taken."""
+        with self._lock:
+            self._shares = shares
+            if self._waiters:
+                self._has_room.notify_all()
+        self._wake_async()
+
+    def call_when_there_is_room(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called once, from any thread, when something has ended."""
+        with self._lock:
+            self._async_waiters.append(call)
+
+    def add_reserved(self, ticket: Ticket) -> bool:
+        """Take over a record that there is room for; False if nobody would ever take it from here."""
+        with self._lock:
+            self._use_reserved()
+            if self._is_shut:
+                return False
+            self._fresh.append(ticket)
+            self._fresh_bytes += ticket.size_bytes
+            if len(self._fresh) < self._wake_at and self._fresh_bytes < self._wake_at_bytes:
+                return True
+            self._wake_at = self._wake_at_bytes = inf
+        self._ring()
+        return True
+
+    def recovered(self, tickets: list[Ticket]) -> None:
+        """Count records that come from the spool, room or not."""
+        with self._lock:
+            self._recovered += len(tickets)
+            self._held += len(tickets)
+            self._held_bytes += sum(ticket.size_bytes for ticket in tickets)
+
+    def refuse(self, reserved_bytes: int | None = None) -> None:
+        """Count a record that is not taken over; give back the room that was kept for it."""
+        with self._lock:
+            self._refused += 1
+            if reserved_bytes is not None:
+                self._use_reserved()
+                self._release(1, reserved_bytes)
+        self._wake_async()
+
+    def take(self) -> list[Ticket]:
+        """Give what came since the last time."""
+        with self._lock:
+            fresh = list(self._fresh)
+            self._fresh.clear()
+            self._fresh_bytes = 0
+            return fresh
+
+    def peek(self) -> list[Ticket]:
+        """Give what the next ``take`` gives, at least."""
+        with self._lock:
+            return list(self._fresh)
+
+    def arm(self, records: float, size_bytes: float) -> bool:
+        """Have it ring when so much has come since the last ``take``; False if it has already."""
+        with self._lock:
+            if len(self._fresh) >= records or self._fresh_bytes >= size_bytes:
+                return False
+            self._wake_at, self._wake_at_bytes = records, size_bytes
+            return True
+
+    def ended(
+        self, *, sent: int = 0, failed: int = 0, dropped: int = 0, dead_lettered: int = 0, size_bytes: int
+    ) -> None:
+        """Count records that have ended, and have room for others."""
+        with self._lock:
+            self._sent += sent
+            self._failed += failed
+            self._dropped += dropped
+            self._dead_lettered += dead_lettered
+            self._release(sent + failed + dropped, size_bytes)
+        self._wake_async()
+
+    def missing(self, size_bytes: int) -> tuple[int, int]:
+        """Say how many records, and bytes, must end before there is room for a record."""
+        with self._lock:
+            return self._held + 1 - self._max_records, self._held_bytes + size_bytes - self._max_bytes
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a record may come in."""
+        with self._lock:
+            return self._held < self._max_records and self._held_bytes < self._max_bytes
+
+    @property
+    def waiting(self) -> int:
+        """How many records have not ended."""
+        return self._held
+
+    def close(self) -> None:
+        """Take no more; whoever waits for room is told."""
+        with self._lock:
+            self.is_closed = True
+            self._has_room.notify_all()
+        self._wake_async()
+
+    def await_added(self, timeout: float) -> None:
+        """Return when all that was reserved is added or refused, or so many seconds later. It is closed."""
+        with self._lock:
+            self._has_room.wait_for(lambda: not self._reserved, timeout)
+
+    def shut(self) -> list[Ticket]:
+        """Give what came since the last ``take``, and take nothing any more, also not what was reserved."""
+        with self._lock:
+            self.is_closed = self._is_shut = True
+            fresh = list(self._fresh)
+            self._fresh.clear()
+            self._fresh_bytes = 0
+            return fresh
+
+    def counts(self) -> ProducerCounts:
+        """Count, at one moment."""
+        with self._lock:
+            return ProducerCounts(
+                put=self._held + self._sent + self._failed + self._dropped + self._refused,
+                sent=self._sent,
+                failed=self._failed,
+                dropped=self._dropped,
+                refused=self._refused,
+                waiting=self._held,
+                waiting_bytes=self._held_bytes,
+                dead_lettered=self._dead_lettered,
+                recovered=self._recovered,
+                calls=self.calls,
+                retried=self.retried,
+            )
+
+    def _fits(self, ticket: Ticket) -> bool:
+        held, held_bytes = self._held, self._held_bytes
+        if not held:
+            return True
+        if held >= self._max_records or held_bytes + ticket.size_bytes > self._max_bytes:
+            return False
+        return self._shares is None or not self._is_shared or self._shares.admit(ticket)
+
+    def _reserve(self, ticket: Ticket) -> bool:
+        if self.is_closed or not self._fits(ticket):
+            return False
+        if self._shares is not None and self._is_shared:
+            self._shares.take(ticket)
+        self._held += 1
+        self._held_bytes += ticket.size_bytes
+        self._reserved += 1
+        return True
+
+    @property
+    def _is_shared(self) -> bool:
+        return 4 * self._held >= self._max_records or 4 * self._held_bytes >= self._max_bytes
+
+    def _takes_its_share(self, ticket: Ticket) -> bool:
+        shares = self._shares
+        if shares is None or not self._is_shared:
+            return True
+        if not shares.admit(ticket):
+            return False
+        shares.take(ticket)
+        return True
+
+    def _use_reserved(self) -> None:
+        self._reserved -= 1
+        if self.is_closed and not self._reserved:
+            self._has_room.notify_all()
+
+    def _release(self, records: int, size_bytes: int) -> None:
+        self._held -= records
+        self._held_bytes -= size_bytes
+        if self._waiters:
+            self._has_room.notify_all()
+
+    def _wake_async(self) -> None:
+        if self._async_waiters:
+            with self._lock:
+                waiters, self._async_waiters = self._async_waiters, []
+            for call in waiters:
+                call()

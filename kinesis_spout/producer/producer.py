@@ -1,0 +1,404 @@
+"""`KinesisProducer`: the door of an engine, and the threads that drive it."""
+
+import asyncio
+import atexit
+import logging
+import os
+import random
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from math import inf
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, Unpack
+
+import msgspec
+
+from kinesis_spout.dead_letters.sink_url import open_sink
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
+from kinesis_spout.model.logs.counted import counted
+from kinesis_spout.producer.engine import Engine
+from kinesis_spout.producer.given_record import ticket_of
+from kinesis_spout.producer.inbox import Inbox, ProducerCounts
+from kinesis_spout.producer.room import Room
+from kinesis_spout.producer.spool import Spool
+from kinesis_spout.producer.ticket import Ticket
+from kinesis_spout.producer.workers import Workers
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.documentation import with_settings
+from kinesis_spout.settings.grammar.streams import is_same
+from kinesis_spout.settings.kinesis_client import client_settings
+from kinesis_spout.settings.producer_config import ProducerConfig, ProducerSettings
+from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+    from kinesis_spout.ports import DeadLetterSink
+
+_EXIT_SECONDS: Final = 5.0
+"""How long the end of a program waits for a producer that was not closed."""
+_JOIN_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 1.0
+
+_log = logging.getLogger(__name__)
+_open: "weakref.WeakSet[KinesisProducer]" = weakref.WeakSet()
+
+
+@with_settings(PRODUCER_SETTINGS.values())
+class KinesisProducer:
+    """Puts records on one stream in the background. Thread-safe; also for asyncio.
+
+    `put` takes a record over at once and gives a ticket, which says in the end where the record is, or why it is
+    not. Records go in full calls, several at once; what a shard refuses is put again, and holds up only that
+    shard's records. No record is lost in silence: each ends as sent, failed, dropped or refused, and `counts`
+    adds up.
+
+    At least once: a call whose answer is lost is made again, and may have put its records before.
+
+        with KinesisProducer("orders", region="eu-central-1") as producer:
+            ticket = producer.put(b"...", "customer-7")
+            print(ticket.result().sequence_number)
+
+    In asyncio: ``async with`` it, ``ticket = await producer.put_async(...)``, ``await ticket``.
+
+    Args:
+        stream: a name or an ARN; None: that of ``config``.
+        config: a spout's configuration, whose way to Kinesis is taken.
+        client: a boto3 client to use instead of one made from the settings. It stays its caller's.
+        spool: a durable buffer. What is in it is sent first; a record is in it before `put` returns. It belongs
+            to the producer, which closes it.
+        dead_letters: a sink, or what names one (a directory, ``file://``, ``s3://``, ``kinesis://stream``), where
+            records go that could not be put until their time was over, or never can be. None: they fail.
+        settings: see below.
+
+    Raises:
+        InvalidConfig: names the setting, its value and what is allowed.
+        SpoolError: the spool cannot be read.
+        DeadLetterError: the sink cannot be written.
+    """
+
+    def __init__(
+        self,
+        stream: str | None = None,
+        *,
+        config: SpoutConfig | None = None,
+        client: "KinesisClient | None" = None,
+        spool: Spool | None = None,
+        dead_letters: "DeadLetterSink | str | None" = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
+        url = None
+        if isinstance(dead_letters, str):
+            url, dead_letters = dead_letters, None
+        config_ = self.config = ProducerConfig.of(stream, config, dead_letters=url, **settings)
+        aws = client_settings(msgspec.structs.asdict(config_), config_.stream_region)
+        _check_spool(spool, config_.stream)
+        client = client or aws.connect()
+        self._spool = spool
+        self._own_sink: DeadLetterSink | None = None
+        try:
+            if config_.dead_letters is not None:
+                dead_letters = self._own_sink = open_sink(config_.dead_letters, client=client, aws=aws)
+            if dead_letters is not None:
+                dead_letters.check_writable()
+        except BaseException:  # on a full disk each try would leave a file of the spool in use
+            self._close_own()
+            raise
+        self._inbox = Inbox(config_.max_buffered_records, config_.max_buffered_bytes, self._wake)
+        self._engine = Engine(
+            config_,
+            self._inbox,
+            client,
+            sink=dead_letters,
+            spool=spool,
+            clock=self._clock,
+            jitter=random.random,
+        )
+        self._room = self._make_room()
+        self._closing = threading.Lock()
+        self._workers = self._begin()
+
+    def _make_room(self) -> Room:
+        return Room(
+            self.config,
+            self._inbox,
+            clock=self._clock,
+            drop_oldest=self._engine.drop_oldest,
+            await_room=self._await_room,
+        )
+
+    def put(self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None) -> Ticket:
+        """Take a record over, and give its ticket at once; see `when_full` for when there is no room.
+
+        Args:
+            data: at most 10 MiB together with the key.
+            partition_key: 1 to 256 characters. Decides on the shard.
+            explicit_hash_key: decides on the shard instead: a number below 2^128, perhaps as decimal text.
+
+        Raises:
+            InvalidRecord: no stream takes this; it is counted nowhere.
+            BufferFull: there is no room, or was none in time.
+            SpoolError: the spool could not take it. It is refused, and lost nowhere.
+            ProducerClosed: the producer was closed.
+        """
+        ticket = ticket_of(data, partition_key, explicit_hash_key)
+        if self._spool is None and self._inbox.add(ticket):
+            return ticket
+        if self._spool is None or not self._inbox.reserve(ticket):
+            self._room.make(ticket)
+        self._accept(ticket)
+        return ticket
+
+    async def put_async(
+        self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None
+    ) -> Ticket:
+        """Do what `put` does, without blocking the event loop. Raises like `put`.
+
+        When it is cancelled while it waits for room, the record is refused. Later it may be taken over.
+        """
+        ticket = ticket_of(data, partition_key, explicit_hash_key)
+        if self._spool is None and self._inbox.add(ticket):
+            return ticket
+        if self._spool is None or not self._inbox.reserve(ticket):
+            await self._room.make_async(ticket)
+        if self._spool is None:
+            self._accept(ticket)
+        else:
+            await self._accept_async(ticket)
+        return ticket
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Return when every record put before this call has ended, one way or another.
+
+        With a spool this includes what an earlier producer left there: it is sent before what is new.
+
+        Args:
+            timeout: how many seconds at most; None: as long as it takes; ``delivery_timeout_seconds`` bounds that.
+
+        Raises:
+            TimeoutError: names how many have not ended. They go on.
+            SpoolError: the spool could not be read on; what is in it stays there.
+            ProducerError: it is called from a callback of a ticket: those it waits for need that thread.
+        """
+        if self._is_called_back:
+            raise ProducerError(
+                "expected flush outside of a ticket's callback, got it inside, where it would wait for itself; "
+                "flush in a thread of your own"
+            )
+        deadline = inf if timeout is None else self._clock.monotonic() + timeout
+        self._engine.begin_flush()
+        self._wake()
+        try:
+            self._await(lambda: not self._engine.is_recovering, deadline)
+            left = self._engine.not_ended()
+            self._await(lambda: _have_ended(left), deadline)
+        finally:
+            self._engine.end_flush()
+        waiting = sum(not ticket.done() for ticket in left)
+        if waiting or self._engine.is_recovering:
+            raise TimeoutError(
+                f"expected all records to end within {timeout} s; {waiting} for {self.config.stream} still wait"
+            )
+        if self._engine.spool_failure is not None:
+            raise self._engine.spool_failure
+
+    async def flush_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - flush has it
+        """Do what `flush` does, without blocking the event loop."""
+        await asyncio.to_thread(self.flush, timeout)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Take no more, send what waits, and let go of everything. May be called twice.
+
+        What has not ended when the time is over fails with `ProducerClosed`. With a spool it stays there. What an
+        earlier producer left in the spool is sent within the same time. From a callback of a ticket it returns at
+        once, and a thread does the rest.
+
+        Args:
+            timeout: how many seconds at most; None: ``close_timeout_seconds``.
+
+        Raises:
+            SpoolError: the spool could not make durable what it held in memory. All is let go of nevertheless.
+        """
+        seconds = self.config.close_timeout_seconds if timeout is None else timeout
+        self._inbox.close()
+        if self._is_called_back:
+            threading.Thread(target=self._close, args=(seconds,), name="producer closes", daemon=True).start()
+        else:
+            self._close(seconds)
+
+    def _close(self, seconds: float) -> None:
+        with self._closing:
+            if not self._engine.is_stopped:
+                self._flush_and_stop(seconds)
+
+    async def close_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - close has it
+        """Do what `close` does, without blocking the event loop."""
+        await asyncio.to_thread(self.close, timeout)
+
+    def counts(self) -> ProducerCounts:
+        """Count what became of the records so far."""
+        return self._inbox.counts()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close_async()
+
+    def __repr__(self) -> str:
+        return f"<KinesisProducer of {self.config.stream}, {self._inbox.waiting} records waiting>"
+
+    # What a producer without threads does otherwise.
+
+    _clock: Clock = SystemClock()
+    _workers: Workers | None = None
+
+    def _begin(self) -> Workers | None:
+        _open.add(self)
+        return Workers(
+            self._engine,
+            self.config.max_concurrent_calls,
+            clock=self._clock,
+            name=f"producer of {self.config.stream}",
+        )
+
+    def _wake(self) -> None:
+        if self._workers is not None:
+            self._workers.wake()
+
+    def _await(self, is_over: Callable[[], bool], deadline: float) -> None:
+        while not (self._engine.is_stopped or is_over()):
+            seconds = deadline - self._clock.monotonic()
+            if seconds <= 0:
+                return
+            self._engine.await_end(is_over, min(_LOOK_SECONDS, seconds))
+
+    def _await_room(self, ticket: Ticket) -> bool:
+        if self._is_called_back:  # it would wait for itself
+            return False
+        return self._inbox.reserve_within(ticket, self.config.block_timeout_seconds)
+
+    @property
+    def _is_called_back(self) -> bool:
+        return self._workers is not None and self._workers.includes_this_thread
+
+    # The end.
+
+    def _flush_and_stop(self, seconds: float) -> None:
+        stream = self.config.stream
+        deadline = self._clock.monotonic() + seconds
+        self._inbox.await_added(seconds)
+        try:
+            self.flush(max(0.0, deadline - self._clock.monotonic()))
+        except TimeoutError:
+            pass  # what is left is told below
+        except SpoolError as error:
+            _log.error("%s", error)
+        left = self._engine.stop(f"the producer of {stream} was closed after {seconds:g} s")
+        if left:
+            _log.error("Not sent before the producer of %s was closed: %s", stream, counted(left, "record"))
+        _open.discard(self)
+        try:
+            if self._workers is not None:
+                self._workers.join(_JOIN_SECONDS)
+        finally:
+            self._close_own()
+
+    def _close_own(self) -> None:
+        """Let go of the spool and of the sink that it opened: each of them, whatever another raises."""
+        with ExitStack() as closing:
+            if self._spool is not None:
+                closing.callback(self._spool.close)
+            if self._own_sink is not None:
+                closing.callback(self._own_sink.close)
+
+    def _forget(self) -> None:
+        """Be closed, in a child process that has none of the threads. Locks may be held by them for ever."""
+        self._inbox = Inbox(1, 1, lambda: None)
+        self._inbox.close()
+        self._room = self._make_room()
+        self._engine.forget()
+        self._closing = threading.Lock()
+
+    # What is taken over.
+
+    def _accept(self, ticket: Ticket) -> None:
+        """Take over a record that there is room for."""
+        if self._spool is not None:
+            try:
+                ticket.number_in_spool = self._spool.append(ticket.entry)
+            except BaseException:
+                self._inbox.refuse(ticket.size_bytes)
+                raise
+        if not self._inbox.add_reserved(ticket):
+            # It was closed meanwhile, and its time was over.
+            ticket.end(
+                ProducerClosed(f"the producer of {self.config.stream} was closed; the record was not sent")
+            )
+            self._inbox.ended(failed=1, size_bytes=ticket.size_bytes)
+
+    async def _accept_async(self, ticket: Ticket) -> None:
+        try:
+            accepting = asyncio.get_running_loop().run_in_executor(None, self._accept, ticket)
+        except BaseException:  # the loop is about to end
+            self._inbox.refuse(ticket.size_bytes)
+            raise
+        await asyncio.shield(accepting)  # who cancels this must not leave room that nobody uses
+
+
+def _check_spool(spool: Spool | None, stream: str) -> None:
+    if spool is not None and spool.stream is not None and not is_same(spool.stream, stream):
+        raise InvalidConfig(
+            f"spool: expected that of stream {stream!r}, got that of {spool.stream!r}; each stream has its own"
+        )
+
+
+def _have_ended(tickets: list[Ticket]) -> bool:
+    """Say whether all have ended; those at the end that have are taken out, to be looked at once."""
+    while tickets and tickets[-1].done():
+        tickets.pop()
+    return not tickets
+
+
+def _close_all() -> None:
+    """Send, at the end of the program, what producers hold that nobody closed, and say so."""
+    for producer in list(_open):
+        before = producer.counts()
+        waiting, failed = before.waiting, before.failed
+        if waiting:
+            try:
+                producer.close(_EXIT_SECONDS)
+            except Exception as error:  # noqa: BLE001 - others are to be closed, too
+                _log.error("A producer of %s could not be closed: %s", producer.config.stream, error)
+            counts = producer.counts()
+            _log.warning(
+                "A producer of %s was never closed: of %d records that waited at the end of the program, %d were "
+                "not sent; close it, or use it in a `with` statement",
+                producer.config.stream,
+                waiting,
+                counts.failed - failed,
+            )
+
+
+def _forget_in_child() -> None:
+    for producer in list(_open):
+        producer._forget()  # noqa: SLF001 - nobody else may
+    _open.clear()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

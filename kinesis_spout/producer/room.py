@@ -1,0 +1,109 @@
+"""Room for a record where the buffer is full: waited for, made by dropping others, or refused."""
+
+import asyncio
+from collections.abc import Callable
+from typing import NoReturn
+
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import BufferFull, ProducerClosed
+from kinesis_spout.producer.inbox import Inbox
+from kinesis_spout.producer.ticket import Ticket
+from kinesis_spout.settings.producer_config import ProducerConfig
+
+
+class Room:
+    """What ``when_full`` says, for records that found no room at once. Thread-safe.
+
+    Args:
+        config: of the producer.
+        inbox: where the room is.
+        clock: for those that wait.
+        drop_oldest: makes room for so many bytes, if it can.
+        await_room: waits until room is reserved for a record, and says whether it is. It may refuse to wait.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        inbox: Inbox,
+        *,
+        clock: Clock,
+        drop_oldest: Callable[[int], bool],
+        await_room: Callable[[Ticket], bool],
+    ) -> None:
+        self._config = config
+        self._inbox = inbox
+        self._clock = clock
+        self._drop_oldest = drop_oldest
+        self._await_room = await_room
+
+    def make(self, ticket: Ticket) -> None:
+        """Reserve room, or count the record as refused.
+
+        Raises:
+            BufferFull: there is none, or was none in time.
+            ProducerClosed: the producer was closed.
+        """
+        try:
+            has_room = self._now(ticket) or (self._may_wait and self._await_room(ticket))
+        except BaseException:  # Ctrl-C
+            self._inbox.refuse()
+            raise
+        if not has_room:
+            self._refuse()
+
+    async def make_async(self, ticket: Ticket) -> None:
+        """Do what `make` does, without blocking the event loop."""
+        try:
+            has_room = self._now(ticket) or (self._may_wait and await self._await_room_async(ticket))
+        except BaseException:  # it was cancelled
+            self._inbox.refuse()
+            raise
+        if not has_room:
+            self._refuse()
+
+    async def _await_room_async(self, ticket: Ticket) -> bool:
+        deadline = self._clock.monotonic() + self._config.block_timeout_seconds
+        loop = asyncio.get_running_loop()
+        while not self._inbox.is_closed:
+            may_have_room = asyncio.Event()
+
+            def told(event: asyncio.Event = may_have_room) -> None:
+                try:
+                    loop.call_soon_threadsafe(event.set)
+                except RuntimeError:  # the loop was closed
+                    return
+
+            self._inbox.call_when_there_is_room(told)
+            if self._inbox.reserve(ticket):
+                return True
+            try:
+                await asyncio.wait_for(may_have_room.wait(), deadline - self._clock.monotonic())
+            except TimeoutError:
+                break
+        return False
+
+    def _now(self, ticket: Ticket) -> bool:
+        if self._inbox.reserve(ticket):
+            return True
+        if self._config.when_full == "drop_oldest":
+            # Another thread may be quicker to use what was made: then there is an older one to drop.
+            while not self._inbox.is_closed and self._drop_oldest(ticket.size_bytes):
+                if self._inbox.reserve(ticket):
+                    return True
+        return False
+
+    @property
+    def _may_wait(self) -> bool:
+        return self._config.when_full == "block" and not self._inbox.is_closed
+
+    def _refuse(self) -> NoReturn:
+        self._inbox.refuse()
+        stream = self._config.stream
+        if self._inbox.is_closed:
+            raise ProducerClosed(f"the producer of {stream} is closed: it takes no more records")
+        counts = self._inbox.counts()
+        raise BufferFull(
+            f"expected room for a record, got {counts.waiting} records of {counts.waiting_bytes} bytes that wait "
+            f"for {stream}; raise `max_buffered_records` or `max_buffered_bytes`, or put less"
+        )

@@ -1,0 +1,310 @@
+"""``SqliteSpool``: the spool on a local disk.
+
+A record that is taken over waits in memory first. With ``Durability.INTERVAL`` it may stay there for a while; with
+the others the caller goes on only when it is in the file, and callers that wait at the same time share a write.
+
+Confirmed records are removed later, some hundreds at a time: to forget that a record was confirmed sends it again,
+which is no loss. A record that is confirmed before it was written is never written.
+"""
+
+import atexit
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, Self
+from weakref import WeakSet
+
+from kinesis_spout.kinesis.write.put_records import Entry
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import InvalidConfig, SpoolError
+from kinesis_spout.producer.spool.durability import Durability
+from kinesis_spout.producer.spool.files.folder import Claim, SpoolFolder
+from kinesis_spout.producer.spool.files.spool_file import SpoolFile
+from kinesis_spout.producer.spool.files.stored_form import Row, row_of
+from kinesis_spout.producer.spool.inherited import InheritedRecords
+from kinesis_spout.producer.spool.port import Spooled
+from kinesis_spout.producer.spool.shared_writes import SharedWrites
+
+_log = logging.getLogger(__name__)
+
+_FORGOTTEN_AT_ONCE: Final = 256
+"""So many confirmed records are removed together with the next write."""
+_DAY_SECONDS: Final = 86_400
+_LEAST_BYTES: Final = 64 * 1024
+_TIDY_SECONDS: Final = 0.5
+"""After so long the confirmed ones are removed by themselves."""
+
+
+class SqliteSpool:
+    """A `Spool` in a folder on a local disk. Mutable, for any number of threads; a context manager.
+
+    Several processes may use one folder; each has a file of its own in it, and takes over those of processes that
+    have ended. A forked child opens its own.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        stream: str,
+        durability: Durability | str = Durability.RECORD,
+        interval_records: int = 1000,
+        interval_seconds: float = 1.0,
+        max_bytes: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Open the folder, and make it if it is not there, readable by this user alone.
+
+        Args:
+            folder: Where the files are: on a local disk, which is not memory.
+            stream: Whose records they are. One folder is for one stream.
+            durability: What a crash may cost; see `Durability`.
+            interval_records: For ``Durability.INTERVAL``: the most records that are not on the disk.
+            interval_seconds: For ``Durability.INTERVAL``: how long a record waits, at most.
+            max_bytes: The most that this process's file may take; its log takes some 8 MiB more. Unset: what the
+                disk has.
+            clock: What names the files by time.
+
+        Raises:
+            InvalidConfig: the folder is another stream's or on a network file system, or a number is too small.
+            SpoolError: the folder cannot be made or written.
+        """
+        self._durability = _checked(durability, interval_records, interval_seconds, max_bytes)
+        interval = self._durability is Durability.INTERVAL
+        # One half is written while the other fills, so that both together are what may be lost.
+        self._written_at = max(1, interval_records // 2) if interval else 1
+        self._idle_seconds = interval_seconds if interval else _TIDY_SECONDS
+        self._folder = SpoolFolder(Path(folder).absolute(), clock=clock)
+        self._folder.open(stream)
+        self.stream = stream
+        """Whose records these are."""
+        self._synced = self._durability is not Durability.SYSTEM
+        self._claim: Claim = self._folder.make(stream)
+        try:
+            self._file = SpoolFile(self._claim.path, synced=self._synced, max_bytes=max_bytes)
+        except BaseException:
+            self._claim.remove()  # there is nothing in it
+            raise
+        self._inherited = InheritedRecords(self._folder, own=self._claim.path)
+        self._mutex = threading.Lock()
+        """Guards the next four, for moments."""
+        self._number = 0
+        self._waiting: dict[int, Row] = {}
+        self._confirmed: set[int] = set()
+        self._refusal: str | None = None
+        self._writing = threading.Lock()
+        """Guards the files; never taken while ``_mutex`` is held."""
+        self._writes = SharedWrites(self._write_for)
+        self._work = threading.Event()
+        self._stopping = threading.Event()
+        self._tidier: threading.Thread | None = None
+        _open_spools.add(self)
+
+    def append(self, entry: Entry) -> int:
+        """Take a record over; see the port. What is durable on return is said by the `Durability`.
+
+        Raises:
+            SpoolError: the record is not in the spool; those appended before are. When the cause is gone (the disk
+                has room again), the spool goes on.
+        """
+        with self._mutex:
+            self._check_usable()
+            number = self._number + 1
+            self._waiting[number] = row_of(number, entry)
+            self._number = number
+            is_first = len(self._waiting) == 1
+            is_safe = len(self._waiting) < self._written_at
+        if not is_safe:
+            self._writes.wait_for(number)
+        elif is_first:
+            self._wake_tidier()
+        return number
+
+    def confirm(self, numbers: Iterable[int]) -> None:
+        """Forget records; see the port. They are removed from the file within a second.
+
+        Raises:
+            SpoolError: the spool is closed, or is another process's.
+        """
+        with self._mutex:
+            self._check_usable()
+            had = len(self._confirmed)
+            self._confirmed.update(number for number in numbers if self._waiting.pop(number, None) is None)
+            is_first = not had and bool(self._confirmed)
+        if is_first:
+            self._wake_tidier()
+
+    def recovered(self, limit: int) -> Sequence[Spooled]:
+        """Give records of owners that have ended; see the port. May be called again, for what was left since.
+
+        They come in the order in which their owner took them over, the owner that began first in front. They stay
+        in its file until they are confirmed here, so this needs no room on the disk.
+
+        Raises:
+            SpoolDamaged: a file is damaged; says how many of its records can be saved, and how. It is left as it
+                is, and the next call goes on with the others.
+            SpoolError: a file cannot be read now.
+        """
+        if limit < 1:
+            raise InvalidConfig(f"expected a limit of at least 1, got {limit}")
+        with self._writing:
+            with self._mutex:
+                self._check_usable()
+            return self._inherited.read(limit)
+
+    def close(self) -> None:
+        """Make durable what is not yet, and let go of the folder; see the port.
+
+        Raises:
+            SpoolError: what ``Durability.INTERVAL`` had not yet written could not be written. The folder is let
+                go of nevertheless.
+        """
+        with self._mutex:
+            if self._refusal is not None:
+                return
+            self._refusal = "expected an open spool, got one that was closed"
+        _open_spools.discard(self)
+        self._stopping.set()
+        self._work.set()
+        if self._tidier is not None:
+            self._tidier.join()
+        with self._writing, contextlib.ExitStack() as closing:
+            closing.callback(self._inherited.close)
+            closing.callback(self._claim.release)
+            closing.callback(self._file.close)
+            self._write()
+            if self._file.is_empty():
+                self._file.close()
+                self._claim.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_usable(self) -> None:
+        if self._refusal is not None:
+            raise SpoolError(self._refusal)
+
+    def _write_for(self, numbers: Sequence[int]) -> None:
+        """Write what waits; take those back whose callers are told that it failed."""
+        with self._writing:
+            try:
+                self._write(forget_from=_FORGOTTEN_AT_ONCE)
+            except BaseException:
+                with self._mutex:
+                    for number in numbers:
+                        self._waiting.pop(number, None)
+                raise
+
+    def _write(self, *, forget_from: int = 1) -> None:
+        """Write what waits, and remove what is confirmed if it is so much. The caller holds ``_writing``."""
+        with self._mutex:
+            rows, self._waiting = self._waiting, {}
+            forgotten: set[int] = set()
+            if len(self._confirmed) >= forget_from:
+                forgotten, self._confirmed = self._confirmed, forgotten
+        try:
+            own = self._inherited.forget(forgotten)
+            if rows:
+                self._file.write(rows.values(), own)
+            elif own:
+                self._file.forget(own)
+        except BaseException:
+            with self._mutex:
+                # One that was confirmed meanwhile stays among the confirmed: it is written, then removed.
+                self._waiting = rows | self._waiting
+                self._confirmed |= forgotten
+            raise
+
+    def _wake_tidier(self) -> None:
+        if self._tidier is None:
+            with self._mutex:
+                if self._tidier is None and self._refusal is None:
+                    self._tidier = threading.Thread(
+                        target=self._tidy, name="kinesis-spout-spool", daemon=True
+                    )
+                    self._tidier.start()
+        self._work.set()
+
+    def _tidy(self) -> None:
+        """Write what has waited long enough, remove what is confirmed, give space back: in its own thread."""
+        is_failing = False
+        while True:
+            self._work.wait()
+            self._work.clear()
+            if self._stopping.wait(self._idle_seconds):
+                return
+            try:
+                with self._writing:
+                    self._write()
+                is_failing = False
+                self._give_space_back()
+            except SpoolError as error:
+                if not is_failing:
+                    _log.warning("%s. It is tried again every %g s.", error, self._idle_seconds)
+                is_failing = True
+                self._work.set()
+
+    def _give_space_back(self) -> None:
+        """Make the file smaller if more than half of it is free, a piece at a time: others write in between."""
+        while not self._stopping.is_set():
+            with self._writing:
+                if not self._file.shrink():
+                    return
+
+    def _leave_to_the_parent(self) -> None:
+        """Become unusable, in a forked child: the connection, its locks and its file are the parent's."""
+        self._mutex = threading.Lock()  # another thread of the parent may have held them
+        self._writing = threading.Lock()
+        self._writes = SharedWrites(self._write_for)
+        self._refusal = (
+            f"expected a spool that process {os.getpid()} opened, got one that its parent {os.getppid()} did; "
+            "open one after the fork: both may use the same folder"
+        )
+
+
+def _checked(
+    durability: Durability | str, interval_records: int, interval_seconds: float, max_bytes: int | None
+) -> Durability:
+    if durability not in set(Durability):
+        raise InvalidConfig(
+            f"durability: expected one of {', '.join(map(repr, map(str, Durability)))}, got {durability!r}"
+        )
+    if interval_records < 1:
+        raise InvalidConfig(f"interval_records: expected at least 1, got {interval_records}")
+    if not 0 < interval_seconds <= _DAY_SECONDS:
+        raise InvalidConfig(
+            f"interval_seconds: expected more than 0 and at most {_DAY_SECONDS}, got {interval_seconds}"
+        )
+    if max_bytes is not None and max_bytes < _LEAST_BYTES:
+        raise InvalidConfig(f"max_bytes: expected at least {_LEAST_BYTES}, got {max_bytes}")
+    return Durability(durability)
+
+
+_open_spools: WeakSet[SqliteSpool] = WeakSet()
+_of_parents: list[SqliteSpool] = []
+"""Kept for as long as this process lives, so that their connections are not closed: they are not its own."""
+
+
+def _leave_all_to_the_parent() -> None:
+    _of_parents.extend(_open_spools)
+    _open_spools.clear()
+    for spool in _of_parents:
+        spool._leave_to_the_parent()  # noqa: SLF001 - of this module
+
+
+def _close_all() -> None:
+    for spool in list(_open_spools):
+        try:
+            spool.close()
+        except SpoolError as error:
+            _log.error("%s", error)
+
+
+os.register_at_fork(after_in_child=_leave_all_to_the_parent)
+atexit.register(_close_all)

@@ -1,0 +1,139 @@
+"""The records that a producer took in and that have not ended, by when their time is over."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from kinesis_spout.producer.ticket import IN_CALL, WAITS, Ticket
+
+_FEW_ENDED: Final = 1_000
+
+
+@dataclass(slots=True, eq=False)
+class _Taken:
+    """Records that came in together. Mutable."""
+
+    expire_at: float
+    tickets: list[Ticket]
+    ended: int = 0
+    """How many at its beginning have ended."""
+
+
+class TakenRecords:
+    """Mutable; for one thread at a time. Times are monotonic, and grow from ``add`` to ``add``.
+
+    Args:
+        drops: whether the oldest is ever asked for.
+    """
+
+    def __init__(self, *, drops: bool) -> None:
+        self._taken: deque[_Taken] = deque()
+        self._count = 0
+        """How many tickets are held there, the ended ones included."""
+        self._overdue: list[Ticket] = []
+        """Those whose time was over while they were in a call."""
+        self._line: deque[Ticket] | None = deque() if drops else None
+        """Oldest first: all that wait in no call, and others."""
+        self._longest_line = _FEW_ENDED
+
+    def __bool__(self) -> bool:
+        """Whether some may not have ended, those that are overdue left out."""
+        return bool(self._taken)
+
+    @property
+    def next_expiry(self) -> float:
+        """When the time of the first is over; infinite if there is none."""
+        return self._taken[0].expire_at if self._taken else inf
+
+    def add(self, tickets: list[Ticket], expire_at: float) -> None:
+        """Hold records that came in together."""
+        self._taken.append(_Taken(expire_at, tickets))
+        self._count += len(tickets)
+        if self._line is not None:
+            self._line.extend(tickets)
+            self._shorten_line()
+
+    def expire(self, now: float) -> list[Ticket]:
+        """Give those whose time is over, and hold them no longer. Those in calls are overdue from now on."""
+        expired: list[Ticket] = []
+        while self.next_expiry <= now:
+            taken = self._taken.popleft()
+            self._count -= len(taken.tickets)
+            for ticket in taken.tickets:
+                if not ticket.is_gone:
+                    (self._overdue if ticket.place == IN_CALL else expired).append(ticket)
+        return expired
+
+    def expire_overdue(self) -> list[Ticket]:
+        """Give those of the overdue ones that are in a call no more."""
+        if not self._overdue:
+            return []
+        left = [ticket for ticket in self._overdue if not ticket.is_gone]
+        self._overdue = [ticket for ticket in left if ticket.place == IN_CALL]
+        return [ticket for ticket in left if ticket.place == WAITS]
+
+    def overdue_among(self, tickets: Iterable[Ticket]) -> list[Ticket]:
+        """Give those of some records that are overdue."""
+        overdue = set(map(id, self._overdue))
+        return [ticket for ticket in tickets if id(ticket) in overdue] if overdue else []
+
+    def take_oldest(self, records: int, size_bytes: int) -> list[Ticket]:
+        """Give the oldest that wait and are in no call: so many records and bytes, or none if there are not."""
+        line = self._line
+        assert line is not None, "only a producer that drops asks for it"
+        oldest: list[Ticket] = []
+        while line and (len(oldest) < records or size_bytes > 0):
+            ticket = line.popleft()
+            if ticket.place == WAITS and not ticket.done():
+                oldest.append(ticket)
+                size_bytes -= ticket.size_bytes
+        if len(oldest) < records or size_bytes > 0:
+            line.extendleft(reversed(oldest))
+            return []
+        return oldest
+
+    def wait_again(self, tickets: list[Ticket]) -> None:
+        """Learn that these were in a call, and wait again: they may be the oldest, and be there twice."""
+        if self._line is not None:
+            self._line.extendleft(reversed(tickets))
+            self._shorten_line()
+
+    def _shorten_line(self) -> None:
+        assert self._line is not None, "only a producer that drops has a line"
+        if len(self._line) > self._longest_line:
+            self._line = deque(dict.fromkeys(ticket for ticket in self._line if not ticket.is_gone))
+            self._longest_line = 2 * len(self._line) + _FEW_ENDED
+
+    def not_ended(self) -> list[Ticket]:
+        """Give all that have not ended, those left out that are given up and no longer held."""
+        held = [ticket for taken in self._taken for ticket in taken.tickets]
+        return [ticket for ticket in [*held, *self._overdue] if not ticket.done()]
+
+    def forget_ended(self, waiting: int) -> None:
+        """Let go of what has ended. A few that have not may keep others that came with them.
+
+        Args:
+            waiting: how many records of the producer have not ended.
+        """
+        while self._taken:
+            taken = self._taken[0]
+            tickets = taken.tickets
+            at = taken.ended
+            while at < len(tickets) and tickets[at].outcome is not None:
+                at += 1
+            taken.ended = at
+            if at < len(tickets):
+                break
+            self._count -= len(tickets)
+            self._taken.popleft()
+        if self._count > 2 * waiting + _FEW_ENDED:
+            self._leave_out_ended()
+
+    def _leave_out_ended(self) -> None:
+        for taken in self._taken:
+            taken.tickets = [ticket for ticket in taken.tickets if not ticket.done()]
+            taken.ended = 0
+        self._taken = deque(taken for taken in self._taken if taken.tickets)
+        self._count = sum(len(taken.tickets) for taken in self._taken)

@@ -1,0 +1,159 @@
+"""All keys of one coordinator in one process: what its shells ask, and tell, at a time that they name. Pure.
+
+No clock, no threads, no waiting: ``now`` is an argument, and a shell wakes whom an answer promotes. An idle key
+leaves at once; one whose worker never ends leaves when its lease is over, with the next request of whatever key.
+"""
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+from kinesis_spout.recipes.coalescing.counts import CoalescingCounts
+from kinesis_spout.recipes.coalescing.line import Line, Move, end, request, withdraw
+from kinesis_spout.recipes.coalescing.table import Answer, Event
+
+Key = Hashable
+Token = int
+
+
+class Ended(NamedTuple):
+    """The answer to the end of a turn, or of waiting."""
+
+    key: Key
+    answer: Answer
+    """LEAVE, PROMOTE, GO_ON, HAND_BACK or REFUSE."""
+    token: Any = None
+    """With PROMOTE: of the one that waited, to be woken. With GO_ON: of the new turn."""
+    payload: Any = None
+    """With PROMOTE, GO_ON and HAND_BACK: the newest."""
+    declined: int = 0
+    """How many requests rely on that payload."""
+
+
+class Requested(NamedTuple):
+    """The answer to a request."""
+
+    answer: Answer
+    """ACCEPT, WAIT or DECLINE."""
+    token: Token
+    ended: tuple[Ended, ...] = ()
+    """The turns, of whatever key, whose leases were found over."""
+
+
+class Lines:
+    """Mutable; not thread-safe.
+
+    Args:
+        lease_seconds: for how long a turn is nobody else's, from its beginning or its last renewal.
+    """
+
+    def __init__(self, lease_seconds: float) -> None:
+        self._lease_seconds = lease_seconds
+        self._lines: dict[Key, Line[Token, Any]] = {}
+        self._deadlines: dict[Token, tuple[float, Key]] = {}
+        """When the lease of each turn is over; the soonest first, for all leases are equally long."""
+        self._last_token = 0
+        self.counts = CoalescingCounts()
+
+    def __len__(self) -> int:
+        """How many keys are not idle."""
+        return len(self._lines)
+
+    def line(self, key: Key) -> Line[Token, Any] | None:
+        """Give how a key stands; None: it is idle."""
+        return self._lines.get(key)
+
+    def deadline(self, key: Key) -> float | None:
+        """Tell when the lease of the turn that is under way at a key is over."""
+        line = self._lines.get(key)
+        return None if line is None else self._deadlines[line.worker][0]
+
+    def request(self, key: Key, payload: Any, now: float, *, move: Move = request) -> Requested:
+        """Take in a request; ``move``: `request`, or `request_own` of whoever works there."""
+        ended = self._overdue(key, now) if self._deadlines else ()
+        token = self._next_token()
+        line, answer = move(self._lines.get(key), token, payload)
+        assert line is not None
+        self._lines[key] = line
+        if answer is Answer.ACCEPT:
+            self.counts.accepted += 1
+            self._deadlines[token] = now + self._lease_seconds, key
+        elif answer is Answer.WAIT:
+            self.counts.waited += 1
+        else:
+            self.counts.declined += 1
+        return Requested(answer, token, ended)
+
+    def end(self, key: Key, token: Token, event: Event, now: float) -> Ended:
+        """Take in that a turn has ended: DONE, FAILED or EXPIRED."""
+        before = self._lines.get(key)
+        fresh = self._next_token()
+        line, answer = end(before, token, event, fresh)
+        if answer is Answer.REFUSE:
+            self.counts.refused += 1
+            return Ended(key, answer)
+        assert before is not None
+        self._count_end(event)
+        del self._deadlines[token]
+        if line is None:
+            del self._lines[key]
+        else:
+            self._lines[key] = line
+            self._deadlines[line.worker] = now + self._lease_seconds, key
+        if answer is Answer.LEAVE:
+            return Ended(key, answer)
+        self.counts.promoted += answer is Answer.PROMOTE
+        self.counts.continued += answer is Answer.GO_ON
+        turn = None if line is None else line.worker
+        return Ended(key, answer, turn, before.newest, before.declined)
+
+    def renew(self, key: Key, token: Token, now: float) -> bool:
+        """Begin the lease of a turn anew; False if it is over, and the turn is somebody else's."""
+        if self._deadlines.pop(token, None) is None:
+            return False
+        self._deadlines[token] = now + self._lease_seconds, key
+        return True
+
+    def expire(self, key: Key, now: float) -> Ended | None:
+        """End the turn at a key if its lease is over; None if it is not."""
+        deadline = self.deadline(key)
+        if deadline is None or now < deadline:
+            return None
+        return self.end(key, self._lines[key].worker, Event.EXPIRED, now)
+
+    def _overdue(self, wanted: Key, now: float) -> tuple[Ended, ...]:
+        """End all turns whose leases are over, as somebody comes for a key."""
+        found = []
+        while self._deadlines:
+            deadline, key = next(iter(self._deadlines.values()))
+            if now < deadline:
+                break
+            ended = self.expire(key, now)
+            assert ended is not None
+            if not (
+                key == wanted and ended.answer is Answer.HAND_BACK
+            ):  # what comes stands for what was left
+                found.append(ended)
+        return tuple(found)
+
+    def withdraw(self, key: Key, token: Token) -> bool:
+        """Take in that one gives up waiting; False if it does not wait: it is its turn."""
+        line, answer = withdraw(self._lines.get(key), token)
+        if answer is Answer.REFUSE:
+            return False
+        assert line is not None
+        self._lines[key] = line
+        self.counts.gave_up += 1
+        return True
+
+    def _next_token(self) -> Token:
+        self._last_token += 1
+        return self._last_token
+
+    def _count_end(self, event: Event) -> None:
+        counts = self.counts
+        if event is Event.DONE:
+            counts.completed += 1
+        elif event is Event.FAILED:
+            counts.failed += 1
+        else:
+            counts.expired += 1

@@ -1,0 +1,250 @@
+"""``ZooKeeperQueueCoordinator``: coalescing for several processes, on one machine or many.
+
+The turn of a process that died ends with its ZooKeeper session, and the payload of one that died waiting stays for
+the one that works. A living process that hangs is recognised by its lease, as one that waits sees it on its own
+monotonic clock: so long without a renewal, and the turn is over.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from copy import copy
+from typing import Final
+
+from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
+from kinesis_spout.recipes.coalescing.counts import CoalescingCounts
+from kinesis_spout.recipes.coalescing.key_nodes import Changed, KeyNodes, TextLine
+from kinesis_spout.recipes.coalescing.line import Move, Moved, end, withdraw
+from kinesis_spout.recipes.coalescing.lines import Ended
+from kinesis_spout.recipes.coalescing.table import Answer, Event
+from kinesis_spout.recipes.coalescing.turn import (
+    Admission,
+    Admitted,
+    BlockingTurn,
+    Shell,
+    Unhandled,
+    carry_out,
+    check_lease,
+    log_unhandled,
+)
+from kinesis_spout.zookeeper import ZooKeeperSession
+
+MAX_PAYLOAD_BYTES: Final = 512 * 1024
+"""The largest bound that may be set. A node holds 1 MiB less a little, unless ZooKeeper is told otherwise."""
+
+_MAX_KEY_CHARS: Final = 512
+
+
+class ZooKeeperQueueCoordinator:
+    """What ``QueueCoordinator`` is for threads, for processes that share a ZooKeeper. Thread-safe. Mutable.
+
+    Keys are text, payloads are bytes. Make it with ``coalesce_across``. A turn is over when its process has died
+    and its ZooKeeper session with it, or when one that waits has seen no renewal for ``lease_seconds``. A process
+    that was cut off may work on for a moment: where that matters, let what it writes to refuse an older state.
+
+    Args:
+        place: the node below which everything is; made when it is missing, with its parents.
+        session: started; closed with the coordinator.
+        lease_seconds: how long one that waits gives the one that works between two signs of life.
+        max_payload_bytes: the largest payload.
+        unhandled: as in ``QueueCoordinator``.
+        close: closes the session, and what it needs.
+
+    Raises:
+        InvalidConfig: a number is out of its range.
+    """
+
+    def __init__(
+        self,
+        place: tuple[str, ...],
+        session: ZooKeeperSession,
+        *,
+        lease_seconds: float = 60.0,
+        max_payload_bytes: int = 64 * 1024,
+        unhandled: Unhandled = log_unhandled,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        check_lease(lease_seconds)
+        if not 1 <= max_payload_bytes <= MAX_PAYLOAD_BYTES:
+            raise InvalidConfig(
+                f"max_payload_bytes: expected 1 to {MAX_PAYLOAD_BYTES}, got {max_payload_bytes!r}"
+            )
+        self._nodes = KeyNodes(place, session)
+        self._clock = session.clock
+        self._lease_seconds = lease_seconds
+        self._max_payload_bytes = max_payload_bytes
+        self._unhandled = unhandled
+        self._close = close or session.close
+        self._counts = CoalescingCounts()
+        self._counting = threading.Lock()
+        self._shell = Shell(admit=self._admit, end=self._end, renew=self._renew)
+
+    def request(
+        self, key: str, payload: bytes, *, timeout_seconds: float | None = None
+    ) -> BlockingTurn[bytes]:
+        """Ask for a turn; ``with`` makes the request. The arguments are those of ``QueueCoordinator``.
+
+        Raises:
+            InvalidConfig: the key is empty or too long, or the payload larger than ``max_payload_bytes``.
+        """
+        if not 1 <= len(key) <= _MAX_KEY_CHARS:
+            raise InvalidConfig(f"key: expected 1 to {_MAX_KEY_CHARS} characters, got {len(key)}")
+        if len(payload) > self._max_payload_bytes:
+            raise InvalidConfig(
+                f"payload: expected at most max_payload_bytes={self._max_payload_bytes}, got {len(payload)} "
+                "bytes: put it elsewhere, and coalesce requests that name it"
+            )
+        return BlockingTurn(self._shell, key, payload, timeout_seconds)
+
+    def run(
+        self,
+        key: str,
+        payload: bytes,
+        handle: Callable[[bytes], object],
+        *,
+        timeout_seconds: float | None = None,
+    ) -> Admission:
+        """Request a turn, and call ``handle(newest)`` in it, if it comes. Raises what that raises."""
+        return carry_out(self.request(key, payload, timeout_seconds=timeout_seconds), handle)
+
+    @property
+    def counts(self) -> CoalescingCounts:
+        """What happened to this process' requests since the start, as a copy."""
+        with self._counting:
+            return copy(self._counts)
+
+    def keys_now(self) -> int:
+        """Tell how many keys anybody works at, in all processes.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        return self._nodes.count()
+
+    def close(self) -> None:
+        """End the session; turns that are under way are over."""
+        self._close()
+
+    def _admit(self, key: str, payload: bytes, timeout_seconds: float | None, move: Move) -> Admitted:
+        until = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
+        token = self._nodes.new_token()
+        changed = self._change(key, token, lambda line: move(line, token, payload))
+        if changed.answer is Answer.ACCEPT:
+            self._count("accepted")
+            return Admitted(Admission.ACCEPTED, token, payload)
+        if changed.answer is Answer.DECLINE:
+            self._count("declined")
+            return Admitted(Admission.DECLINED, token)
+        self._count("waited")
+        try:
+            return self._wait(key, token, until)
+        except BaseException:
+            with suppress(StoreUnavailable):  # then its session, or its lease, ends its wait
+                self._leave(key, token)
+            raise
+
+    def _wait(self, key: str, token: str, until: float | None) -> Admitted:
+        changed = _Signal()
+        try:
+            return self._wait_with(changed, key, token, until)
+        finally:
+            self._nodes.forget(changed)
+
+    def _wait_with(self, changed: "_Signal", key: str, token: str, until: float | None) -> Admitted:
+        sign: tuple[str, int] | None = None
+        lease_until = 0.0
+        while True:
+            changed.clear()
+            asked_at = self._clock.monotonic()
+            stored = self._nodes.read(key, changed)
+            if stored is None or token not in {stored.line.worker, stored.line.waiting}:
+                return self._dropped_out(token)
+            worker = stored.line.worker
+            if worker == token:
+                self._count("promoted")
+                return Admitted(Admission.WAITED, token, stored.line.newest or b"")
+            if not self._nodes.lives(token, changed):
+                changed_key = self._change(key, token, lambda line: withdraw(line, token, is_dead=True))
+                if changed_key.answer is Answer.REFUSE:
+                    continue
+                return self._dropped_out(token)
+            now = self._clock.monotonic()
+            if sign != (worker, stored.renewals):
+                sign, lease_until = (worker, stored.renewals), now + self._lease_seconds
+            lives = self._nodes.lives(worker, changed)
+            # A renewal that came after the answer does not count against the time before the question.
+            if asked_at >= lease_until or not lives:
+                self._expire(key, token, worker)
+            elif until is not None and now >= until:
+                if self._withdraw(key, token):
+                    return Admitted(Admission.TIMED_OUT, token)
+            else:
+                changed.wait(min(lease_until, lease_until if until is None else until) - now)
+
+    def _dropped_out(self, token: str) -> Admitted:
+        """Go, as our session had ended: what waited stays for the one that works, or who comes has the newest."""
+        self._count("gave_up")
+        return Admitted(Admission.DECLINED, token)
+
+    def _expire(self, key: str, token: str, worker: str) -> None:
+        changed = self._change(key, token, lambda line: end(line, worker, Event.EXPIRED))
+        if changed.answer is not Answer.REFUSE:
+            self._count("expired")
+
+    def _change(self, key: str, token: str, move: Callable[[TextLine | None], Moved[str, bytes]]) -> Changed:
+        changed = self._nodes.change(key, token, move)
+        if changed.expired:
+            self._count("expired")
+        return changed
+
+    def _withdraw(self, key: str, token: str) -> bool:
+        """Give up waiting; False if it is this one's turn."""
+        changed = self._change(key, token, lambda line: withdraw(line, token))
+        if changed.answer is Answer.REFUSE:
+            return False
+        self._count("gave_up")
+        return True
+
+    def _leave(self, key: str, token: str) -> None:
+        """Go, whether it is this one's turn by now or not."""
+        if self._withdraw(key, token):
+            return
+        changed = self._change(key, token, lambda line: end(line, token, Event.FAILED))
+        if changed.answer is Answer.REFUSE:
+            return
+        self._count("promoted")
+        self._count("failed")
+        if changed.answer is Answer.LEAVE and changed.before is not None and changed.before.declined:
+            self._hand_back(key, changed.before.newest)
+
+    def _end(self, key: str, token: str, event: Event) -> Ended:
+        changed = self._change(key, token, lambda line: end(line, token, event, token))
+        answer, before = changed.answer, changed.before
+        if answer is Answer.REFUSE or before is None:
+            self._count("refused")
+            return Ended(key, Answer.REFUSE)
+        self._count("completed" if event is Event.DONE else "failed")
+        if answer is Answer.GO_ON:
+            self._count("continued")
+        elif answer is Answer.HAND_BACK:
+            self._hand_back(key, before.newest)
+        return Ended(key, answer, token, before.newest, before.declined)
+
+    def _renew(self, key: str, token: str) -> bool:
+        return self._nodes.renew(key, token)
+
+    def _hand_back(self, key: str, payload: bytes | None) -> None:
+        self._count("handed_back")
+        self._unhandled(key, payload)
+
+    def _count(self, name: str) -> None:
+        with self._counting:
+            setattr(self._counts, name, getattr(self._counts, name) + 1)
+
+
+class _Signal(threading.Event):
+    """An event that a watch of ZooKeeper sets."""
+
+    def __call__(self, event: object) -> None:
+        del event
+        self.set()

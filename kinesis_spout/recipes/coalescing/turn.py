@@ -1,0 +1,203 @@
+"""A turn at a key, as whoever requested it sees it: the same for threads, tasks and processes.
+
+with coordinator.request(key, payload) as turn:
+    for newest in turn:      # not at all, if the request was declined or waited in vain
+        handle(newest)
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
+
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.recipes.coalescing.line import Move, request, request_own
+from kinesis_spout.recipes.coalescing.lines import Ended
+from kinesis_spout.recipes.coalescing.table import Answer, Event
+
+PayloadT = TypeVar("PayloadT")
+
+Unhandled = Callable[[Any, Any], None]
+"""Is given a key, and a payload of it that others were declined for and that nobody is there for any more."""
+
+_log = logging.getLogger(__name__)
+
+
+class Admission(StrEnum):
+    """How a request was taken."""
+
+    ACCEPTED = "accepted"
+    """It was its turn at once."""
+    WAITED = "waited"
+    """It was its turn when the one before had ended."""
+    DECLINED = "declined"
+    """One that waits already has its payload now, and will handle that, or a newer one. If the one that works made
+    the request itself, it will."""
+    TIMED_OUT = "timed out"
+    """It gave up waiting. If others were declined in its favour, the newest payload is left to the one at work."""
+
+
+_WITH_TURN: Final = frozenset({Admission.ACCEPTED, Admission.WAITED})
+
+
+class Admitted(NamedTuple):
+    """The answer to a request, when its wait is over."""
+
+    admission: Admission
+    token: Any
+    payload: Any = None
+    """The newest, if it is its turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """What a turn asks of its coordinator."""
+
+    admit: Callable[[Any, Any, float | None, Move], Any]
+    """Makes the request by the move. Gives ``Admitted``, or an awaitable of it."""
+    end: Callable[[Any, Any, Event], Ended]
+    renew: Callable[[Any, Any], bool]
+
+
+class Turn(Generic[PayloadT]):
+    """One request, and the turn that it leads to. Mutable; for one use, by one thread or task."""
+
+    def __init__(self, shell: Shell, key: object, payload: PayloadT, timeout_seconds: float | None) -> None:
+        self._shell = shell
+        self._key = key
+        self._payload = payload
+        self._timeout_seconds = timeout_seconds
+        self._token: Any = None
+        self._who: object = None
+        self._admission: Admission | None = None
+        self._has_turn = False
+        self._was_refused = False
+
+    @property
+    def admission(self) -> Admission:
+        """How the request was taken.
+
+        Raises:
+            RuntimeError: it was not made yet: ``with`` makes it.
+        """
+        if self._admission is None:
+            raise RuntimeError("expected the turn inside its `with` block: the request is made there")
+        return self._admission
+
+    @property
+    def was_evicted(self) -> bool:
+        """Whether the end of a turn was refused: its lease was over, and it may be somebody else's turn by now."""
+        return self._was_refused
+
+    def __bool__(self) -> bool:
+        """Whether it is this request's turn now."""
+        return self._has_turn
+
+    def __iter__(self) -> Iterator[PayloadT]:
+        """Give what is to be handled: one payload, the newest; then another, if one was left to this turn.
+
+        To ask for the next says that the one before was handled. An exception in between ends the turn as failed.
+        """
+        while self._has_turn:
+            yield self._payload
+            if self._has_turn:
+                self._end(Event.DONE)
+
+    def renew(self) -> bool:
+        """Begin the lease anew; False if the turn is somebody else's by now, so that one had better stop."""
+        return self._has_turn and self._shell.renew(self._key, self._token)
+
+    def is_at_work(self, shell: Shell, key: object, who: object) -> bool:
+        """Whether it is this turn that somebody is in, at a key."""
+        return self._has_turn and self._who == who and self._shell is shell and self._key == key
+
+    def _moved_by(self, who: object) -> Move:
+        """Say how somebody makes the request: whoever works at the key must not wait for itself."""
+        self._who = who
+        is_own = any(turn.is_at_work(self._shell, self._key, who) for turn in _turns.get())
+        return request_own if is_own else request
+
+    def _take(self, admitted: Admitted) -> None:
+        self._admission, self._token = admitted.admission, admitted.token
+        self._has_turn = admitted.admission in _WITH_TURN
+        if self._has_turn:
+            self._payload = admitted.payload
+            _turns.set((*_turns.get(), self))
+
+    def _end(self, event: Event) -> None:
+        """Tell how the turn ended: it is over, or goes on with another payload."""
+        self._has_turn = False
+        ended = self._shell.end(self._key, self._token, event)
+        self._was_refused = self._was_refused or ended.answer is Answer.REFUSE
+        if ended.answer is Answer.GO_ON:
+            self._has_turn, self._token, self._payload = True, ended.token, ended.payload
+
+    def _close(self, error: BaseException | None) -> None:
+        """End what the loop has not ended."""
+        if self._admission in _WITH_TURN:
+            _turns.set(tuple(turn for turn in _turns.get() if turn is not self))
+        if self._has_turn:
+            self._end(Event.DONE if error is None else Event.FAILED)
+        if self._has_turn:
+            self._end(Event.FAILED)  # the loop was left, and nobody handles what was left to this turn
+
+
+class BlockingTurn(Turn[PayloadT]):
+    """A turn that a thread waits for."""
+
+    def __enter__(self) -> Self:
+        move = self._moved_by(threading.get_ident())
+        self._take(self._shell.admit(self._key, self._payload, self._timeout_seconds, move))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close(error)
+
+
+class AsyncTurn(Turn[PayloadT]):
+    """A turn that a task waits for. The loop in its ``async with`` is a plain ``for``."""
+
+    async def __aenter__(self) -> Self:
+        move = self._moved_by(asyncio.current_task())
+        self._take(await self._shell.admit(self._key, self._payload, self._timeout_seconds, move))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close(error)
+
+
+_turns: ContextVar[tuple[Turn[Any], ...]] = ContextVar("kinesis_spout_turns", default=())
+"""The turns that this thread or task is in, and perhaps those of the one that made it."""
+
+
+def carry_out(turn: BlockingTurn[PayloadT], handle: Callable[[PayloadT], object]) -> Admission:
+    """Make the request of a turn, and call ``handle(newest)`` in it, if it comes. Raises what that raises."""
+    with turn:
+        for newest in turn:
+            handle(newest)
+    return turn.admission
+
+
+def check_lease(lease_seconds: float) -> None:
+    """Refuse a lease that is over at once.
+
+    Raises:
+        InvalidConfig.
+    """
+    if not lease_seconds > 0:
+        raise InvalidConfig(f"lease_seconds: expected a number above 0, got {lease_seconds!r}")
+
+
+def log_unhandled(key: object, payload: object) -> None:
+    """Say that a payload has nobody, in the log. The payload itself is not told."""
+    del payload
+    _log.warning("nobody is there for the newest payload of %r, for which others were declined", key)

@@ -1,0 +1,178 @@
+"""What the user's code is called as: a bolt, and the kinds of it that make the common cases short.
+
+A bolt runs on the executors. Each of its tasks is an object of its own, which a Python worker keeps from
+micro-batch to micro-batch. Yet workers come and go: **what a bolt remembers in itself is lost with its worker, and
+another worker may have another copy.** That is good for connections and caches. What must be kept, or counted
+exactly, belongs into the state of a ``StatefulBolt``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from kinesis_spout.model.handler import Failure, NotNow, RaisedAt, Reject, RetryLater
+from kinesis_spout.model.unfinished_work import refuse_unfinished
+from kinesis_spout.storm.components.collector import OutputCollector
+from kinesis_spout.storm.components.context import TaskContext
+from kinesis_spout.storm.components.output import DEFAULT_STREAM, OutputFields
+from kinesis_spout.storm.components.state import KeyValueState
+from kinesis_spout.storm.components.tuples import Tuple
+
+
+class FailedException(Exception):  # noqa: N818 - Storm's name
+    """Raised by a bolt: the tuple fails, for the reason given. It is not counted or logged as an error."""
+
+
+class CallHangs(BaseException):
+    """Raised in a call of a component that has not returned in time. No Exception, so that no retry takes it."""
+
+    def __init__(self, text: str, where: RaisedAt) -> None:
+        super().__init__(text)
+        self.failure = Failure(error_text=text, timed_out=True, raised=where)
+
+
+class Suspected(NotNow):
+    """Said of a tuple that was under way with others when something died: it comes again, uncounted and alone."""
+
+
+VERDICTS: Final = (FailedException, Reject, RetryLater)
+"""What a bolt raises to say how a tuple fails. Whatever else it raises is an error as well."""
+
+
+class Bolt(ABC):
+    """Handles tuples. Each must be acked or failed, at the latest when ``flush`` returns.
+
+    What ``execute`` raises fails the tuple that it was given, unless that was acked or failed before.
+    """
+
+    tick_seconds: float | None = None
+    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) every so many seconds: at the end of the first
+    micro-batch that begins after them, and while nothing comes at the end of one without tuples that is run for
+    it. With 0 a tick comes at the end of every micro-batch. It is read when the bolt is set."""
+    has_home: ClassVar[bool] = False
+    """Whether each of its tasks has something on one machine that it must come back to, as the process of a
+    ``ShellBolt``. It says so to who runs it; leave it in bolts of your own."""
+    collector: OutputCollector
+
+    def declare_output_fields(self) -> OutputFields:
+        """Name the fields of its tuples, or its streams with the fields of each. Called when it is set."""
+        return ()
+
+    def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
+        """Begin, once for each object; keeps the collector as ``self.collector``.
+
+        Args:
+            conf: the topology's, with the component's own over it.
+            context: which task this is.
+            collector: to emit, ack and fail with.
+        """
+        del conf, context
+        self.collector = collector
+
+    @abstractmethod
+    def execute(self, tup: Tuple) -> None:
+        """Handle a tuple."""
+
+    def flush(self) -> None:
+        """Finish what is held back: the micro-batch ends. What is neither acked nor failed after it has timed out.
+
+        What it raises fails all that the bolt still holds.
+        """
+
+    def cleanup(self) -> None:
+        """End. Called when the object is given up in order; not when its worker is killed."""
+
+
+class BasicBolt(Bolt):
+    """A bolt whose tuples are anchored and acked by themselves: write ``process`` and emit with ``emit``.
+
+    The tuple is acked when ``process`` returns, unless that failed it, and fails when it raises.
+    """
+
+    _given: Tuple | tuple[()] = ()
+
+    @abstractmethod
+    def process(self, tup: Tuple) -> None:
+        """Handle a tuple."""
+
+    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
+        """Emit a tuple, anchored to the one that ``process`` was given; outside of ``process`` to none."""
+        self.collector.emit(values, self._given, stream)
+
+    def execute(self, tup: Tuple) -> None:
+        """See ``Bolt``."""
+        self._given = tup
+        try:
+            returned: object = self.process(tup)
+            if returned is not None:
+                refuse_unfinished(returned)
+        finally:
+            self._given = ()
+        if not tup.state and not tup.is_tick:
+            self.collector.ack(tup)
+
+
+class BatchBolt(Bolt):
+    """A bolt that handles the tuples of a micro-batch together, at its end. They are acked for you.
+
+    When ``process_batch`` raises, all of them fail but those that it acked or failed itself.
+    """
+
+    max_batch: ClassVar[int] = 10_000
+    """``process_batch`` is called before the end, too, when so many tuples have come together."""
+    _batch: list[Tuple]
+
+    @abstractmethod
+    def process_batch(self, batch: Sequence[Tuple]) -> None:
+        """Handle tuples, one or more. What you emit is anchored to the tuples that you name."""
+
+    def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
+        """See ``Bolt``."""
+        super().prepare(conf, context, collector)
+        self._batch = []
+
+    def execute(self, tup: Tuple) -> None:
+        """See ``Bolt``."""
+        if tup.is_tick:
+            return
+        self._batch.append(tup)
+        if len(self._batch) >= self.max_batch:
+            self.flush()
+
+    def flush(self) -> None:
+        """See ``Bolt``."""
+        batch, self._batch = self._batch, []
+        if not batch:
+            return
+        try:
+            returned: object = self.process_batch(batch)
+            if returned is not None:
+                refuse_unfinished(returned)
+        except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tuples
+            if not isinstance(error, VERDICTS):
+                self.collector.report_error(error)
+            for tup in batch:
+                if not tup.state:
+                    self.collector.fail(tup, error)
+            return
+        for tup in batch:
+            if not tup.state:
+                self.collector.ack(tup)
+
+
+class StatefulBolt(Bolt):
+    """A bolt with keyed state that is exact: a record counts in it once, however often it is delivered.
+
+    It must subscribe by ``fields_grouping`` only. Its tuples must be acked or failed as any bolt's; when a record
+    fails, what it has changed is undone, so that a failed tree leaves no trace (unless the topology says
+    ``state_guarantee="at_least_once"``). That is true of anchored tuples only: what is emitted without anchors
+    belongs to no tree, and counts each time it is emitted. What a bolt changes belongs to the tuple at hand, or to
+    those that it holds; on a tick to none.
+    """
+
+    @abstractmethod
+    def init_state(self, state: KeyValueState) -> None:
+        """Keep the state. Called after ``prepare``, and before every micro-batch, as it may be another object.
+
+        After failures a micro-batch may be run record by record; then it is called for each of them.
+        """

@@ -1,0 +1,57 @@
+"""A source of tuples of the user's own, beside ``KinesisSpout``."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from kinesis_spout.storm.components.collector import SpoutOutputCollector
+from kinesis_spout.storm.components.context import TaskContext
+from kinesis_spout.storm.components.output import OutputFields
+
+
+class Spout(ABC):
+    """Emits tuples when asked, and is told what became of each. It runs on the driver, on one thread.
+
+    Its tuples travel inside the next micro-batch. It keeps its own progress: what was emitted and neither acked
+    nor failed when the driver ended is for the spout to emit again.
+    """
+
+    @abstractmethod
+    def declare_output_fields(self) -> OutputFields:
+        """Name the fields of its tuples, or its streams with the fields of each. Called when it is set."""
+
+    @abstractmethod
+    def next_tuple(self) -> None:
+        """Emit one tuple, several, or none. Must not block: other spouts, acks and fails wait meanwhile."""
+
+    def open(self, conf: Mapping[str, Any], context: TaskContext, collector: SpoutOutputCollector) -> None:
+        """Begin. Called once, before anything else; keeps the collector as ``self.collector``."""
+        del conf, context
+        self.collector = collector
+
+    def activate(self) -> None:
+        """Take in that ``next_tuple`` is going to be called."""
+
+    def deactivate(self) -> None:
+        """Take in that ``next_tuple`` is not called any more, until ``activate``."""
+
+    def ack(self, message_id: Any) -> None:
+        """Take in that the whole tree of a tuple is done."""
+
+    def fail(self, message_id: Any, reason: str) -> None:
+        """Take in that something in the tree of a tuple failed.
+
+        Args:
+            message_id: as emitted.
+            reason: what was said by whom.
+        """
+
+    def timed_out(self, message_id: Any, reason: str) -> None:
+        """Take in that a tree was not done in time; the reason names the component where it stopped.
+
+        Unless overridden that is a ``fail``.
+        """
+        self.fail(message_id, reason)
+
+    def close(self) -> None:
+        """End. Called when the query stops; not after a crash."""

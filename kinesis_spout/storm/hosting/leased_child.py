@@ -1,0 +1,318 @@
+"""A child of a shell bolt while it is leased: is given tuples, and does with its answers what it says.
+
+Tuples go in blocks. A child that is silent while it owes an answer is sent a heart-beat, and has failed when it
+has not said a word for the time-out. Which ids mean what is ``given_tuples``'s.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.storm.components.collector import OutputCollector
+from kinesis_spout.storm.components.tuples import Tuple
+from kinesis_spout.storm.hosting.given_tuples import GivenTuples, NeverGiven, TakenBack
+from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
+from kinesis_spout.storm.hosting.processes.children import ChildKey
+from kinesis_spout.storm.hosting.remarks import Remarks
+from kinesis_spout.storm.hosting.talk import Talk
+from kinesis_spout.storm.multilang.frames import CODECS
+from kinesis_spout.storm.multilang.messages import (
+    DEFAULT_STREAM,
+    Ack,
+    Emit,
+    Fail,
+    Message,
+    Sync,
+    TaskIds,
+    TupleIn,
+    heartbeat,
+    tick,
+)
+
+LOOK_SECONDS: Final = 0.5
+"""How often a wait looks whether tuples are overdue, or the child silent for too long."""
+PROBE_SECONDS: Final = 5.0
+"""How long a child may be silent that was left in the middle of a message."""
+
+_IDLE_SECONDS: Final = 0.02
+"""A child that says nothing for so long is asked whether it holds its tuples back."""
+_NAP_SECONDS: Final = 4e-6
+"""For each tuple that a child may have: so long its answers may pile up, because to be woken for each costs more
+than all the rest. A child that takes longer for a tuple than twice that is not kept waiting."""
+_MOST_NAP_SECONDS: Final = 4e-3
+_LEAST_NAP_SECONDS: Final = 8e-5
+"""Shorter ones are not precise, and not worth it."""
+_BEAT_SECONDS: Final = 1.0
+_LEAST_TICK_SECONDS: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellTaskSettings:
+    """What a shell bolt's task must know."""
+
+    key: ChildKey
+    child: ChildSettings
+    serializer: str
+    max_pending: int
+    timeout_seconds: float
+    message_timeout_seconds: float
+    tick_seconds: float | None
+    conf: Mapping[str, Any]
+    context: Mapping[str, Any]
+
+
+class LeasedChild:
+    """See the module. Mutable; one thread's. Each method raises ``ChildFailed`` when the child has failed."""
+
+    def __init__(
+        self,
+        talk: Talk,
+        settings: ShellTaskSettings,
+        collector: OutputCollector,
+        remarks: Remarks,
+        clock: Clock,
+    ) -> None:
+        self.talk = talk
+        self.is_proven = False
+        """It has acked or failed a tuple."""
+        self.given_up: list[Tuple] = []
+        """What it did not answer in time."""
+        self.began_at = clock.monotonic()
+        self._settings = settings
+        self._collector = collector
+        self._remarks = remarks
+        self._clock = clock
+        self._codec = CODECS[settings.serializer]
+        nap_seconds = _NAP_SECONDS * settings.max_pending
+        self._nap_seconds = min(nap_seconds, _MOST_NAP_SECONDS) if nap_seconds >= _LEAST_NAP_SECONDS else 0.0
+        # Half of them go at once, while the child works on the other half.
+        self._block_tuples = (settings.max_pending + 1) // 2
+        self._given = GivenTuples(talk.lease.number, remarks.count)
+        self._unsent = 0
+        self._beat: str | None = None
+        self._beat_at = 0.0
+        self._sent_at = self._ticked_at = clock.monotonic()
+
+    def hand_over(self, tup: Tuple) -> None:
+        """Hand a tuple over; wait while the child has enough. Does what the child says meanwhile.
+
+        Raises:
+            UnsendableValue: one of its values cannot be sent. Nothing was sent.
+        """
+        talk, given, source = self.talk, self._given, tup.source
+        tuple_id = given.next_id()
+        frame = self._codec.encode(
+            TupleIn(
+                id=tuple_id,
+                component=source.component,
+                stream=source.stream,
+                task=source.task,
+                values=tup.values,  # type: ignore[arg-type]  # any sequence is written alike
+            ),
+            self._settings.key.component,
+        )
+        pending = given.pending
+        if not pending:
+            talk.expect_answer()
+        pending[tuple_id] = tup
+        talk.put(frame)
+        self._unsent += 1
+        if given.crowd >= self._settings.max_pending:
+            self._make_room()
+        elif self._unsent >= self._block_tuples or self._clock.monotonic() - self._sent_at > _IDLE_SECONDS:
+            self._unsent = 0
+            self._sent_at = self._clock.monotonic()
+            self._listen(0)
+
+    def hand_over_alone(self, tup: Tuple, until: float, *, waits_for_answer: bool) -> None:
+        """Hand a tuple over, and wait until the child has answered it, or the time is over.
+
+        Args:
+            tup: the tuple.
+            until: monotonic.
+            waits_for_answer: wait also while the child holds it back. Otherwise it is done with what it has taken
+                in and answers a heart-beat after that.
+
+        Raises:
+            UnsendableValue: as ``hand_over``.
+        """
+        self.hand_over(tup)
+        given = self._given
+        self._expect_answer()
+        self.talk.push()
+        while (given.pending if waits_for_answer else given.crowd) and self._clock.monotonic() < until:
+            self._wait()
+
+    def send_tick(self) -> None:
+        """Tell the child that time has passed."""
+        self._ticked_at = self._clock.monotonic()
+        self.talk.say(tick(self._given.give_tick(), round(self._settings.tick_seconds or 0)))
+
+    def probe(self) -> None:
+        """Find out whether a child still listens that was left in the middle."""
+        self.talk.expect_answer()
+        self._send_beat()
+        patience = min(PROBE_SECONDS, self._settings.timeout_seconds)
+        until = self._clock.monotonic() + self._settings.timeout_seconds  # it may have much to say first
+        while self._beat is not None:
+            self._listen(patience)
+            now = self._clock.monotonic()
+            if now - self.talk.heard_at >= patience or now >= until:
+                self.talk.nonsense("it did not answer after the Python worker that it served was lost")
+
+    def drain(self) -> None:
+        """Wait until nothing is pending but what is overdue, ticks are taken in, and the child lives."""
+        given = self._given
+        until = self._clock.monotonic() + self._settings.message_timeout_seconds
+        looked_at = self._clock.monotonic()
+        self._expect_answer()
+        self.talk.push()
+        while not given.is_finished:
+            if given.crowd > self._settings.max_pending // 2:
+                self._clock.sleep(self._nap_seconds)
+            self._wait()
+            now = self._clock.monotonic()
+            if now >= until:
+                self.given_up += given.forget_all()
+            elif now - looked_at >= LOOK_SECONDS:
+                looked_at = now
+                is_overdue = self._collector.is_overdue
+                self.given_up += given.forget(each for each, tup in given.pending.items() if is_overdue(tup))
+        self._come_to_rest()
+
+    @property
+    def has_one(self) -> bool:
+        """Whether it owes an answer for one tuple alone."""
+        return len(self._given.pending) == 1
+
+    def take_back(self) -> TakenBack:
+        """Take back what it has not answered, when it has failed."""
+        return self._given.take_back()
+
+    # Steps
+
+    def _make_room(self) -> None:
+        """Wait until the child has taken in half of what it may have."""
+        self._unsent = 0
+        given = self._given
+        room = self._settings.max_pending // 2
+        self._expect_answer()
+        until = self._clock.monotonic() + self._settings.message_timeout_seconds
+        self.talk.push()
+        while given.crowd > room:
+            self._clock.sleep(self._nap_seconds)
+            self._wait()
+            if self._clock.monotonic() >= until:
+                self.given_up += given.forget(given.pending)
+        self._sent_at = self._clock.monotonic()
+
+    def _come_to_rest(self) -> None:
+        """Wait until no frame is half sent or half received, and the child is known to live.
+
+        What was pending may be overdue long before the child has been silent for its time-out. If it were left
+        then, its silence would begin anew with each micro-batch, and it would never be replaced. It is given one
+        more message time-out at most: the whole job has three.
+        """
+        talk = self.talk
+        talk.drop_unsent()
+        patience = min(self._settings.timeout_seconds, self._settings.message_timeout_seconds)
+        until = self._clock.monotonic() + patience
+        while self._is_silent or talk.is_inside_a_frame:
+            self._listen(min(LOOK_SECONDS, patience))
+            talk.check_silence(
+                "it said nothing, not even to a heart-beat, or stopped in the middle of a frame"
+            )
+            if self._clock.monotonic() >= until:
+                talk.nonsense(f"when its tuples had timed out, it did not come to rest for {patience:g} s")
+
+    def _expect_answer(self) -> None:
+        """Let its silence count from here, unless it has not answered since before."""
+        if self._beat is not None:
+            self._listen(0)
+        if not self._is_silent:
+            self.talk.expect_answer()
+
+    @property
+    def _is_silent(self) -> bool:
+        """Whether it has said nothing since a heart-beat was sent."""
+        return self._beat is not None and self.talk.heard_at <= self._beat_at
+
+    def _wait(self) -> None:
+        """Listen, tick and feel the pulse once."""
+        every = self._settings.tick_seconds
+        if every is not None and self._given.pending:
+            every = max(every, _LEAST_TICK_SECONDS)
+            if self._clock.monotonic() - self._ticked_at >= every:
+                self.send_tick()
+        seconds = min(LOOK_SECONDS, self._settings.timeout_seconds, every or LOOK_SECONDS)
+        self._listen(_IDLE_SECONDS if self._beat is None else seconds)
+        silent = self._clock.monotonic() - self.talk.heard_at
+        if self._beat is None and silent >= _IDLE_SECONDS and self._is_beat_due(silent):
+            self._send_beat()
+        else:
+            self.talk.check_silence("it said nothing, not even to a heart-beat,")
+
+    def _is_beat_due(self, silent: float) -> bool:
+        """Tell whether a heart-beat would tell anything new."""
+        return self._given.has_untaken or silent >= min(_BEAT_SECONDS, self._settings.timeout_seconds / 3)
+
+    def _send_beat(self) -> None:
+        self._beat = self._given.next_id()
+        self._beat_at = self._clock.monotonic()
+        self.talk.say(heartbeat(self._beat))
+        self.talk.push()
+
+    # What the child says
+
+    def _listen(self, seconds: float) -> None:
+        collector, answered = self._collector, self._given.answered
+        try:
+            for message in self.talk.hear(seconds):
+                if type(message) is Ack:
+                    tup = answered(message.id)
+                    if tup is not None:
+                        self.is_proven = True
+                        collector.ack(tup)
+                elif type(message) is Emit:
+                    self._emit(message)
+                else:
+                    self._take(message)
+        except NeverGiven as error:
+            self.talk.nonsense(str(error))
+        self.talk.push()
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, Fail):
+            tup = self._given.answered(message.id)
+            if tup is not None:
+                self.is_proven = True
+                self._collector.fail(tup, self._remarks.reason_of_fail())
+        elif isinstance(message, Sync) and self._beat is not None:
+            self._given.took_in(self._beat)
+            self._beat = None
+
+    def _emit(self, message: Emit) -> None:
+        anchors = self._given.anchors(message.anchors)
+        tasks: list[int] = []
+        if anchors is not None:
+            tasks = self._emitted(message, anchors)
+        if message.wants_task_ids:
+            self.talk.say(TaskIds(tasks))
+
+    def _emitted(self, message: Emit, anchors: list[Tuple]) -> list[int]:
+        stream = message.stream or DEFAULT_STREAM
+        collector = self._collector
+        anchor = anchors[0] if len(anchors) == 1 else anchors
+        try:
+            if message.task is not None:
+                collector.emit_direct(message.task, message.values, anchor, stream)
+            elif message.wants_task_ids:
+                return collector.emit_telling_tasks(message.values, anchor, stream)
+            else:
+                collector.emit(message.values, anchor, stream)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the fate of the anchors, not of the child
+            collector.report_error(error)
+            for tup in self._given.take_out(anchors):
+                collector.fail(tup, error)
+        return []

@@ -1,0 +1,298 @@
+"""The process that owns an application's shell components on one machine.
+
+It is started as ``python -m kinesis_spout.storm.hosting.processes.host_process FOLDER`` by the first Python
+worker that needs it, and ends a few seconds after the last executor of the application on this machine: each
+worker names the process that lives as long as its executor. Workers of other machines, whose tasks have their
+processes here, come over TCP; for them it waits longer until there is an executor again. A thread for each worker;
+none for a tuple.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.processes.keyed_connections import KeyedServer
+from kinesis_spout.processes.liveness import has_ended
+from kinesis_spout.processes.worker_log import print_log_lines
+from kinesis_spout.storm.hosting.processes.children import ChildKey, Children, Lease, NotYet
+from kinesis_spout.storm.hosting.processes.host_socket import (
+    Answer,
+    AskLease,
+    Condemn,
+    Done,
+    Exchange,
+    Exchanged,
+    Granted,
+    Greet,
+    Greeted,
+    Greeting,
+    Invalid,
+    Refused,
+    Release,
+    Request,
+    receive_request,
+    send,
+)
+from kinesis_spout.storm.hosting.resources import find_resources
+
+LINGER_SECONDS: Final = 5.0
+"""How long it stays without an executor: between two, and before the first worker has greeted."""
+USED_LINGER_SECONDS: Final = 60.0
+"""The same while workers of other machines are connected: Spark starts another executor for one that was lost."""
+
+_LOOK_SECONDS: Final = 0.5
+_READ_BYTES: Final = 1024 * 1024
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Executor:
+    """What is known of an executor on this machine."""
+
+    watched: int | None
+    """A descriptor that tells when its process has ended."""
+    shipped_to: tuple[Path, ...]
+
+
+class HostServer:
+    """Serves the children of one machine to the workers there, and to those of other machines. Thread-safe."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self._children = Children(find=self._find)
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._executors: dict[int, _Executor] = {}
+        self._distant: dict[tuple[str, bytes], KeyedServer] = {}
+        self._distant_workers = 0
+
+    def serve(self) -> None:
+        """Serve until nobody is left. Ends the children."""
+        threading.Thread(target=self._accept, name="accept", daemon=True).start()
+        needed_at = time.monotonic()
+        while time.monotonic() - needed_at < (
+            USED_LINGER_SECONDS if self._distant_workers else LINGER_SECONDS
+        ):
+            if self._has_executors():
+                needed_at = time.monotonic()
+            if self._stopped.wait(_LOOK_SECONDS):
+                break
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # closing alone does not wake who accepts
+        self._listening.close()
+        with self._lock:
+            distant = list(self._distant.values())  # a worker may be greeted just now
+        for server in distant:
+            server.close()
+        self._children.close()
+
+    def stop(self) -> None:
+        """Have ``serve`` return soon."""
+        self._stopped.set()
+
+    def _has_executors(self) -> bool:
+        with self._lock:
+            ended = [pid for pid, each in self._executors.items() if not _lives(pid, each.watched)]
+            for pid in ended:
+                watched = self._executors.pop(pid).watched
+                if watched is not None:
+                    os.close(watched)
+            return bool(self._executors)
+
+    def _find(self, resources: str) -> Path:
+        """Find what the job has brought to any executor that lives; to the one that came last, if possible."""
+        with self._lock:
+            executors = list(self._executors.values())
+        if not executors:
+            raise InvalidConfig(
+                f"resources: expected an executor on this machine with {resources!r}, but the last one has ended"
+            )
+        return find_resources(resources, [root for each in reversed(executors) for root in each.shipped_to])
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connected, _ = self._listening.accept()
+            except OSError:  # it was closed: this process ends
+                return
+            threading.Thread(target=self._serve_worker, args=(connected,), name="worker", daemon=True).start()
+
+    def _serve_distant_worker(self, connected: socket.socket) -> None:
+        with self._counted():
+            self._serve_worker(connected, is_distant=True)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._lock:
+            self._distant_workers += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._distant_workers -= 1
+
+    def _serve_worker(self, connected: socket.socket, *, is_distant: bool = False) -> None:
+        held: dict[ChildKey, Lease] = {}
+        try:
+            with connected:
+                while (request := receive_request(connected)) is not None:
+                    answer, descriptors = self._answer(request, held)
+                    send(connected, answer, () if is_distant else descriptors)
+        except OSError as error:
+            _log.info("a Python worker is gone: %r", error)
+        except Exception:  # noqa: BLE001 - the other workers are served on
+            _log.exception("a Python worker is served no more")
+        finally:
+            for key, lease in held.items():
+                self._children.abandon(key, lease)
+
+    def _answer(self, request: Request, held: dict[ChildKey, Lease]) -> tuple[Answer, tuple[int, ...]]:
+        if isinstance(request, Greet):
+            self._watch(request)
+            return self._greeted(request), ()
+        if isinstance(request, AskLease):
+            return self._lease(request, held)
+        lease = held.get(request.key)
+        if lease is None or lease.number != request.number:
+            return Done(words="its lease was over"), ()
+        if isinstance(request, Exchange):
+            return _exchanged(request, lease), ()
+        words = ""
+        if isinstance(request, Greeted):
+            self._children.greeted(request.key, lease)
+        elif isinstance(request, Release):
+            del held[request.key]
+            self._children.release(request.key, lease, is_proven=request.is_proven)
+        elif isinstance(request, Condemn):
+            del held[request.key]
+            words = self._children.condemn(request.key, lease, is_proven=request.is_proven)
+        return Done(words=words), ()
+
+    def _lease(self, request: AskLease, held: dict[ChildKey, Lease]) -> tuple[Answer, tuple[int, ...]]:
+        try:
+            lease = self._children.lease(request.key, request.settings, request.wait_seconds)
+        except InvalidConfig as error:
+            return Invalid(error=str(error)), ()
+        if isinstance(lease, NotYet):
+            return Refused(reason=lease.reason), ()
+        held[request.key] = lease
+        granted = Granted(
+            number=lease.number,
+            pid=lease.pid,
+            pid_folder=lease.pid_folder,
+            is_fresh=lease.is_fresh,
+            is_disturbed=lease.is_disturbed,
+        )
+        return granted, (lease.stdin, lease.stdout)
+
+    def _watch(self, greet: Greet) -> None:
+        with self._lock:
+            if greet.lives_with not in self._executors:
+                self._executors[greet.lives_with] = _Executor(
+                    _watched(greet.lives_with), tuple(map(Path, greet.shipped_to))
+                )
+
+    def _greeted(self, greet: Greet) -> Greeting | Invalid:
+        """Serve workers of other machines, too, if any may come."""
+        if greet.host is None:
+            return Greeting(port=None)
+        with self._lock:
+            place = greet.host, greet.key
+            try:
+                if place not in self._distant:
+                    self._distant[place] = KeyedServer(*place, self._serve_distant_worker, "distant workers")
+            except OSError as error:
+                return Invalid(
+                    error=f"expected to listen at {greet.host}, which is SPARK_LOCAL_IP of this machine, or else "
+                    f"the address by which it reaches Spark's driver; got {error}"
+                )
+            return Greeting(port=self._distant[place].port)
+
+
+def _exchanged(request: Exchange, lease: Lease) -> Exchanged:
+    """Write, wait and read for a worker of another machine."""
+    written: int | None = 0
+    try:
+        written = os.write(lease.stdin, request.data) if request.data else 0
+    except BlockingIOError:
+        pass
+    except BrokenPipeError:
+        written = None
+    if request.wait_seconds > 0:
+        poll = select.poll()
+        poll.register(lease.stdout, select.POLLIN)
+        if request.waits_for_room:
+            poll.register(lease.stdin, select.POLLOUT)
+        poll.poll(request.wait_seconds * 1000)
+    try:
+        return Exchanged(written=written, data=os.read(lease.stdout, _READ_BYTES) or None)
+    except BlockingIOError:
+        return Exchanged(written=written, data=b"")
+
+
+def _watched(pid: int) -> int | None:
+    """Give a descriptor that tells when a process has ended, even if its id is given to another (Linux)."""
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def _lives(pid: int, watched: int | None) -> bool:
+    if watched is not None:
+        poll = select.poll()
+        poll.register(watched, select.POLLIN)
+        return not poll.poll(0)
+    return not has_ended(pid)
+
+
+def main(folder: Path) -> None:
+    """Serve in a folder, unless another process does."""
+    print_log_lines()
+    with (folder / "life").open("w") as life:
+        try:
+            fcntl.flock(life, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        place = folder / "socket"
+        place.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(place))
+            listening.listen(128)
+            if os.fork():
+                # Whoever started this waits for it no longer: it serves, in a process that is nobody's child.
+                os._exit(0)
+            server = HostServer(listening)
+            signal.signal(signal.SIGTERM, lambda *_: server.stop())
+            server.serve()
+        place.unlink(missing_ok=True)
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder, unless another worker is about to start a host process in it."""
+    with (folder / "start").open("w") as start:
+        try:
+            fcntl.flock(start, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

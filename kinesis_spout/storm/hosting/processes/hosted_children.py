@@ -1,0 +1,268 @@
+"""The children that a Python worker leases from host processes: of this machine, or of another one.
+
+Python workers come and go, so the processes of components do not belong to them. The first worker starts the host
+process. Descriptors of pipes are handed over with each lease: a worker speaks with its child directly, and the
+host process only starts, keeps and ends.
+
+Spark runs a task on any machine, but its child stays on one. So where there are several, a worker asks the driver
+with each lease where that is (``topology.homes``). It speaks with a child of another machine through the host
+process there.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import sys
+from typing import Final
+
+import msgspec
+
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.processes.keyed_connections import Machine, connect
+from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
+from kinesis_spout.storm.hosting.processes.children import ChildKey, ExchangeBytes, Lease, NotYet
+from kinesis_spout.storm.hosting.processes.host_socket import (
+    Answer,
+    AskLease,
+    Condemn,
+    Done,
+    Exchange,
+    Exchanged,
+    Granted,
+    Greet,
+    Greeted,
+    Invalid,
+    Refused,
+    Release,
+    Request,
+    receive_answer,
+    send,
+)
+from kinesis_spout.storm.hosting.processes.host_start import connect_here
+from kinesis_spout.storm.hosting.resources import shipped_to
+from kinesis_spout.storm.running.program import SHELL_HOST
+from kinesis_spout.storm.spark.homes import HomesAddress, HomesClient, Question
+
+_ANSWER_SECONDS: Final = 20.0
+"""How long a host process of another machine may take for an answer, beyond the time that it is to wait."""
+_log = logging.getLogger(__name__)
+
+
+def host_conf(application: str) -> dict[str, str]:
+    """Give what a topology's conf needs so that its shell bolts use one host process on each machine.
+
+    Without it each Python process owns the processes of its own shell bolts, and they end with it.
+
+    Args:
+        application: an id, such as Spark's of the application: who has the same shares the processes.
+    """
+    return {SHELL_HOST: application}
+
+
+class HostedChildren:
+    """See ``Keeper``. Mutable; one thread's. Connects when it is first needed, and again when that was lost.
+
+    Args:
+        application: see ``host_conf``.
+        homes: where to ask for the machine of a child; None: it is this one.
+    """
+
+    def __init__(self, application: str, homes: HomesAddress | None = None) -> None:
+        self._application = application
+        self._homes = None if homes is None else HomesClient(homes)
+        self._here: _Host | None = None
+        self._elsewhere: dict[Machine, _Host] = {}
+        self._held: dict[ChildKey, tuple[Lease, _Host]] = {}
+
+    def lease(self, key: ChildKey, settings: ChildSettings, wait_seconds: float) -> Lease | NotYet:
+        request = AskLease(key=key, settings=settings, wait_seconds=wait_seconds)
+        host, is_new = self._host_of(key)
+        try:
+            answer, descriptors = host.ask(request, wait_seconds)
+        except OSError:  # it has ended since it was asked last
+            self._drop_host(host)
+            if is_new:
+                raise
+            return self.lease(key, settings, wait_seconds)
+        if isinstance(answer, Invalid):
+            raise InvalidConfig(answer.error)
+        if isinstance(answer, Refused):
+            return NotYet(answer.reason)
+        assert isinstance(answer, Granted)
+        lease = host.leased(key, answer, descriptors)
+        self._held[key] = lease, host
+        return lease
+
+    def greeted(self, key: ChildKey, lease: Lease) -> None:
+        with contextlib.suppress(OSError):  # then there is no host process that could lease it again
+            self._held[key][1].ask(Greeted(key=key, number=lease.number))
+
+    def release(self, key: ChildKey, lease: Lease, *, is_proven: bool) -> None:
+        try:
+            self._drop(key).ask(Release(key=key, number=lease.number, is_proven=is_proven))
+        except OSError as error:
+            _log.warning(
+                "the host process of shell components is gone, and with it their processes: %r", error
+            )
+
+    def condemn(self, key: ChildKey, lease: Lease, *, is_proven: bool) -> str:
+        try:
+            answer, _ = self._drop(key).ask(Condemn(key=key, number=lease.number, is_proven=is_proven))
+        except OSError as error:
+            return f"the host process of shell components, which owned it, is gone: {error!r}"
+        assert isinstance(answer, Done)
+        return answer.words
+
+    def close(self) -> None:
+        """See ``Keeper``. The processes stay with the host processes."""
+        for key in list(self._held):
+            self._drop(key)
+        for host in [*self._elsewhere.values(), *([] if self._here is None else [self._here])]:
+            self._drop_host(host)
+        if self._homes is not None:
+            self._homes.close()
+
+    def _drop(self, key: ChildKey) -> "_Host":
+        """Use a lease no longer; give the host process that it is of."""
+        lease, host = self._held.pop(key)
+        if lease.exchange is None:
+            os.close(lease.stdin)
+            os.close(lease.stdout)
+        return host
+
+    def _drop_host(self, host: "_Host") -> None:
+        host.close()
+        if host is self._here:
+            self._here = None
+        else:
+            self._elsewhere = {machine: each for machine, each in self._elsewhere.items() if each is not host}
+
+    # Where a child is
+
+    def _host_of(self, key: ChildKey) -> tuple["_Host", bool]:
+        """Give the host process that has a child, or is to have it; and whether it was only now connected to."""
+        is_new = self._here is None
+        here = self._here = self._here or self._connected_here()
+        if self._homes is None:
+            return here, is_new
+        assert here.machine is not None
+        lost: Machine | None = None
+        task = _keys.encode(key).decode()
+        while True:
+            home = self._homes.ask(Question(task=task, name=str(key), asking=here.machine, lost=lost))
+            if home == here.machine:
+                return here, is_new
+            if home in self._elsewhere:
+                return self._elsewhere[home], False
+            try:
+                host = self._elsewhere[home] = _Host(connect(home, self._homes.address.key), home)
+            except OSError as error:
+                _log.warning("%s: its machine %s cannot be reached: %r", key, home, error)
+                lost = home
+            else:
+                return host, True
+
+    def _connected_here(self) -> "_Host":
+        """Connect to the host process of this machine, which is started if there is none. Raises OSError."""
+        host, key_bytes = None, b""
+        if self._homes is not None:
+            host = _named_by_spark() or self._homes.host_here()
+            key_bytes = self._homes.address.key
+        greet = Greet(
+            lives_with=_lives_with(),
+            shipped_to=tuple(map(str, shipped_to())),
+            host=host,
+            key=key_bytes,
+        )
+        connected, greeting = connect_here(self._application, greet)
+        machine = None if host is None or greeting.port is None else Machine(host, greeting.port)
+        return _Host(connected, machine)
+
+
+class _Host:
+    """A connection to a host process. Mutable.
+
+    Args:
+        connected: its socket.
+        machine: how other machines reach it, if any do.
+    """
+
+    def __init__(self, connected: socket.socket, machine: Machine | None) -> None:
+        self.machine = machine
+        self._socket = connected
+        self._is_here = connected.family == socket.AF_UNIX
+        self._lost: OSError | None = None
+
+    def ask(self, request: Request, wait_seconds: float = 0.0) -> tuple[Answer, list[int]]:
+        """Ask, and wait for the answer, which may take so much longer.
+
+        Raises:
+            OSError: the host process is gone, or its machine. So the next call says, too.
+        """
+        if self._lost is not None:
+            raise self._lost
+        try:
+            if not self._is_here:
+                self._socket.settimeout(wait_seconds + _ANSWER_SECONDS)
+            send(self._socket, request)
+            return receive_answer(self._socket)
+        except OSError as error:
+            self._lost = error
+            self._socket.close()  # an answer that comes late would be taken for the next one
+            raise
+
+    def leased(self, key: ChildKey, granted: Granted, descriptors: list[int]) -> Lease:
+        """Make a lease of what was granted."""
+        stdin, stdout = descriptors or (-1, -1)
+        return Lease(
+            number=granted.number,
+            pid=granted.pid,
+            stdin=stdin,
+            stdout=stdout,
+            exchange=None if self._is_here else self._exchange_with(key, granted.number),
+            pid_folder=granted.pid_folder,
+            is_fresh=granted.is_fresh,
+            is_disturbed=granted.is_disturbed,
+        )
+
+    def close(self) -> None:
+        """End the connection. May be called twice."""
+        self._socket.close()
+
+    def _exchange_with(self, key: ChildKey, number: int) -> ExchangeBytes:
+        def exchange(
+            data: bytes | memoryview, wait_seconds: float, *, waits_for_room: bool
+        ) -> tuple[int | None, bytes | None]:
+            request = Exchange(
+                key=key,
+                number=number,
+                data=bytes(data),
+                wait_seconds=wait_seconds,
+                waits_for_room=waits_for_room,
+            )
+            answer, _ = self.ask(request, wait_seconds)
+            if not isinstance(answer, Exchanged):
+                raise ConnectionError("the lease is over")
+            return answer.written, answer.data
+
+        return exchange
+
+
+def _named_by_spark() -> str | None:
+    """Give the address that Spark uses on this machine, if one was set that tells it from others."""
+    named = os.environ.get("SPARK_LOCAL_IP")
+    return None if named in {"", "0.0.0.0", "::"} else named  # noqa: S104 - not to listen there
+
+
+def _lives_with() -> int:
+    """Say which process lives as long as this machine takes part in the application.
+
+    A Python worker of Spark is the child of a daemon (or of the executor), which lives as long as the executor
+    does; the worker itself is ended after a minute without work.
+    """
+    parent = os.getppid()
+    return parent if "pyspark.worker" in sys.modules and parent > 1 else os.getpid()
+
+
+_keys: Final = msgspec.json.Encoder()

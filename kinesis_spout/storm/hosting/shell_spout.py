@@ -1,0 +1,275 @@
+"""``ShellSpout``: a spout that is a component in another language."""
+
+import os
+import weakref
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.storm.components.collector import SpoutOutputCollector
+from kinesis_spout.storm.components.context import TaskContext
+from kinesis_spout.storm.components.output import OutputFields, declared_streams
+from kinesis_spout.storm.components.spout import Spout
+from kinesis_spout.storm.hosting.handshake import SUBPROCESS_TIMEOUT, handshake_conf, handshake_context
+from kinesis_spout.storm.hosting.processes.children import Children, NotYet
+from kinesis_spout.storm.hosting.remarks import ComponentFailed, Remarks
+from kinesis_spout.storm.hosting.shell_bolt import DEFAULT_TIMEOUT_SECONDS, ShellSettings
+from kinesis_spout.storm.hosting.talk import ChildFailed, Talk
+from kinesis_spout.storm.multilang.conversation import SPOUT, State
+from kinesis_spout.storm.multilang.frames import CODECS
+from kinesis_spout.storm.multilang.messages import (
+    DEFAULT_STREAM,
+    Ack,
+    Activate,
+    Deactivate,
+    Emit,
+    Fail,
+    Message,
+    Next,
+    TaskIds,
+)
+from kinesis_spout.storm.multilang.sendable import UnsendableValue
+
+_LOOK_SECONDS: Final = 0.5
+
+
+class SpoutMessage(NamedTuple):
+    """What a tuple of a shell spout is known by. Hashable, whatever the component uses as an id."""
+
+    process: int
+    """Which of the spout's processes emitted it, from 1."""
+    ack: bytes
+    """The message that acks it, as the serializer writes it."""
+
+
+class ShellSpout(Spout):
+    """Runs a command that speaks Storm's multilang protocol, and asks it for tuples. Storm's class of this name.
+
+    Its process belongs to the driver and ends with it. Every call waits for the component's answer, for
+    ``timeout_seconds`` at most; so a component that blocks in ``next`` holds up the acks of everybody else.
+
+    A process that dies, hangs or says what cannot be true is started again with back-off; meanwhile there are no
+    tuples. The new process knows nothing of the old one's tuples: they go on, but it is not told what becomes of
+    them, which is counted (``counts["unknown_to_process"]``). What such a spout must not lose it has to keep where
+    its next process finds it.
+
+    A component that asks for the tasks of its tuples gets an empty list, as tasks are chosen later. A spout cannot
+    emit to a task directly: such a tuple fails at once.
+
+    Args:
+        command: program and arguments, such as ``["node", "spout.js"]``.
+        fields: the fields of its default stream.
+        streams: its streams, if there are others. Either this or ``fields``.
+        serializer: ``json``, the protocol's, or ``msgpack``, pystorm's.
+        timeout_seconds: of the hand-shake, and of each answer; ``topology.subprocess.timeout.secs``.
+        environment: variables over the driver's own.
+        resources: the folder that the command runs in, or an archive of it; see ``find_resources``.
+
+    Raises:
+        InvalidConfig: a setting is not allowed.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        fields: Sequence[str] = (),
+        streams: OutputFields | None = None,
+        serializer: str = "json",
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        environment: Mapping[str, str] | None = None,
+        resources: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._shell = ShellSettings(
+            command,
+            fields=fields,
+            streams=streams,
+            serializer=serializer,
+            timeout_seconds=timeout_seconds,
+            environment=environment,
+            resources=resources,
+        )
+        self._process: _SpoutProcess | None = None
+        self._close: weakref.finalize[[], ShellSpout] | None = None
+
+    def declare_output_fields(self) -> OutputFields:
+        return self._shell.output
+
+    def open(self, conf: Mapping[str, Any], context: TaskContext, collector: SpoutOutputCollector) -> None:
+        """See ``Spout``. The process is started with the first call.
+
+        Raises:
+            InvalidConfig: the command, or the folder it runs in, is not on this machine.
+        """
+        super().open(conf, context, collector)
+        self._process = _SpoutProcess(self._shell, conf, context, collector, SystemClock())
+        self._close = weakref.finalize(self, self._process.close)
+
+    def next_tuple(self) -> None:
+        self._opened.ask(Next())
+
+    def activate(self) -> None:
+        self._opened.is_active = True
+        self._opened.ask(Activate())
+
+    def deactivate(self) -> None:
+        self._opened.is_active = False
+        self._opened.ask(Deactivate())
+
+    def ack(self, message_id: Any) -> None:
+        self._opened.tell(message_id, Ack)
+
+    def fail(self, message_id: Any, reason: str) -> None:
+        """See ``Spout``. Multilang has no word for the reason."""
+        del reason
+        self._opened.tell(message_id, Fail)
+
+    def close(self) -> None:
+        """See ``Spout``. Ends the process."""
+        if self._close is not None:
+            self._close()
+
+    @property
+    def _opened(self) -> "_SpoutProcess":
+        assert self._process is not None, "open comes first"
+        return self._process
+
+
+class _SpoutProcess:
+    """The spout's process, and those after it. Mutable; one thread's."""
+
+    def __init__(
+        self,
+        shell: ShellSettings,
+        conf: Mapping[str, Any],
+        context: TaskContext,
+        collector: SpoutOutputCollector,
+        clock: Clock,
+    ) -> None:
+        self._shell = shell
+        self._key = shell.key(conf, context)
+        self._codec = CODECS[shell.serializer]
+        self._settings = shell.child_settings()
+        own = {SUBPROCESS_TIMEOUT: shell.timeout_seconds}
+        self._conf = handshake_conf(conf, context, own, self._codec)
+        self._context = handshake_context(context, declared_streams(context.component, shell.output))
+        self._collector = collector
+        self._clock = clock
+        self._children = Children(clock)
+        self.remarks = Remarks(str(self._key), clock, collector.report_metric, collector.report_error)
+        self.is_active = False
+        self._talk: Talk | None = None
+        self._number = 0
+        self._is_proven = False
+        self._waiting: deque[Message] = deque()
+
+    def ask(self, command: Message) -> None:
+        """Give a command to the process, which is started if there is none, and do what it says in answer."""
+        try:
+            talk = self._talk or self._begin(command)
+            if talk is not None:
+                self._ask(talk, command)
+                while self._waiting:
+                    self._ask(talk, self._waiting.popleft())
+        except ChildFailed as error:
+            self._condemn(error)
+
+    def tell(self, message_id: SpoutMessage, command: type[Ack] | type[Fail]) -> None:
+        """Tell the process what became of a tuple, if it is the one that emitted it."""
+        if self._talk is None or message_id.process != self._number:
+            self.remarks.count("unknown_to_process")
+            return
+        (ack,) = self._codec.decoder().feed(message_id.ack)
+        told = command(id=ack["id"])
+        if self._talk.state is State.ANSWERING:  # a tuple was decided while it was emitted
+            self._waiting.append(told)
+        else:
+            self.ask(told)
+
+    def close(self) -> None:
+        """End it."""
+        self._talk = None
+        self._children.close()
+
+    def _begin(self, command: Message) -> Talk | None:
+        """Start the process; None while it backs off."""
+        lease = self._children.lease(self._key, self._settings, 0)
+        if isinstance(lease, NotYet):
+            return None
+        talk = self._talk = Talk(
+            lease,
+            table=SPOUT,
+            codec=self._codec,
+            remarks=self.remarks,
+            timeout_seconds=self._shell.timeout_seconds,
+            clock=self._clock,
+            component=self._key.component,
+        )
+        self._number = lease.number
+        self._is_proven = False
+        self._waiting.clear()
+        talk.shake_hands(self._conf, self._context)
+        self._children.greeted(self._key, lease)
+        if self.is_active and not isinstance(command, Activate):
+            self._ask(talk, Activate())
+        return talk
+
+    def _ask(self, talk: Talk, command: Message) -> None:
+        timeout_seconds = self._shell.timeout_seconds
+        talk.say(command)
+        talk.expect_answer()
+        until = self._clock.monotonic() + timeout_seconds
+        while talk.state is State.ANSWERING:
+            for message in talk.hear(min(_LOOK_SECONDS, timeout_seconds)):
+                self._take(talk, message)
+            talk.check_silence("it did not end its answer with sync")
+            if talk.state is State.ANSWERING and self._clock.monotonic() >= until:
+                talk.nonsense(
+                    f"it went on talking, and did not end its answer with sync for {timeout_seconds:g} s "
+                    "(timeout_seconds)"
+                )
+        self._is_proven = True
+
+    def _take(self, talk: Talk, message: Message) -> None:
+        if isinstance(message, Emit):
+            self._emit(talk, message)
+            if message.wants_task_ids:
+                talk.say(TaskIds(()))
+                talk.push()
+
+    def _emit(self, talk: Talk, message: Emit) -> None:
+        message_id = None
+        if message.id is not None:
+            try:
+                message_id = SpoutMessage(self._number, talk.encode(Ack(id=message.id)))
+            except UnsendableValue as error:
+                talk.nonsense(f"it emitted a tuple with an id that cannot be said back: {error}")
+        if message.task is not None:
+            self._refuse(
+                message,
+                InvalidConfig(
+                    f"{self._key}: expected a tuple for whoever subscribes, got one for task {message.task}: a "
+                    "spout cannot emit to a task here"
+                ),
+            )
+            return
+        try:
+            self._collector.emit(message.values, message_id, message.stream or DEFAULT_STREAM)
+        except InvalidConfig as error:
+            self._refuse(message, error)
+
+    def _refuse(self, message: Emit, error: InvalidConfig) -> None:
+        self._collector.report_error(error)
+        if message.id is not None:
+            self._waiting.append(Fail(id=message.id))
+
+    def _condemn(self, error: ChildFailed) -> None:
+        talk, self._talk = self._talk, None
+        assert talk is not None
+        words = self._children.condemn(self._key, talk.lease, is_proven=self._is_proven)
+        self.remarks.count("restarts")
+        self._collector.report_error(
+            ComponentFailed(f"{self._key} (pid {self.remarks.pid}) {error}; {words}")
+        )

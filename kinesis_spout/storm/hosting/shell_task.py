@@ -1,0 +1,228 @@
+"""One task of a shell bolt: has a child to hand its tuples to, in each micro-batch.
+
+It leases the child for a micro-batch, from its first tuple to ``finish``. What is said to it, and by it, is
+``leased_child``'s.
+
+When the child fails, the next one comes after a back-off, and one tuple at most is to blame:
+
+- the one that was alone at the child;
+- of several the one that the child had begun, because it had emitted something of it and of no other;
+- otherwise nobody knows. They are given to the next child one at a time, each when the one before it is answered.
+  So the one that kills stands alone when it kills again. A child that holds tuples back need not answer at first,
+  only when it fails once more.
+
+A tuple that the child had begun is not given again in this micro-batch: what was emitted of it is on its way. If
+there are several, they are put off, and each comes again in a micro-batch of its own. When the time of the
+micro-batch is over, nobody waits any more: the oldest is to blame, and the others are put off. To be put off is no
+attempt.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.model.handler import NotNow
+from kinesis_spout.storm.components.bolt import Suspected
+from kinesis_spout.storm.components.collector import OutputCollector
+from kinesis_spout.storm.components.tuples import Tuple
+from kinesis_spout.storm.hosting.given_tuples import TakenBack
+from kinesis_spout.storm.hosting.leased_child import LOOK_SECONDS, LeasedChild, ShellTaskSettings
+from kinesis_spout.storm.hosting.processes.children import Keeper, Lease, NotYet
+from kinesis_spout.storm.hosting.remarks import ComponentFailed, Remarks
+from kinesis_spout.storm.hosting.talk import ChildFailed, Talk
+from kinesis_spout.storm.multilang.conversation import BOLT
+from kinesis_spout.storm.multilang.frames import CODECS
+
+_PUT_OFF_SECONDS: Final = 1.0
+"""Until a tuple comes again that its child was not to blame for. What keeps it from its child takes longer."""
+
+
+class NoChild(ComponentFailed):
+    """There was no child for a tuple before it was overdue."""
+
+
+class ShellTask:
+    """See the module. Mutable; one thread's."""
+
+    def __init__(
+        self,
+        settings: ShellTaskSettings,
+        keeper: Keeper,
+        collector: OutputCollector,
+        remarks: Remarks,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._keeper = keeper
+        self._collector = collector
+        self._remarks = remarks
+        self._clock = clock
+        self._child: LeasedChild | None = None
+        self._last_failure = ""
+        self._began_at: float | None = None
+        """When the micro-batch first needed a child."""
+        self._has_condemned = False
+        """Whether a child has failed in this micro-batch."""
+        self._given_again: set[int] = set()
+        """Tuples that were given to a second child in this micro-batch."""
+
+    def hand_over(self, tup: Tuple) -> None:
+        """Hand a tuple over; wait while the child has enough. Does what the child says meanwhile.
+
+        Raises:
+            InvalidConfig: the child cannot be started.
+            UnsendableValue: one of its values cannot be sent.
+            ComponentFailed: a child was started, and did not answer the hand-shake.
+        """
+        try:
+            child = self._child or self._begin(tup)
+        except NoChild as error:
+            self._put_off([tup], error)
+            return
+        try:
+            child.hand_over(tup)
+        except ChildFailed as error:
+            self._child_failed(child, error)
+
+    def tick(self) -> None:
+        """Tell the child that time has passed; ``finish`` waits for what it says to that.
+
+        Raises:
+            InvalidConfig: the child cannot be started.
+            ComponentFailed: there is no child for it now.
+        """
+        child = self._child or self._begin(None)
+        try:
+            child.send_tick()
+        except ChildFailed as error:
+            self._child_failed(child, error)
+
+    def finish(self) -> None:
+        """Wait until nothing is pending, or what is has no use any more; and give the child back."""
+        while (child := self._child) is not None:
+            try:
+                child.drain()
+            except ChildFailed as error:
+                self._child_failed(child, error)
+                continue
+            self._child = None
+            self._keeper.release(self._settings.key, child.talk.lease, is_proven=child.is_proven)
+            self._put_off_too_late(child)
+        self._began_at, self._has_condemned = None, False
+        self._given_again.clear()
+
+    def _begin(self, tup: Tuple | None) -> LeasedChild:
+        """Get a child: for a tuple until that is overdue; without one there must be one soon."""
+        if self._began_at is None:
+            self._began_at = self._clock.monotonic()
+        while True:
+            is_overdue = tup is not None and self._collector.is_overdue(tup)
+            lease = self._keeper.lease(
+                self._settings.key, self._settings.child, 0 if is_overdue else LOOK_SECONDS
+            )
+            if isinstance(lease, NotYet):
+                if is_overdue or tup is None:
+                    raise NoChild(f"{lease.reason}{self._last_failure}")
+                continue
+            child = self._child = self._leased(lease)
+            try:
+                if lease.is_fresh:
+                    child.talk.shake_hands(dict(self._settings.conf), dict(self._settings.context))
+                    self._keeper.greeted(self._settings.key, lease)
+                elif lease.is_disturbed:
+                    self._remarks.count("disturbed")
+                    child.probe()
+            except ChildFailed as error:
+                failed = self._condemn(child, error)
+                if lease.is_fresh:
+                    raise failed from error
+                continue
+            return child
+
+    def _leased(self, lease: Lease) -> LeasedChild:
+        talk = Talk(
+            lease,
+            table=BOLT,
+            codec=CODECS[self._settings.serializer],
+            remarks=self._remarks,
+            timeout_seconds=self._settings.timeout_seconds,
+            clock=self._clock,
+            component=self._settings.key.component,
+        )
+        return LeasedChild(talk, self._settings, self._collector, self._remarks, self._clock)
+
+    # When a child fails
+
+    def _condemn(self, child: LeasedChild, error: ChildFailed) -> ComponentFailed:
+        """End the child; say why."""
+        self._child = None
+        self._has_condemned = True
+        # One that failed at a tuple that it had alone may be as good as any.
+        is_proven = child.is_proven or child.has_one
+        words = self._keeper.condemn(self._settings.key, child.talk.lease, is_proven=is_proven)
+        failed = ComponentFailed(f"{self._settings.key} (pid {self._remarks.pid}) {error}; {words}")
+        self._last_failure = f"; the last time: {failed}"
+        self._remarks.count("restarts")
+        self._collector.report_error(failed)
+        self._put_off_too_late(child)
+        return failed
+
+    def _child_failed(self, child: LeasedChild, error: ChildFailed) -> None:
+        """End the child, find out which of its tuples is to blame, and give the others to the next child."""
+        failed = self._condemn(child, error)
+        suspects = deque(self._blame(child.take_back(), failed))
+        waits_for_answers = not self._given_again.isdisjoint(map(id, suspects))
+        while suspects:
+            tup = suspects.popleft()
+            try:
+                if self._is_time_over:
+                    raise failed
+                child = self._child or self._begin(tup)
+                self._given_again.add(id(tup))
+                child.hand_over_alone(tup, self._ends_at, waits_for_answer=waits_for_answers)
+            except ChildFailed as died:
+                failed = self._condemn(child, died)
+                again = self._blame(child.take_back(), failed)
+                waits_for_answers = waits_for_answers or bool(again)
+                suspects.extendleft(reversed(again))
+            except (KinesisSpoutError, OSError) as why_not:
+                self._put_off([tup, *suspects], why_not)
+                return
+
+    def _blame(self, back: TakenBack, failed: ComponentFailed) -> list[Tuple]:
+        """Fail the tuple that is to blame, put off what cannot be given again, and give what can."""
+        is_time_over, every = self._is_time_over, [*back.begun, *back.untouched]
+        is_known = len(every) == 1 or len(back.begun) == 1
+        guilty = back.oldest if is_known or is_time_over else None
+        if guilty is not None:
+            self._collector.fail(guilty, failed)
+        if is_time_over:
+            self._put_off((tup for tup in every if tup is not guilty), failed)
+            return []
+        for tup in back.begun:
+            if tup is not guilty:
+                self._remarks.count("put_off")
+                self._collector.fail(tup, Suspected(_PUT_OFF_SECONDS, str(failed)))
+        return [tup for tup in back.untouched if tup is not guilty]
+
+    def _put_off(self, tuples: Iterable[Tuple], why: BaseException) -> None:
+        """Have tuples come again in another micro-batch; it was no attempt."""
+        for tup in tuples:
+            self._remarks.count("put_off")
+            self._collector.fail(tup, NotNow(_PUT_OFF_SECONDS, f"not to blame, and put off: {why}"))
+
+    def _put_off_too_late(self, child: LeasedChild) -> None:
+        """Put off what a child did not answer in time that was started late, because another had failed."""
+        age = self._clock.monotonic() - child.began_at
+        if self._has_condemned and age < self._settings.message_timeout_seconds:
+            self._put_off(child.given_up, ComponentFailed(f"there was too little time{self._last_failure}"))
+
+    @property
+    def _ends_at(self) -> float:
+        return (self._began_at or 0.0) + self._settings.message_timeout_seconds
+
+    @property
+    def _is_time_over(self) -> bool:
+        return self._clock.monotonic() >= self._ends_at

@@ -1,0 +1,104 @@
+"""Which values may travel in a message, and the one error for those that may not.
+
+JSON encoders are generous: bytes become base64, a datetime a text, NaN becomes null, and the receiver cannot tell.
+So what has no form of its own is refused before it is written. Numbers of other libraries (NumPy's) and subclasses
+of ``str`` travel as the plain number or text that they are.
+"""
+
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any, Final
+
+from kinesis_spout.model.errors import KinesisSpoutError
+
+_ALWAYS: Final = frozenset({str, int, bool, type(None)})
+
+
+class UnsendableValue(KinesisSpoutError, TypeError):  # noqa: N818 - the names of our errors say what happened
+    """A value that the codec has no form for. Names the component, the place and the type; nothing was sent."""
+
+
+def refuse_unsendable(values: Iterable[object], component: str, *, bytes_too: bool) -> None:
+    """Look through values, and the lists, tuples and mappings in them, for one that cannot be sent.
+
+    Args:
+        values: what is to be sent.
+        component: whose message it is; for the error.
+        bytes_too: the codec carries bytes, and NaN and Infinity (MessagePack does, JSON does not).
+
+    Raises:
+        UnsendableValue: there is one.
+    """
+    carrier = _MESSAGE_PACK if bytes_too else _JSON
+    always = carrier.always
+    for value in values:
+        kind = type(value)
+        if kind not in always and not (type(value) is list and always.issuperset(map(type, value))):
+            _search(value, "", component, carrier)
+
+
+def plain_number_or_text(value: object) -> object:
+    """Make a plain value of a number or text of a foreign type; an ``enc_hook`` of msgspec.
+
+    Raises:
+        NotImplementedError: it is neither.
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    raise NotImplementedError
+
+
+def writable_text(text: str) -> str:
+    """Give text that every codec, log and file can write: halves of characters become question marks."""
+    return text.encode(errors="replace").decode()
+
+
+class _Carrier:
+    """What one codec carries, with its name for the error."""
+
+    def __init__(self, name: str, *, bytes_too: bool) -> None:
+        self.name = name
+        self.bytes_too = bytes_too
+        self.always = _ALWAYS | {float, bytes} if bytes_too else _ALWAYS
+
+    def carries(self, number: Real) -> bool:
+        return self.bytes_too or isfinite(number)
+
+
+_JSON: Final = _Carrier("JSON", bytes_too=False)
+_MESSAGE_PACK: Final = _Carrier("MessagePack", bytes_too=True)
+
+
+def _search(value: Any, place: str, component: str, carrier: _Carrier) -> None:
+    if type(value) in carrier.always:
+        return
+    if isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _search(item, f"{place}[{index}]", component, carrier)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, (str, int)):
+                raise _unsendable(key, f"{place} (a key)", component, carrier)
+            _search(item, f"{place}[{key!r}]", component, carrier)
+    elif not (isinstance(value, (str, Integral)) or (isinstance(value, Real) and carrier.carries(value))):
+        raise _unsendable(value, place, component, carrier)
+
+
+def _unsendable(value: object, place: str, component: str, carrier: _Carrier) -> UnsendableValue:
+    kind = type(value)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    if isinstance(value, float):
+        name = f"{name} ({value})"
+    advice = (
+        "encode it yourself, for example as base64 text" if kind in {bytes, bytearray} else "convert it first"
+    )
+    bytes_too = ", bytes" if carrier.bytes_too else ""
+    return UnsendableValue(
+        f"component {component!r}: expected values that {carrier.name} carries (text, numbers, true, false, "
+        f"null{bytes_too}, lists, mappings with text keys), got {name} at {place or 'the top'}: {advice}"
+    )

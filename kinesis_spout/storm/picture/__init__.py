@@ -1,0 +1,10 @@
+"""How a topology is shown: its plan in words, and pictures of it, with what each component has done.
+
+Pure: nothing here reads a running query or writes a file. Begin with ``wiring``, then ``explanation`` and ``svg``.
+"""
+
+from kinesis_spout.storm.picture.explanation import Explanation, explanation_of
+from kinesis_spout.storm.picture.mermaid import mermaid
+from kinesis_spout.storm.picture.svg import svg
+
+__all__ = ["Explanation", "explanation_of", "mermaid", "svg"]

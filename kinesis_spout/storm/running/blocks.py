@@ -1,0 +1,173 @@
+"""What travels between stages: tuples for one task, packed; and what became of trees, for one acker.
+
+A block is bytes and a few words about them, so that whoever only passes it on does not unpack it: packed, a tuple
+costs a third of what it costs alone.
+"""
+
+import pickle
+from array import array
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress, repeat
+from random import randbytes
+from typing import Any, Final
+
+from kinesis_spout.storm.acking import TreeEnd
+from kinesis_spout.storm.components.tuples import Source
+from kinesis_spout.storm.pickling import packed, why_not, why_unfit
+from kinesis_spout.storm.running.component_counts import ComponentCounts
+
+FULL_BLOCK: Final = 5_000
+"""Tuples. More in one block save next to nothing, and take memory at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TupleBlock:
+    """Tuples of one stream of one task, for one task of a later stage."""
+
+    component: str
+    index: int
+    """Which of the component's tasks they are for."""
+    source: Source
+    values: bytes = field(repr=False)
+    roots: bytes = field(repr=False)
+    """One word for each tuple; 0 without a tree."""
+    edges: bytes = field(repr=False)
+    """One word for each tuple, the same in all of its trees; none at all, if no tuple is part of a tree."""
+    others: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """The other roots of those tuples that are part of several trees, by their number in the block."""
+
+    def tuples(self) -> Iterator[tuple[Sequence[Any], int, tuple[int, ...] | None]]:
+        """Unpack tuples: values, root and other roots of each."""
+        # The bytes are our own, made a moment ago by another task of the same job.
+        values = pickle.loads(self.values)  # noqa: S301
+        others = map(self.others.get, range(len(values))) if self.others else repeat(None)
+        return zip(values, array("Q", self.roots), others, strict=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckBlock:
+    """What a task did to the trees of one acker."""
+
+    acker: int
+    roots: bytes = field(repr=False)
+    values: bytes = field(repr=False)
+    """What it did to each, XORed."""
+    ends: Mapping[int, TreeEnd] = field(default_factory=dict)
+    touched: bytes = field(default=b"", repr=False)
+    """The roots that have changed state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTrees:
+    """Trees that were not done when their spout's tuples had gone through the first stage, for one acker."""
+
+    acker: int
+    batch: int
+    """Of which slice of the micro-batch the tuples are."""
+    roots: bytes = field(repr=False)
+    numbers: bytes = field(repr=False)
+    """Which tuple of that slice each is, as words."""
+    tuples: bytes = field(default=b"", repr=False)
+    """What they were made of, for the case that they fail."""
+
+
+class ForDriver:
+    """What no stage looks at: it is for whoever collects the end of the job."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountsBlock(ForDriver):
+    """What components have done."""
+
+    counts: Mapping[str, ComponentCounts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesDoNotCount(ForDriver):
+    """What the job has changed of the state must not count: see ``exactly_once``."""
+
+
+Block = TupleBlock | AckBlock | OpenTrees | ForDriver
+
+
+Refuse = Callable[[Collection[int], str], None]
+"""Is told of a tuple that cannot travel: the roots of its trees, and why."""
+Tell = Callable[[TupleBlock], None]
+"""Is told of tuples that leave."""
+
+
+class Parcel:
+    """A block that is being filled. Mutable.
+
+    Args:
+        component: the bolt that the tuples are for.
+        index: which of its tasks.
+        source: where they come from.
+        refuse: is told of those that cannot travel.
+        tell: is told of those that do.
+    """
+
+    __slots__ = ("_refuse", "_tell", "component", "index", "others", "roots", "source", "values")
+
+    def __init__(self, component: str, index: int, source: Source, refuse: Refuse, tell: Tell) -> None:
+        self.component = component
+        self.index = index
+        self.source = source
+        self._refuse = refuse
+        self._tell = tell
+        # The same ones for ever: who fills them keeps their methods at hand.
+        self.values: list[Sequence[Any]] = []
+        self.roots = array("Q")
+        self.others: dict[int, tuple[int, ...]] = {}
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.values.clear()
+        del self.roots[:]
+        self.others.clear()
+
+    def drop_last(self, root: int) -> None:
+        """Drop the tuples at its end that are part of one tree, and of no other."""
+        values, roots, others = self.values, self.roots, self.others
+        while values and roots[-1] == root and len(values) - 1 not in others:
+            values.pop()
+            roots.pop()
+
+    def block(self) -> TupleBlock:
+        """Pack what is in it, but for the tuples that cannot travel, and draw edges."""
+        try:
+            values = packed(self.values)
+        except Exception:  # noqa: BLE001 - a value's own code may raise anything; which one, is found out now
+            self._refuse_unfit()
+            values = packed(self.values)
+        block = TupleBlock(
+            component=self.component,
+            index=self.index,
+            source=self.source,
+            values=values,
+            roots=self.roots.tobytes(),
+            edges=_edges(self.roots),
+            others=dict(self.others),
+        )
+        self._tell(block)
+        return block
+
+    def _refuse_unfit(self) -> None:
+        fit: list[bool] = []
+        for at, values in enumerate(self.values):
+            error = why_not(values)
+            fit.append(error is None)
+            if error is not None:
+                roots = {self.roots[at], *self.others.get(at, ())} - {0}
+                self._refuse(roots, why_unfit(self.source.stream, self.source.fields, values, error))
+        kept = list(compress(range(len(fit)), fit))
+        self.others = {now: self.others[at] for now, at in enumerate(kept) if at in self.others}
+        self.values[:] = compress(self.values, fit)
+        self.roots[:] = array("Q", compress(self.roots, fit))
+
+
+def _edges(roots: "array[int]") -> bytes:
+    return randbytes(roots.itemsize * len(roots)) if any(roots) else b""  # noqa: S311 - unique, not secret

@@ -1,0 +1,139 @@
+"""A topology as every process of it needs it, seen from one spout: the plan, the options, the pickled bolts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pyspark import cloudpickle
+
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.storm.components.bolt import Bolt
+from kinesis_spout.storm.components.windowed_bolt import ticks_every
+from kinesis_spout.storm.graph.component_graph import ComponentGraph
+from kinesis_spout.storm.graph.plan import Plan, plan_of
+from kinesis_spout.storm.topology_conf import TopologyConf
+
+SHELL_HOST: Final = "kinesis_spout.shell.host"
+"""The name in a component's conf of who shares the processes of shell components; see ``multilang.host``."""
+SHELL_HOMES: Final = "kinesis_spout.shell.homes"
+"""The name in the conf of where to ask on which machine a process is, by component: a ``HomesAddress`` for each
+whose tuples come by an exchange. Without it a task has its process on the machine where it runs."""
+SHELL_SPOUT: Final = "kinesis_spout.shell.spout"
+"""The name in the conf of the spout whose tuples a component gets: each has bolts, and processes, of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What runs. Picklable."""
+
+    topology: str
+    graph: ComponentGraph
+    """Without the user's objects."""
+    plan: Plan
+    conf: Mapping[str, Any]
+    bolts: Mapping[str, bytes] = field(repr=False)
+    timeout_seconds: float
+    """The message time-out."""
+    ticks: Mapping[str, float]
+    """How often the components tick that want ticks, in seconds; 0: in every micro-batch."""
+    partitions: int
+    """Of every exchange of tuples."""
+    ackers: int
+    """How many share the trees; 0 acks at once."""
+    is_exact: bool = True
+    """Whether a tree that fails leaves no trace in the state."""
+    is_one_by_one: bool = False
+    """Whether all bolts are in one stage, in one process: see ``stage.one_by_one``."""
+
+    def one_by_one(self) -> "Program":
+        """Give the program whose roots run one by one."""
+        return replace(self, plan=self.plan.in_one_stage(), partitions=1, is_one_by_one=True)
+
+    @property
+    def stateful(self) -> list[str]:
+        """The bolts that keep state."""
+        return [name for name in self.plan.stage_of if self.graph[name].is_stateful]
+
+    def conf_of(self, component: str) -> dict[str, Any]:
+        """Give what a component is given: the topology's conf, with its own over it."""
+        return {**self.conf, **self.graph[component].conf}
+
+    def check_travels(self) -> None:
+        """Make sure that what the topology is wired and configured with gets to other processes.
+
+        Raises:
+            InvalidConfig: names what cannot be pickled.
+        """
+        _pickled("the conf of the topology", self.conf)
+        for component in self.graph:
+            _pickled(f"the conf of {component.name!r}", component.conf)
+            for subscription in component.inputs:
+                _pickled(f"bolt {component.name!r}, its custom grouping", subscription.grouping.custom)
+
+    def new_bolt(self, component: str) -> Bolt:
+        """Make a copy of a bolt, for one task."""
+        bolt: Bolt = cloudpickle.loads(self.bolts[component])
+        return bolt
+
+
+def program_of(
+    name: str,
+    graph: ComponentGraph,
+    spout: str,
+    *,
+    options: TopologyConf,
+    conf: Mapping[str, Any],
+    parallelism: int,
+) -> Program:
+    """Make the program of one of a topology's spouts.
+
+    Args:
+        name: the topology's.
+        graph: the topology's.
+        spout: whose tuples it is for.
+        options: the topology's.
+        conf: for the components.
+        parallelism: how many tasks Spark runs at a time.
+
+    Raises:
+        InvalidConfig: a bolt cannot be pickled.
+    """
+    plan = plan_of(graph, spout)
+    partitions = options.partitions or max(1, min(plan.most_tasks(graph), parallelism))
+    return Program(
+        topology=name,
+        graph=graph.without_objects(),
+        plan=plan,
+        conf={
+            "topology.name": name,
+            "topology.message.timeout.secs": options.message_timeout_seconds,
+            **conf,
+        },
+        bolts={
+            component: _pickled(f"bolt {component!r}", graph[component].made_of)
+            for component in plan.stage_of
+            if component != spout
+        },
+        timeout_seconds=options.message_timeout_seconds,
+        ticks=_ticks(graph, plan),
+        partitions=partitions,
+        ackers=partitions if options.ackers is None else options.ackers,
+        is_exact=options.state_guarantee == "exactly_once",
+    )
+
+
+def _ticks(graph: ComponentGraph, plan: Plan) -> dict[str, float]:
+    bolts = {name: graph[name].made_of for name in plan.stage_of if not graph[name].is_spout}
+    ticks = {name: ticks_every(bolt) for name, bolt in bolts.items()}
+    return {name: every for name, every in ticks.items() if every is not None}
+
+
+def _pickled(what: str, made: object) -> bytes:
+    try:
+        pickled: bytes = cloudpickle.dumps(made)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise InvalidConfig(
+            f"{what}: expected an object that can be pickled, got {type(error).__name__}: {error}; "
+            "open connections and files in prepare, not in __init__"
+        ) from error
+    return pickled

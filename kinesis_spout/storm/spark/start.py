@@ -1,0 +1,159 @@
+"""Starts a topology: checks all of it, then starts a query for each of its spouts."""
+
+import time
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kinesis_spout.settings.spout_config import SpoutConfig
+from kinesis_spout.spark.tasks.jobs import classic_context
+from kinesis_spout.spark.tasks.task import TaskSettings
+from kinesis_spout.storm.built_topology import BuiltTopology
+from kinesis_spout.storm.components.spout import Spout
+from kinesis_spout.storm.graph.component_graph import Component
+from kinesis_spout.storm.graph.plan import context_of
+from kinesis_spout.storm.runnable import check_runnable
+from kinesis_spout.storm.running.component_counts import added
+from kinesis_spout.storm.running.program import SHELL_HOMES, SHELL_HOST, SHELL_SPOUT, Program, program_of
+from kinesis_spout.storm.spark.homes import homes_of
+from kinesis_spout.storm.spark.keyed_state import KeyedState
+from kinesis_spout.storm.spark.own_spout import OwnSpoutQuery
+from kinesis_spout.storm.spark.query import RunningSpout, TopologyQuery
+from kinesis_spout.storm.spark.runner import TopologyRunner
+from kinesis_spout.storm.spark.spout_values import SpoutValues
+from kinesis_spout.storm.topology_conf import TopologyConf
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_JOB_TIMEOUTS: Final = 3.0
+"""A job may take so many message time-outs, for a tree's may be reset. What hangs longer is cancelled."""
+_LEAST_JOB_SECONDS: Final = 60.0
+"""A job may take so long in any case: its Python workers may have to start first. On a busy machine that takes
+longer than three short time-outs; cancelled, the job would start them anew, until its records are given up."""
+
+
+def start_topology(topology: BuiltTopology, spark: "SparkSession", name: str) -> TopologyQuery:
+    """Start every spout of a topology, once all of them are known to be right. See ``Topology.run``."""
+    context = classic_context(spark)
+    check_runnable(topology)
+    programs = programs_of(topology, context)
+    state = _state(topology)
+    started: dict[str, RunningSpout] = {}
+    try:
+        for component in topology.graph.spouts:
+            program = programs[component.name]
+            if isinstance(component.made_of, Spout):
+                started[component.name] = _start_own(topology, component, program, context, name)
+            else:
+                started[component.name] = _start(topology, component, program, spark, name, state=state)
+    except BaseException:
+        for spout in started.values():
+            spout.query.stop()
+        raise
+    query = TopologyQuery(topology, name, started)
+    query.watch()
+    return query
+
+
+def programs_of(topology: BuiltTopology, context: "SparkContext") -> dict[str, Program]:
+    """Give what runs of a topology in this start of it, by spout."""
+    run = f"{topology.name}-{uuid.uuid4()}"
+    return {each.name: _program(topology, each, context, run) for each in topology.graph.spouts}
+
+
+def _program(topology: BuiltTopology, component: Component, context: "SparkContext", run: str) -> Program:
+    started = {"storm.id": run, SHELL_HOST: context.applicationId, SHELL_SPOUT: component.name}
+    program = program_of(
+        topology.name,
+        topology.graph,
+        component.name,
+        options=topology.options,
+        conf={**started, **topology.conf},
+        parallelism=context.defaultParallelism,
+    )
+    program.check_travels()
+    return _with_homes(topology, program, context)
+
+
+def _with_homes(topology: BuiltTopology, program: Program, context: "SparkContext") -> Program:
+    """Tell bolts whose keys must find the same task again where to ask for its machine, if there are several."""
+    having = [name for name in program.plan.exchanged if topology.graph[name].made_of.has_home]
+    homes = homes_of(context) if having else None
+    if homes is None:
+        return program
+    return replace(program, conf={**program.conf, SHELL_HOMES: dict.fromkeys(having, homes.address)})
+
+
+def _state(topology: BuiltTopology) -> KeyedState | None:
+    parallelism = {each.name: each.parallelism for each in topology.graph if each.is_stateful}
+    if not parallelism:
+        return None
+    assert topology.options.state is not None, "it was checked"
+    return KeyedState(topology.name, topology.options.state, parallelism)
+
+
+def _start_own(
+    topology: BuiltTopology, component: Component, program: Program, context: "SparkContext", name: str
+) -> RunningSpout:
+    options = topology.options
+    query = OwnSpoutQuery(
+        component.made_of,
+        context_of(topology.graph, topology.name, component, 0, processing_time=time.time, read_to=time.time),
+        context,
+        program=program,
+        streams=dict(component.streams),
+        max_pending=options.max_spout_pending,
+        job_timeout_seconds=_job_timeout_seconds(options),
+        name=name,
+    )
+    query.start()
+    return RunningSpout(query, lambda: query.counts)
+
+
+def _job_timeout_seconds(options: TopologyConf) -> float:
+    return max(_LEAST_JOB_SECONDS, _JOB_TIMEOUTS * options.message_timeout_seconds)
+
+
+def _start(
+    topology: BuiltTopology,
+    component: Component,
+    program: Program,
+    spark: "SparkSession",
+    name: str,
+    *,
+    state: KeyedState | None,
+) -> RunningSpout:
+    spout = component.made_of
+    fields = next(iter(component.streams.values())).fields
+    runners: list[TopologyRunner] = []
+
+    def runner(context: "SparkContext", settings: TaskSettings) -> TopologyRunner:
+        made = TopologyRunner(
+            context, settings, program=program, to_values=SpoutValues(spout.scheme, fields), state=state
+        )
+        runners.append(made)  # one for each stream
+        return made
+
+    config = config_of(topology, component, program)
+    query = spout.start_batches(spark, runner, name, door="topology", config=config, companion=state)
+    return RunningSpout(query, lambda: added(runner.counts for runner in runners))
+
+
+def config_of(topology: BuiltTopology, component: Component, program: Program) -> SpoutConfig:
+    """Give the settings of a KinesisSpout, as far as the topology says more than they do.
+
+    A process of a shell bolt serves one micro-batch at a time. Two micro-batches, each with a process that
+    the other one needs next, would wait for each other until their tuples time out.
+    """
+    config: SpoutConfig = component.made_of.config
+    reached = (topology.graph[name] for stage in program.plan.stages for name in stage)
+    one_by_one = any(each.made_of.has_home for each in reached if not each.is_spout)
+    return msgspec.structs.replace(
+        config,
+        message_timeout_seconds=_job_timeout_seconds(topology.options),
+        max_concurrent_batches=1 if one_by_one else config.max_concurrent_batches,
+    )

@@ -1,0 +1,161 @@
+"""One Spark job for a micro-batch, whatever its spout is: stages, an exchange between each two, and ackers.
+
+    first stage > exchange > stage ... > exchange > ackers > what came of it
+
+All that leaves a stage goes through one exchange, packed in blocks by target; also what only passes on: what the
+driver is to know comes out at the end, once. Without a grouping that needs an exchange there is one stage, which
+decides its trees by itself.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import RDD, SparkContext
+
+from kinesis_spout.model.errors import HandlerKilledWorker
+from kinesis_spout.spark.tasks.jobs import tagged
+from kinesis_spout.storm.running.blocks import Block, CountsBlock
+from kinesis_spout.storm.running.component_counts import ComponentCounts
+from kinesis_spout.storm.running.program import Program
+from kinesis_spout.storm.running.running_counts import RunningCounts
+from kinesis_spout.storm.running.tick_clock import Ticks
+from kinesis_spout.storm.spark.tasks.kept_runs import ShippedProgram
+from kinesis_spout.storm.spark.tasks.stages import Keyed, LaterStage, run_acker
+from kinesis_spout.storm.spark.tasks.state_parts import StateFailed
+from kinesis_spout.storm.spark.tasks.witness import Seen, contradict
+from kinesis_spout.storm.state import StateManifest
+
+_OTHER_SHUFFLES: Final = ("spark.shuffle.manager", "spark.shuffle.push.enabled")
+"""Who sets one of these may have a shuffle that joins what several tasks have written. What Java's serializer
+writes cannot be joined, and Spark looks at ``spark.serializer`` alone to know that.
+Source: Spark's ``Serializer.supportsRelocationOfSerializedObjects``, and SPARK-36705."""
+
+_log: Final = logging.getLogger(__name__)
+
+FirstStage = Callable[[Iterable[Any]], Iterator[Keyed]]
+
+
+class TopologyJobs:
+    """Runs the jobs of one spout of a topology, and counts what the components do. Mutable; thread-safe.
+
+    Args:
+        context: what the jobs run on.
+        program: what runs.
+        state: where its keyed state is.
+    """
+
+    def __init__(self, context: SparkContext, program: Program, state: str | None) -> None:
+        self._context = context
+        self._program = program
+        self.shipped = ShippedProgram(program, state)
+        self.shipped_one_by_one = None if state is None else ShippedProgram(program.one_by_one(), state)
+        self._is_java_for_bytes = not any(map(context.getConf().contains, _OTHER_SHUFFLES))
+        self._lock = threading.Lock()
+        self._counts = RunningCounts()
+
+    @property
+    def counts(self) -> dict[str, ComponentCounts]:
+        """What the components have done since the start; what was timed, in the last ten minutes. A copy."""
+        with self._lock:
+            return self._counts.since_start()
+
+    def run(
+        self,
+        tag: str,
+        packs: Sequence[Any],
+        first: FirstStage,
+        *,
+        ticks: Ticks,
+        state: StateManifest | None = None,
+    ) -> list[Block]:
+        """Run a job of all stages, and give what came out of it.
+
+        Args:
+            tag: to cancel it by.
+            packs: one element for each task of the first stage.
+            first: the first stage.
+            ticks: that come at the end of the others.
+            state: what the bolts with state begin with.
+
+        Raises:
+            HandlerKilledWorker, HandlerBroken, SparkGone: as ``BatchRunner.run``.
+            StateUnavailable, StateUnreadable: the keyed state could not be loaded or kept.
+        """
+        program = self._program
+        with tagged(self._context, tag):
+            travelling: RDD[Keyed] = self._context.parallelize(packs, len(packs)).mapPartitions(first)
+            for stage in range(1, len(program.plan.stages)):
+                later = LaterStage(shipped=self.shipped, stage=stage, state=state, ticks=ticks)
+                travelling = self._exchanged(travelling, program.partitions).mapPartitions(later)
+            if program.plan.exchanges and program.ackers:
+                found = self._exchanged(travelling, program.ackers).mapPartitions(run_acker).collect()
+            else:
+                found = travelling.values().collect()
+        self._take_in(found)
+        if contradict(block for block in found if isinstance(block, Seen)):
+            raise HandlerKilledWorker(
+                f"job {tag}: an executor was lost, and Spark ran a part of the job again"
+            )
+        return found
+
+    def run_one_by_one(self, tag: str, pack: Any, only: FirstStage) -> list[Block]:
+        """Run a job of one task, whose stage has all bolts; else as ``run``."""
+        with tagged(self._context, tag):
+            found = self._context.parallelize([pack], 1).mapPartitions(only).values().collect()
+        self._take_in(found)
+        return found
+
+    def _exchanged(self, blocks: RDD[Keyed], partitions: int) -> RDD[Keyed]:
+        """Have every block go to the partition that it is for."""
+        exchanged = blocks.partitionBy(partitions, _as_told)
+        if self._is_java_for_bytes:
+            try:
+                _write_with_java(self._context, exchanged)
+            except Py4JNetworkError:
+                raise
+            except (AttributeError, TypeError, Py4JError) as error:
+                self._is_java_for_bytes = False
+                _log.warning(
+                    "this Spark lets nobody choose how an exchange is written, so that small micro-batches take "
+                    "more CPU: %r",
+                    error,
+                )
+        return exchanged
+
+    def add_trees(self, *, acked: int, failed: int, timed_out: int, seconds: float) -> None:
+        """Count how the spout's trees ended in a micro-batch that took so many seconds."""
+        with self._lock:
+            self._counts.add_trees(
+                self._program.plan.spout, acked=acked, failed=failed, timed_out=timed_out, seconds=seconds
+            )
+
+    def _take_in(self, found: Iterable[Block]) -> None:
+        """Add what was counted. Raises why the state could not be loaded or kept, if so: damage before outages."""
+        errors = []
+        with self._lock:
+            for block in found:
+                if isinstance(block, StateFailed):
+                    errors.append(block.error)
+                elif isinstance(block, CountsBlock):
+                    for component, counts in block.counts.items():
+                        self._counts.add(component, counts)
+        if errors:
+            raise min(errors, key=lambda error: error.retriable)
+
+
+def _write_with_java(context: SparkContext, exchanged: RDD[Keyed]) -> None:
+    """Have an exchange write its bytes by Java's serializer. PySpark has no public way.
+
+    For bytes Spark takes Kryo by itself, and each task sets up serializers of its own: a third of what its threads
+    do in a small job. Java's serializer has no such set-up, and all it writes are arrays of bytes.
+    """
+    jvm: Any = context._jvm  # noqa: SLF001 - as said above
+    java = jvm.org.apache.spark.serializer.JavaSerializer(context._jsc.sc().conf())  # noqa: SLF001
+    exchanged._jrdd.rdd().dependencies().head().rdd().setSerializer(java)  # noqa: SLF001
+
+
+def _as_told(partition: int) -> int:
+    return partition

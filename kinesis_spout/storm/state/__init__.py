@@ -1,0 +1,37 @@
+"""Keyed state of stateful bolts: its files on executors; on the driver the manifest that says which of them count.
+
+How it is committed with the checkpoints is not here but in ``kinesis_spout.consumer.owning.companion`` and the
+stores. Begin with ``manifest``, then ``partition`` (an executor's part) and ``versions`` (the driver's).
+"""
+
+from kinesis_spout.storm.state.files import StateFiles, merged_rows
+from kinesis_spout.storm.state.garbage import Sweeper, collect_garbage
+from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue, read_value
+from kinesis_spout.storm.state.manifest import (
+    ComponentState,
+    PartitionPlace,
+    StateManifest,
+    StateUpdate,
+    check_folder,
+)
+from kinesis_spout.storm.state.partition import StatePartition
+from kinesis_spout.storm.state.rescale import rescale
+from kinesis_spout.storm.state.versions import StateVersions
+
+__all__ = [
+    "ComponentState",
+    "PartitionPlace",
+    "PartitionState",
+    "StateFiles",
+    "StateManifest",
+    "StatePartition",
+    "StateUpdate",
+    "StateVersions",
+    "Sweeper",
+    "UnfitValue",
+    "check_folder",
+    "collect_garbage",
+    "merged_rows",
+    "read_value",
+    "rescale",
+]

@@ -1,0 +1,270 @@
+"""The files of keyed state: Arrow IPC, written once and never changed, at any address that ``pyarrow.fs`` opens.
+
+A file has the columns ``key`` and ``value``, both pickled; a value of null says that the key was deleted. Its
+schema's metadata has the format's version and after which states it applies. Its name has a checksum of its
+bytes, so that a damaged file is known before it is parsed. It is durable when ``write`` returns; half a file that
+a crash leaves is named by no manifest, so it needs no other name while it is written.
+"""
+
+import json
+import os
+import pickle
+import secrets
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs, ipc
+
+from kinesis_spout.model.directories.durable_directory import make_durably, sync_directory
+from kinesis_spout.model.errors import InvalidConfig, StateUnavailable, StateUnreadable
+from kinesis_spout.storm.state.key_values import PICKLE_PROTOCOL
+from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest
+
+FORMAT: Final = 1
+_METADATA: Final = b"kinesis-spout-state"
+_ROWS: Final = 64 * 1024
+"""Of each record batch of a file."""
+_KEY_BYTES: Final = 24
+_OPTIONS: Final = {"compression": "lz4"}
+_WITHOUT_FOLDERS: Final = frozenset({"s3", "gcs", "abfs"})
+"""Stores of objects: a folder there is an object of its own, which nobody needs. Each level costs a request."""
+_COLUMNS: Final = [pa.field("key", pa.large_binary(), nullable=False), pa.field("value", pa.large_binary())]
+_NOT_THERE: Final = "the folder of the keyed state is not there: is it mounted on this machine?"
+
+Key = Any
+Rows = Mapping[Key, bytes | None]
+"""Keys, and their values as they are pickled; None says that a key is deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileContent:
+    """What a file says."""
+
+    keys: Sequence[Key]
+    values: Sequence[bytes | None]
+    after: tuple[str, ...]
+    """After which states it applies; empty where it is whole."""
+    payload_bytes: int
+    """See ``payload_bytes_of``."""
+
+
+def payload_bytes_of(rows: Rows) -> int:
+    """Say about how much rows are, for comparison: what their values weigh, and a little for each key."""
+    return sum(_KEY_BYTES + len(value or b"") for value in rows.values())
+
+
+class StateFiles:
+    """The files at one address. Holds a connection, if the address needs one; make one in each process."""
+
+    def __init__(self, address: str) -> None:
+        """Open the address.
+
+        Raises:
+            InvalidConfig: it is no absolute path, and no address that ``pyarrow.fs`` opens; or it has a password,
+                which would be in logs and errors.
+        """
+        self.address = address
+        self.filesystem, self.root = _opened(address)
+        self._was_there = False
+        """Whether the folder was seen. It is made once: in the place of a disk that is away it would hide that."""
+
+    def write(self, place: PartitionPlace, number: int, rows: Rows, after: Sequence[str] = ()) -> str:
+        """Store rows, durably, and give the file's name, which no other file has.
+
+        Args:
+            place: of whom.
+            number: comes first in the name, for whoever looks at the folder.
+            rows: what the file says.
+            after: after which states it applies.
+
+        Raises:
+            StateUnavailable: retriable.
+        """
+        content = _encoded(rows, after)
+        name = f"{number}-{zlib.crc32(content):08x}{secrets.token_hex(3)}"
+        path = f"{self.root}/{place.path(name)}"
+        try:
+            if isinstance(self.filesystem, fs.LocalFileSystem):
+                if self._was_there and not self._is_there():
+                    raise FileNotFoundError(_NOT_THERE)
+                _write_locally(Path(self.root), Path(path), content)
+            else:
+                if self.filesystem.type_name not in _WITHOUT_FOLDERS:
+                    self.filesystem.create_dir(f"{self.root}/{place.folder}", recursive=True)
+                with self.filesystem.open_output_stream(path) as stream:
+                    stream.write(content)
+        except OSError as error:
+            with suppress(OSError):  # half a file, of which there may be many on a full disk
+                self.delete(place.path(name))
+            raise StateUnavailable(
+                f"the keyed state cannot be written at {self.address}, in {place.folder}: {error}"
+            ) from error
+        self._was_there = True
+        return name
+
+    def read(self, place: PartitionPlace, name: str) -> FileContent:
+        """Read a file.
+
+        Raises:
+            StateUnreadable: it is gone or damaged.
+            StateUnavailable: retriable.
+        """
+        path = place.path(name)
+        where = f"{self.address}: {path}"
+        try:
+            with self.filesystem.open_input_stream(f"{self.root}/{path}", compression=None) as stream:
+                content = stream.read()
+        except FileNotFoundError as error:
+            if not self._is_there():
+                raise StateUnavailable(f"{where}: {_NOT_THERE}") from error
+            raise StateUnreadable(f"{where}: {_unreadable('no such file')}") from error
+        except OSError as error:
+            raise StateUnavailable(f"{where}: the file of keyed state cannot be read: {error}") from error
+        self._was_there = True
+        if f"{zlib.crc32(content):08x}" != name.partition("-")[2][:8]:
+            raise StateUnreadable(f"{where}: {_unreadable('other bytes than its name tells (a checksum)')}")
+        return _decoded(content, where)
+
+    def _is_there(self) -> bool:
+        """Tell whether the folder is there that all files are in. A store of objects has no folders."""
+        if self.filesystem.type_name in _WITHOUT_FOLDERS:
+            return True
+        return bool(self.filesystem.get_file_info(self.root).type is not fs.FileType.NotFound)
+
+    def size_bytes(self, paths: Sequence[str]) -> int:
+        """Say how large files are together; those that are gone count nothing.
+
+        Raises:
+            StateUnavailable: retriable.
+        """
+        try:
+            found = self.filesystem.get_file_info([f"{self.root}/{path}" for path in paths])
+        except OSError as error:
+            raise StateUnavailable(f"cannot look at keyed state in {self.address}: {error}") from error
+        return sum(info.size or 0 for info in found)
+
+    def modified(self, folder: str) -> Mapping[str, float]:
+        """Name every file below a folder, with the time of its last change in seconds since the epoch.
+
+        Raises:
+            OSError: the storage does not answer, or refuses.
+        """
+        selector = fs.FileSelector(f"{self.root}/{folder}", recursive=True, allow_not_found=True)
+        return {
+            info.path[len(self.root) + 1 :]: (info.mtime_ns or 0) / 1e9
+            for info in self.filesystem.get_file_info(selector)
+            if info.is_file
+        }
+
+    def delete(self, path: str) -> None:
+        """Delete a file.
+
+        Raises:
+            OSError: the storage does not answer, or refuses.
+        """
+        self.filesystem.delete_file(f"{self.root}/{path}")
+
+
+def merged_rows(files: StateFiles, manifest: StateManifest, component: str, index: int) -> dict[Key, bytes]:
+    """Read one task's part: its keys, with their values as they are pickled.
+
+    Raises:
+        StateUnreadable: a file is gone or damaged.
+        StateUnavailable: retriable.
+    """
+    place = manifest.place(component, index)
+    merged: dict[Key, bytes] = {}
+    for name in manifest.files(component, index):
+        content = files.read(place, name)
+        for key, value in zip(content.keys, content.values, strict=True):
+            if value is None:
+                merged.pop(key, None)
+            else:
+                merged[key] = value
+    return merged
+
+
+def _opened(address: str) -> tuple[Any, str]:
+    if address.startswith(("s3a://", "s3n://")):  # Hadoop's names of S3
+        address = "s3" + address[3:]
+    try:
+        has_password = urlsplit(address).password is not None
+    except ValueError:  # what it is, is said below
+        has_password = False
+    if has_password:
+        raise InvalidConfig(
+            "expected the address of keyed state to be without credentials, got one with a password before the @; "
+            "give them to driver and executors by environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), or by "
+            "the role of the machines"
+        )
+    try:
+        filesystem, root = fs.FileSystem.from_uri(address)
+    except (ValueError, OSError, ImportError) as error:
+        raise InvalidConfig(
+            "expected the address of keyed state to be an absolute path that every machine has, or an address "
+            f"such as s3://bucket/folder, gs://bucket/folder or hdfs://host:port/folder, got {address!r}: {error}"
+        ) from error
+    return filesystem, root.rstrip("/")
+
+
+def _write_locally(root: Path, path: Path, content: bytes) -> None:
+    folder = path.parent
+    make_durably(root, 0o700)  # what is in it is unpickled
+    make_durably(folder)
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    for each in {folder, root}:
+        sync_directory(each)
+
+
+def _encoded(rows: Rows, after: Sequence[str]) -> bytes:
+    keys = [pickle.dumps(key, PICKLE_PROTOCOL) for key in rows]
+    values = list(rows.values())
+    said = json.dumps({"format": FORMAT, "after": list(after), "payload_bytes": payload_bytes_of(rows)})
+    schema = pa.schema(_COLUMNS, metadata={_METADATA: said.encode()})
+    sink = pa.BufferOutputStream()
+    with ipc.new_file(sink, schema, options=ipc.IpcWriteOptions(**_OPTIONS)) as writer:
+        for first in range(0, len(keys), _ROWS):
+            part = slice(first, first + _ROWS)
+            columns = [pa.array(each[part], pa.large_binary()) for each in (keys, values)]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+    return bytes(memoryview(sink.getvalue()))
+
+
+def _decoded(content: bytes, where: str) -> FileContent:
+    keys: list[Key] = []
+    values: list[bytes | None] = []
+    try:
+        reader = ipc.open_file(pa.py_buffer(content))
+        said = json.loads(reader.schema.metadata[_METADATA])
+        if said["format"] != FORMAT:
+            raise StateUnreadable(
+                f"{where}: expected a file of keyed state of format {FORMAT}, got format {said['format']!r}: if a "
+                "newer kinesis-spout wrote it, upgrade this one"
+            )
+        for number in range(reader.num_record_batches):
+            batch = reader.get_batch(number)
+            # Many times as fast as to_pylist.
+            pickled, stored = (column.to_numpy(zero_copy_only=False).tolist() for column in batch.columns)
+            keys += map(pickle.loads, pickled)
+            values += stored
+        return FileContent(
+            keys=keys, values=values, after=tuple(said["after"]), payload_bytes=said["payload_bytes"]
+        )
+    except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
+        raise StateUnreadable(f"{where}: {_unreadable(repr(error))}") from error
+
+
+def _unreadable(found: str) -> str:
+    return (
+        f"expected a file of keyed state, found {found}. Restore it from a backup; or begin again from a position "
+        "of your choice with `kinesis-spout checkpoints reset`, which removes the state"
+    )

@@ -1,0 +1,216 @@
+"""Which files are the keyed state of a topology: the manifest, committed with the checkpoints of the same moment.
+
+A stateful bolt's state is split by its tasks. Each part is a list of files: the first one is whole, each further
+one says what has changed since. A file that no manifest names is garbage, whatever it holds: so a crash between
+the files and the commit leaves the state as it was.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+from urllib.parse import quote
+
+from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
+from shard_state.stored_form import check_seal, mapping, sealed, text, texts, whole_number
+
+VERSION: Final = 1
+_SUFFIX: Final = ".arrow"
+_LONGEST_FOLDER_BYTES: Final = 255
+"""Of a folder's name, on the usual file systems."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlace:
+    """Which part of which state: the part of one task."""
+
+    topology: str
+    life: str
+    """Of this state from its beginning to its removal. No other state's files are in its folder."""
+    component: str
+    parallelism: int
+    index: int
+
+    @property
+    def folder(self) -> str:
+        """Where its files are, below the address of all state."""
+        life = life_folder(self.topology, self.life)
+        return f"{life}/{_segment(self.component)}/{self.parallelism}/{self.index}"
+
+    def path(self, name: str) -> str:
+        """Where one of its files is, below the address of all state."""
+        return f"{self.folder}/{name}{_SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateUpdate:
+    """What a task's part of a state consists of after a micro-batch that changed it."""
+
+    component: str
+    index: int
+    files: tuple[str, ...]
+    """All of them: the whole one first. Empty: there is no key left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentState:
+    """The files of one bolt."""
+
+    parallelism: int
+    files: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """By index of the task; a task without keys has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateManifest:
+    """The whole state of a topology at one moment."""
+
+    topology: str
+    life: str
+    components: Mapping[str, ComponentState] = field(default_factory=dict)
+    time: float = 0.0
+    """Processing time of the micro-batch that made it, in seconds since the epoch; 0: not known."""
+
+    def files(self, component: str, index: int) -> tuple[str, ...]:
+        """Name the files of one task, in their order."""
+        return self.components[component].files.get(index, ())
+
+    def place(self, component: str, index: int) -> PartitionPlace:
+        """Say where the files of one task are."""
+        return PartitionPlace(
+            topology=self.topology,
+            life=self.life,
+            component=component,
+            parallelism=self.components[component].parallelism,
+            index=index,
+        )
+
+    def paths(self) -> frozenset[str]:
+        """Name every file, with its folder."""
+        return frozenset(path for component in self.components for path in self.component_paths(component))
+
+    def component_paths(self, component: str) -> list[str]:
+        """Name every file of one bolt, with its folder."""
+        return [
+            self.place(component, index).path(name)
+            for index, names in self.components[component].files.items()
+            for name in names
+        ]
+
+    def with_components(self, parallelism: Mapping[str, int]) -> "StateManifest":
+        """Give the manifest for a topology with these stateful bolts.
+
+        A bolt that has no files begins empty. One that has files keeps them and its parallelism: see ``rescale``.
+        State of a bolt that is no longer there is kept, in case that it comes back.
+        """
+        components = dict(self.components)
+        for component, tasks in parallelism.items():
+            known = components.get(component)
+            if known is None or not known.files:
+                components[component] = ComponentState(parallelism=tasks)
+        return self if components == self.components else replace(self, components=components)
+
+    def with_updates(self, updates: Sequence[StateUpdate], time: float = 0.0) -> "StateManifest":
+        """Give the manifest after a micro-batch that had this processing time. Components must be known."""
+        names = {update.component for update in updates}
+        changed = {name: dict(self.components[name].files) for name in names}
+        for update in updates:
+            changed[update.component][update.index] = update.files
+            if not update.files:
+                del changed[update.component][update.index]
+        states = {name: replace(self.components[name], files=files) for name, files in changed.items()}
+        return replace(self, components={**self.components, **states}, time=max(time, self.time))
+
+    def with_component(
+        self, component: str, parallelism: int, updates: Iterable[StateUpdate]
+    ) -> "StateManifest":
+        """Give the manifest in which one bolt's state is another whole, of other tasks."""
+        files = {update.index: update.files for update in updates if update.files}
+        state = ComponentState(parallelism=parallelism, files=files)
+        return replace(self, components={**self.components, component: state})
+
+    def encode(self) -> bytes:
+        """Give the stored form: JSON, whose last field is the checksum of all bytes before it."""
+        components = {
+            name: {"parallelism": state.parallelism, "files": dict(sorted(state.files.items()))}
+            for name, state in self.components.items()
+        }
+        return sealed(
+            {
+                "version": VERSION,
+                "topology": self.topology,
+                "life": self.life,
+                "time": self.time,
+                "components": components,
+            }
+        )
+
+    @classmethod
+    def decode(cls, stored: bytes) -> "StateManifest":
+        """Read the stored form.
+
+        Raises:
+            StateUnreadable: it is damaged, or of a newer version.
+        """
+        try:
+            document = json.loads(stored)
+            if document["version"] != VERSION:
+                raise StateUnreadable(
+                    f"expected the manifest of a topology's state, version {VERSION}, got version "
+                    f"{document['version']!r}: if a newer kinesis-spout wrote it, upgrade this one"
+                )
+            check_seal(stored)
+            return cls(
+                topology=text(document["topology"]),
+                life=text(document["life"]),
+                components={name: _component(each) for name, each in mapping(document["components"]).items()},
+                time=_time(document.get("time", 0.0)),
+            )
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise StateUnreadable(
+                f"expected the manifest of a topology's state (JSON, version {VERSION}), got {stored[:200]!r}: "
+                f"{error}. Restore ZooKeeper's data; or begin again from a position of your choice with "
+                "`kinesis-spout checkpoints reset`, which removes the state"
+            ) from error
+
+
+def life_folder(topology: str, life: str) -> str:
+    """Say where a state's files are, below the address of all state: one folder from its beginning to its end."""
+    return f"{_segment(topology)}/{_segment(life)}"
+
+
+def check_folder(what: str, name: str) -> None:
+    """Make sure that a name can be that of a folder.
+
+    Args:
+        what: it names, for messages.
+        name: of a topology or of a bolt that keeps state.
+
+    Raises:
+        InvalidConfig: it is too long.
+    """
+    size_bytes = len(_segment(name))
+    if size_bytes > _LONGEST_FOLDER_BYTES:
+        raise InvalidConfig(
+            f"{what} {name!r}, which keeps state: expected a name of at most {_LONGEST_FOLDER_BYTES} bytes, as a "
+            f"folder is named after it, where a letter that is not ASCII takes 6 or more, got {size_bytes} bytes"
+        )
+
+
+def _segment(name: str) -> str:
+    """Make a name one element of a path, whatever it contains."""
+    quoted = quote(name, safe=" ")
+    return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
+
+
+def _time(stored: object) -> float:
+    if not isinstance(stored, (int, float)) or not math.isfinite(stored):
+        raise ValueError(f"expected a time in seconds since the epoch, got {stored!r}")
+    return float(stored)
+
+
+def _component(stored: object) -> ComponentState:
+    document = mapping(stored)
+    files = {int(index): texts(names) for index, names in mapping(document["files"]).items()}
+    return ComponentState(parallelism=whole_number(document["parallelism"]), files=files)

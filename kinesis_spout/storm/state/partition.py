@@ -1,0 +1,128 @@
+"""One task's part of a state on an executor: loaded, changed by a micro-batch, and written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kinesis_spout.storm.state.compaction import Merge, StateFile, catch_up, merge_of
+from kinesis_spout.storm.state.files import (
+    FileContent,
+    Rows,
+    StateFiles,
+    payload_bytes_of,
+)
+from kinesis_spout.storm.state.key_values import PartitionState
+from kinesis_spout.storm.state.manifest import PartitionPlace, StateUpdate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """What a micro-batch wrote, and nobody has said yet that it counts."""
+
+    files: list[StateFile]
+    changes: Rows
+
+
+class StatePartition:
+    """Kept by a Python worker from micro-batch to micro-batch. Mutable; of one thread.
+
+    Call ``load``, let the bolt work on ``state``, call ``end_batch``; then ``load`` again. What is put after
+    ``end_batch``, or without it, is gone with the next ``load``.
+    """
+
+    def __init__(self, files: StateFiles, place: PartitionPlace) -> None:
+        self._files = files
+        self._place = place
+        self.state = PartitionState(place.index, place.parallelism)
+        self._held: list[StateFile] | None = None
+        """The files whose state is in memory."""
+        self._written: _Written | None = None
+
+    def load(self, files: Sequence[str]) -> None:
+        """Come to the state that these files are, reading as little as possible.
+
+        Nothing is read where the last micro-batch here led to it, or was dropped: its changes are taken or left.
+
+        Raises:
+            StateUnreadable: a file is gone or damaged.
+            StateUnavailable: retriable.
+        """
+        self.state.forget_changes()
+        written, self._written = self._written, None
+        if written is not None and _names(written.files) == tuple(files):
+            self.state.apply(written.changes)
+            self._held = written.files
+            return
+        read: dict[str, FileContent] = {}
+
+        def after(name: str) -> Sequence[str]:
+            return self._read(name, read).after
+
+        held = None if self._held is None else _names(self._held)
+        step = catch_up(held, files, after)
+        if step.keeps_memory and not step.reads:
+            return
+        contents = [self._read(name, read) for name in step.reads]
+        known = {file.name: file for file in self._held or ()}
+        self._held = None  # unless all of what follows succeeds
+        if not step.keeps_memory:
+            self.state.stored = {}
+        for content in contents:
+            self.state.apply(dict(zip(content.keys, content.values, strict=True)))
+        for name, content in read.items():
+            known[name] = _described(name, content)
+        # A file that was merged elsewhere, and not read here, is not known: the list is then read as a whole.
+        self._held = [known.get(name) or _described(name, self._read(name, read)) for name in files]
+
+    def end_batch(self) -> StateUpdate | None:
+        """Write what the micro-batch has changed, durably; None if it has changed nothing.
+
+        Raises:
+            UnfitValue, StateUnreadable: see ``PartitionState.changed``.
+            StateUnavailable: retriable.
+        """
+        held = self._held
+        assert held is not None, "load comes first"
+        changes = self.state.changed()
+        if not changes:
+            return None
+        merge = merge_of(held, changes, payload_bytes_of(changes))
+        rows = self._rows(changes, merge)
+        files = held[: merge.keeps]
+        if rows:
+            number = 1 + (int(held[-1].name.partition("-")[0]) if held else 0)
+            name = self._files.write(self._place, number, rows, merge.after)
+            files.append(
+                StateFile(
+                    name=name,
+                    payload_bytes=payload_bytes_of(rows),
+                    keys=rows.keys() if merge.keeps else (),
+                    after=merge.after,
+                )
+            )
+        self._written = _Written(files=files, changes=changes)
+        return StateUpdate(component=self._place.component, index=self._place.index, files=_names(files))
+
+    def _rows(self, changes: Rows, merge: Merge) -> Rows:
+        stored = self.state.stored
+        if merge.keeps:
+            return {key: changes[key] if key in changes else stored.get(key) for key in merge.keys}
+        whole = {**stored, **changes}
+        return {key: value for key, value in whole.items() if value is not None}
+
+    def _read(self, name: str, read: dict[str, FileContent]) -> FileContent:
+        if name not in read:
+            read[name] = self._files.read(self._place, name)
+        return read[name]
+
+
+def _names(files: Sequence[StateFile]) -> tuple[str, ...]:
+    return tuple(file.name for file in files)
+
+
+def _described(name: str, content: FileContent) -> StateFile:
+    return StateFile(
+        name=name,
+        payload_bytes=content.payload_bytes,
+        keys=content.keys if content.after else (),
+        after=content.after,
+    )

@@ -1,0 +1,74 @@
+"""Reads the keyed state of a topology as it is stored, from outside: nothing of the topology has to run."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+from kinesis_spout.consumer.open_ports import zookeeper_settings
+from kinesis_spout.kinesis_spout import KinesisSpout
+from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
+from kinesis_spout.storm.built_topology import BuiltTopology
+from kinesis_spout.storm.state import StateFiles, StateManifest, merged_rows, read_value
+
+_MOST_READS: Final = 3
+"""A running topology deletes files that it has replaced: then its newer state is read, so often at most."""
+
+
+def read_state(topology: BuiltTopology, component: str) -> dict[Any, Any]:
+    """Give every key of a bolt with its value. See ``Topology.read_state``."""
+    files = StateFiles(_address(topology, component))
+    with _attached(topology) as stored_now:
+        pickled = _pickled_values(files, stored_now, component)
+    return {key: read_value(key, value) for key, value in pickled.items()}
+
+
+def _pickled_values(
+    files: StateFiles, stored_now: Callable[[], bytes | None], component: str
+) -> dict[Any, bytes]:
+    stored = stored_now()
+    for reads in range(1, _MOST_READS + 1):
+        manifest = None if stored is None else StateManifest.decode(stored)
+        if manifest is None or component not in manifest.components:
+            return {}
+        found: dict[Any, bytes] = {}
+        try:
+            for index in manifest.components[component].files:
+                found.update(merged_rows(files, manifest, component, index))
+        except StateUnreadable:
+            before, stored = stored, stored_now()
+            if stored == before or reads == _MOST_READS:
+                raise
+        else:
+            return found
+    raise AssertionError("the last read returns or raises")
+
+
+def _address(topology: BuiltTopology, component: str) -> str:
+    stateful = [each for each in topology.graph.order if topology.graph[each].is_stateful]
+    if component not in stateful:
+        raise InvalidConfig(
+            f"topology {topology.name!r}: expected a bolt that keeps state "
+            f"({', '.join(stateful) or 'it has none'}), got {component!r}"
+        )
+    if topology.options.state is None:
+        raise InvalidConfig(
+            f"topology {topology.name!r}: expected the option state, the address that it runs with, got none"
+        )
+    return topology.options.state
+
+
+@contextmanager
+def _attached(topology: BuiltTopology) -> Iterator[Callable[[], bytes | None]]:
+    """Give what reads the manifest that is stored now."""
+    spouts = topology.graph.spouts
+    spout = spouts[0].made_of
+    if len(spouts) > 1 or not isinstance(spout, KinesisSpout):
+        raise InvalidConfig(
+            f"topology {topology.name!r}: expected one KinesisSpout, whose progress the state is stored with, got "
+            f"{', '.join(f'{each.name!r} ({type(each.made_of).__name__})' for each in spouts)}"
+        )
+    with ExitStack() as opened:
+        zookeeper = zookeeper_settings(spout.config)
+        backend = zookeeper.connect(spout.config.stream_name, zookeeper.server(opened))
+        opened.callback(backend.session.close)
+        yield lambda: backend.store.attached(topology.name)

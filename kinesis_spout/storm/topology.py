@@ -1,0 +1,142 @@
+"""A topology that was built: runs in this process for tests, on Spark for real."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kinesis_spout.storm.built_topology import BuiltTopology
+from kinesis_spout.storm.components.output import DEFAULT_STREAM
+from kinesis_spout.storm.local import LocalResult, LocalTopology
+from kinesis_spout.storm.picture import explanation_of, mermaid, svg
+from kinesis_spout.storm.running.component_counts import ComponentCounts
+from kinesis_spout.storm.running.program import Program, program_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kinesis_spout.storm.spark.query import TopologyQuery
+
+_LOCAL_PARALLELISM = 4
+"""Partitions without Spark, at most: enough to see whether keys stay together."""
+
+
+class Topology(BuiltTopology):
+    """A graph of components with its name and its options. Made by ``TopologyBuilder.build``."""
+
+    def __repr__(self) -> str:
+        return f"Topology({self.name!r}, {' > '.join(self.graph.order)})"
+
+    def local(
+        self, clock: Callable[[], float] | None = None, wall_clock: Callable[[], float] | None = None
+    ) -> LocalTopology:
+        """Give the topology as it runs in this process, micro-batch by micro-batch; for tests.
+
+        Args:
+            clock: a function of yours that says how many seconds it is since the epoch, for ticks, time-outs and
+                windows; it never goes back. The machine's clocks unless given.
+            wall_clock: what the machine's clock says, for tests in which somebody sets it; ``clock`` unless given.
+        """
+        return LocalTopology(self._programs(_LOCAL_PARALLELISM), clock, wall_clock)
+
+    def run_local(
+        self,
+        tuples: Iterable[Sequence[Any]],
+        *,
+        spout: str | None = None,
+        stream: str = DEFAULT_STREAM,
+        clock: Callable[[], float] | None = None,
+    ) -> LocalResult:
+        """Run tuples as one micro-batch in this process, without Spark, and clean up; for tests.
+
+        The spout itself is not asked for any: the tuples stand in for it.
+
+        Args:
+            tuples: the values of each, as the spout would emit them.
+            spout: whose they are; needed where there are several.
+            stream: of that spout.
+            clock: see ``local``.
+
+        Raises:
+            InvalidConfig: no such spout or stream, or a tuple has another number of values than fields.
+        """
+        local = self.local(clock)
+        try:
+            return local.run(tuples, spout=spout, stream=stream)
+        finally:
+            local.close()
+
+    def run(self, spark: "SparkSession", *, name: str | None = None) -> "TopologyQuery":
+        """Start the topology on Spark.
+
+        Args:
+            spark: a classic session, best one from ``kinesis_spout.spark.session``.
+            name: the query's; the topology's unless given.
+
+        Returns:
+            A handle like that of every other door; with several spouts it speaks for all of them.
+
+        Raises:
+            InvalidConfig: a spout is set up in a way that a topology cannot run; the error says which and why.
+            KinesisSpoutError: what goes wrong at the start is raised here.
+        """
+        from kinesis_spout.storm.spark.start import start_topology  # noqa: PLC0415 - tests need no Spark
+
+        return start_topology(self, spark, name or self.name)
+
+    def explain(self) -> str:
+        """Say in words how it runs: stages, components, groupings, exchanges, ackers, tasks of Spark.
+
+        Nothing is run or opened. ``kinesis-spout topology explain`` prints this, and gives it as JSON.
+        """
+        return explanation_of(self.name, self.graph, self.options).text()
+
+    def mermaid(self, counts: Mapping[str, ComponentCounts] | None = None) -> str:
+        """Draw it as a Mermaid flowchart, for Markdown.
+
+        Args:
+            counts: what its components have done, as ``TopologyQuery.components`` or ``LocalResult.counts`` gives
+                it; written into their boxes.
+        """
+        return mermaid(self.graph, counts)
+
+    def svg(self, counts: Mapping[str, ComponentCounts] | None = None) -> str:
+        """Draw it as an SVG document that stands for itself.
+
+        Args:
+            counts: see ``mermaid``.
+        """
+        return svg(self.graph, counts, title=self.name)
+
+    def read_state(self, component: str) -> dict[Any, Any]:
+        """Read the keyed state of a bolt as it is stored: every key with its value, all in memory.
+
+        It is what the records have done that are finished and committed by now, each of them once. Nothing of the
+        topology has to run; while it runs, this is its state of a moment ago. Asks ZooKeeper, and reads the files
+        at the address of the option ``state``.
+
+        Args:
+            component: a ``StatefulBolt``.
+
+        Returns:
+            Nothing where nothing is stored.
+
+        Raises:
+            InvalidConfig: the bolt keeps no state, or the topology does not say where.
+            StateUnreadable: what is stored is damaged or gone.
+            StateUnavailable, StoreUnavailable: retriable.
+        """
+        from kinesis_spout.storm.stored_state import read_state  # noqa: PLC0415 - tests need no ZooKeeper
+
+        return read_state(self, component)
+
+    def _programs(self, parallelism: int) -> dict[str, Program]:
+        return {
+            spout.name: program_of(
+                self.name,
+                self.graph,
+                spout.name,
+                options=self.options,
+                conf=self.conf,
+                parallelism=parallelism,
+            )
+            for spout in self.graph.spouts
+        }

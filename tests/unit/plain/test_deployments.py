@@ -1,0 +1,135 @@
+"""``start_again``: an application begins again, once for each deployment, and not at every restart."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from kinesis_spout.model.errors import ConsumerAlive, InvalidConfig
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.testing import (
+    InMemoryStream,
+    InMemoryZooKeeper,
+    ManualClock,
+    SteppedSpout,
+    in_memory_ports,
+)
+
+FIRST = "shardId-000000000000"
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.stream = InMemoryStream("orders", clock=self.clock)
+        self.zookeeper = InMemoryZooKeeper()
+
+    def spout(self, **settings: Any) -> SteppedSpout:
+        ports = in_memory_ports(self.stream, self.zookeeper)
+        chosen = {"stream": "orders", "app": "billing", "initial_position": "trim_horizon", **settings}
+        return SteppedSpout(ports=ports, scheme="text", **chosen).open()
+
+    def put(self, *payloads: str) -> None:
+        for payload in payloads:
+            self.stream.put(payload.encode(), payload)
+
+    def handles(self, spout: SteppedSpout, *, seconds: float = 5.0) -> list[str]:
+        """What comes, and is acked, in so many seconds of the clock."""
+        handled: list[str] = []
+        until = self.clock.monotonic() + seconds
+        while self.clock.monotonic() < until:
+            emitted = spout.next_tuple()
+            if emitted is None:
+                self.clock.advance(0.05)
+            else:
+                handled.append(emitted.values)
+                spout.ack(emitted.message_id)
+        return handled
+
+    def runs(self, **settings: Any) -> list[str]:
+        """What a process handles that starts, and is stopped cleanly."""
+        spout = self.spout(**settings)
+        handled = self.handles(spout)
+        spout.close()
+        return handled
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_new_deployment_begins_again_and_its_restarts_go_on(world: World) -> None:
+    world.put("one", "two")
+    assert world.runs() == ["one", "two"]
+    deployed = {"start_again": "trim_horizon", "deployment": "v2"}
+    assert world.runs(**deployed) == ["one", "two"]
+    world.put("three")
+    assert world.runs(**deployed) == ["three"]
+    assert world.runs(start_again="trim_horizon", deployment="v3") == ["one", "two", "three"]
+    assert world.runs(**deployed) == [], "v2 has begun again before"
+    assert world.runs() == []
+
+
+def test_also_over_a_split_whose_parent_was_over(world: World) -> None:
+    world.put("one")
+    world.stream.split(FIRST)
+    world.put("two", "three")
+    assert sorted(world.runs()) == ["one", "three", "two"]
+    again = world.runs(start_again="trim_horizon", deployment="v2")
+    assert again[0] == "one", "parents before children"
+    assert sorted(again) == ["one", "three", "two"]
+
+
+def test_of_members_that_start_together_the_first_does_it(world: World) -> None:
+    world.put("one", "two")
+    world.runs()
+    deployed = {"start_again": "trim_horizon", "deployment": "v2"}
+    first, second = world.spout(**deployed), world.spout(**deployed)
+    assert sorted(world.handles(first) + world.handles(second)) == ["one", "two"]
+
+
+def test_latest_is_resolved_once_for_a_deployment(world: World) -> None:
+    world.put("old")
+    world.clock.advance(1)
+    deployed = {"start_again": "latest", "deployment": "v2"}
+    spout = world.spout(**deployed)
+    spout.crash()
+    world.clock.advance(1)
+    world.put("while down")
+    assert world.runs(**deployed) == ["while down"]
+
+
+def test_it_is_refused_while_an_older_deployment_runs(world: World) -> None:
+    world.put("one")
+    old = world.spout()
+    world.handles(old)
+    with pytest.raises(ConsumerAlive):
+        world.spout(start_again="trim_horizon", deployment="v2")
+    old.close()
+    assert world.runs(start_again="trim_horizon", deployment="v2") == ["one"]
+
+
+def test_a_deployment_that_is_only_named_changes_nothing(world: World) -> None:
+    world.put("one")
+    assert world.runs() == ["one"]
+    assert world.runs(deployment="v2") == []
+
+
+def test_it_says_from_where_to_where(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.runs()
+    with caplog.at_level(logging.WARNING):
+        world.runs(start_again="2023-11-14T00:00:00Z", deployment="v2")
+        world.runs(start_again="2023-11-14T00:00:00Z", deployment="v2")
+    said = [record.getMessage() for record in caplog.records if "begins again" in record.getMessage()]
+    assert said == [
+        (
+            "position: billing begins again at AT_TIMESTAMP(2023-11-14T00:00:00.000Z), for deployment v2; its "
+            "stored progress, begun at TRIM_HORIZON, is given up"
+        )
+    ]
+
+
+def test_without_a_deployment_it_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match=r"start_again.*deployment beside it"):
+        SpoutConfig.of(stream="orders", app="billing", start_again="latest")

@@ -1,0 +1,44 @@
+"""A worker that gives its child two tuples and is killed before it takes an answer."""
+
+import sys
+import time
+
+from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.storm.hosting.processes.children import Lease
+from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
+from kinesis_spout.storm.hosting.remarks import Remarks
+from kinesis_spout.storm.hosting.talk import Talk
+from kinesis_spout.storm.multilang.conversation import BOLT
+from kinesis_spout.storm.multilang.frames import CODECS
+from kinesis_spout.storm.multilang.messages import TupleIn
+from tests.support.shell_topology import KEY, shell_bolt
+
+
+def give_and_wait(application: str) -> None:
+    clock = SystemClock()
+    children = HostedChildren(application)
+    # With other settings than the next worker's, the next one would have the child replaced.
+    settings = shell_bolt("counts")._shell.child_settings()
+    lease = children.lease(KEY, settings, 20)
+    assert isinstance(lease, Lease)
+    talk = Talk(
+        lease,
+        table=BOLT,
+        codec=CODECS["json"],
+        remarks=Remarks("worker", clock, lambda *_: None, lambda _: None),
+        timeout_seconds=20,
+        clock=clock,
+        component="shell",
+    )
+    talk.shake_hands({}, {})
+    children.greeted(KEY, lease)
+    for number, word in enumerate(("a", "b"), lease.number * 10**12 + 1):
+        talk.say(TupleIn(id=str(number), component="words", task=1, values=[word]))
+    talk.push()
+    sys.stdout.write("given\n")
+    sys.stdout.flush()
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    give_and_wait(sys.argv[1])

@@ -1,0 +1,236 @@
+"""What a task does with a child that another worker has left in the middle."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.storm.components import DEFAULT_STREAM
+from kinesis_spout.storm.components.metric import Metric
+from kinesis_spout.storm.components.tuples import Source, Tuple
+from kinesis_spout.storm.hosting import leased_child
+from kinesis_spout.storm.hosting.leased_child import ShellTaskSettings
+from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
+from kinesis_spout.storm.hosting.processes.children import Children, Lease
+from kinesis_spout.storm.hosting.remarks import Remarks
+from kinesis_spout.storm.hosting.shell_task import ShellTask
+from kinesis_spout.storm.hosting.talk import Talk
+from kinesis_spout.storm.multilang.conversation import BOLT
+from kinesis_spout.storm.multilang.frames import CODECS
+from kinesis_spout.storm.multilang.messages import TupleIn
+from tests.support.shell_topology import ENVIRONMENT, KEY, command
+from tests.support.zookeeper_server import wait_until
+
+SOURCE = Source("words", DEFAULT_STREAM, 1, ("word",))
+CLOCK = SystemClock()
+
+
+class Told:
+    """A collector that remembers."""
+
+    def __init__(self) -> None:
+        self.emitted: list[list[Any]] = []
+        self.acked: list[str] = []
+        self.failed: list[str] = []
+        self.errors: list[str] = []
+        self.metrics: dict[str, Metric] = {}
+
+    def emit(self, values: Sequence[Any], anchors: Any = (), stream: str = DEFAULT_STREAM) -> None:
+        del anchors, stream
+        self.emitted.append(list(values))
+
+    def emit_telling_tasks(
+        self, values: Sequence[Any], anchors: Any = (), stream: str = DEFAULT_STREAM
+    ) -> list[int]:
+        self.emit(values, anchors, stream)
+        return [7, 8]
+
+    def emit_direct(
+        self, task: int, values: Sequence[Any], anchors: Any = (), stream: str = DEFAULT_STREAM
+    ) -> None:
+        self.emit([task, *values], anchors, stream)
+
+    def ack(self, tup: Tuple) -> None:
+        self.acked.append(tup[0])
+
+    def fail(self, tup: Tuple, reason: str | BaseException = "") -> None:
+        del reason
+        self.failed.append(tup[0])
+
+    def report_error(self, error: BaseException) -> None:
+        self.errors.append(str(error))
+
+    def report_metric(self, name: str, value: Any) -> None:
+        self.metrics.setdefault(name, Metric()).report(value)
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        raise NotImplementedError
+
+    def is_overdue(self, tup: Tuple) -> bool:
+        del tup
+        return False
+
+
+@pytest.fixture
+def children() -> Iterator[Children]:
+    made = Children()
+    yield made
+    made.close()
+
+
+def child_settings(how: str) -> ChildSettings:
+    return ChildSettings(command=tuple(command(how)), environment=ENVIRONMENT)
+
+
+def task(children: Children, how: str, told: Told, timeout_seconds: float = 20.0) -> ShellTask:
+    settings = ShellTaskSettings(
+        key=KEY,
+        child=child_settings(how),
+        serializer="json",
+        max_pending=10,
+        timeout_seconds=timeout_seconds,
+        message_timeout_seconds=30,
+        tick_seconds=None,
+        conf={},
+        context={},
+    )
+    return ShellTask(
+        settings, children, told, Remarks("shell", CLOCK, told.report_metric, told.report_error), CLOCK
+    )
+
+
+def begun(children: Children, how: str) -> tuple[Lease, Talk]:
+    """Lease a child as a worker does."""
+    lease = children.lease(KEY, child_settings(how), 20)
+    assert isinstance(lease, Lease)
+    talk = Talk(
+        lease,
+        table=BOLT,
+        codec=CODECS["json"],
+        remarks=Remarks("shell", CLOCK, Told().report_metric, Told().report_error),
+        timeout_seconds=20,
+        clock=CLOCK,
+        component="shell",
+    )
+    talk.shake_hands({}, {})
+    children.greeted(KEY, lease)
+    return lease, talk
+
+
+def run(shell: ShellTask, *words: str) -> None:
+    for word in words:
+        shell.hand_over(Tuple((word,), SOURCE))
+    shell.finish()
+
+
+def test_a_component_is_told_the_tasks_that_got_its_tuple_and_emits_to_one_directly(
+    children: Children,
+) -> None:
+    told = Told()
+    run(task(children, "asks_for_tasks", told), "a")
+    assert told.emitted == [["a"], ["a went to [7, 8]"]]
+    children.close()
+
+    aside = Children()
+    run(task(aside, "emits_aside", told), "b")
+    aside.close()
+    assert told.emitted[2:] == [[9, "b"]]
+
+
+def test_a_child_that_waits_for_an_answer_that_nobody_can_give_is_replaced(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leased_child, "PROBE_SECONDS", 0.5)
+    lease, talk = begun(children, "asks_for_tasks")
+    talk.say(TupleIn(id="1", component="words", task=1, values=["lost"]))
+    until = time.monotonic() + 20
+    while not talk.hear(0.1):
+        assert time.monotonic() < until
+    children.abandon(KEY, lease)
+    told = Told()
+    run(task(children, "asks_for_tasks", told), "a")
+    assert told.acked == ["a"]
+    assert "worker that it served was lost" in told.errors[0]
+
+
+def test_a_child_that_talks_and_answers_nothing_is_replaced(children: Children) -> None:
+    lease, talk = begun(children, "only_talks")
+    talk.say(TupleIn(id="1", component="words", task=1, values=["lost"]))
+    talk.push()
+    children.abandon(KEY, lease)
+    told = Told()
+    other = task(children, "only_talks", told, timeout_seconds=0.5)
+    other._begin(None)
+    assert "worker that it served was lost" in told.errors[0]
+
+
+def test_a_child_with_half_a_frame_costs_no_tuple(children: Children) -> None:
+    lease, talk = begun(children, "upper")
+    talk.put(b'{"id": "1", "comp": "words", "str')
+    talk.push()
+    children.abandon(KEY, lease)
+    told = Told()
+    run(task(children, "upper", told), "a")
+    assert told.acked == ["a"]
+    assert told.emitted == [["A"]]
+
+
+def test_a_child_that_was_never_greeted_is_not_leased_again(children: Children) -> None:
+    lease = children.lease(KEY, child_settings("upper"), 20)
+    assert isinstance(lease, Lease)
+    children.abandon(KEY, lease)
+    again = children.lease(KEY, child_settings("upper"), 20)
+    assert isinstance(again, Lease)
+    assert again.is_fresh
+    assert again.pid != lease.pid
+
+
+def test_a_child_that_fails_again_and_again_is_started_less_and_less_often() -> None:
+    class Stopped(SystemClock):
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+    clock = Stopped()
+    children = Children(clock)
+    settings = ChildSettings(command=("cat",))
+    waits = []
+    for _ in range(10):
+        began = clock.now
+        while not isinstance(lease := children.lease(KEY, settings, 0), Lease):
+            clock.now += 0.05
+        waits.append(round(clock.now - began, 1))
+        children.condemn(KEY, lease, is_proven=False)
+    children.close()
+    assert waits[:3] == [0.0, 0.1, 0.2]
+    assert waits == sorted(waits)
+    assert waits[-1] == 10.0
+
+
+def test_a_run_that_is_over_for_long_loses_its_children() -> None:
+    class Late(SystemClock):
+        late = 0.0
+
+        def monotonic(self) -> float:
+            return super().monotonic() + self.late
+
+    clock = Late()
+    children = Children(clock)
+    cat = ChildSettings(command=("cat",))
+    first = children.lease(KEY, cat, 20)
+    assert isinstance(first, Lease)
+    child = children._places[KEY].child
+    assert child is not None
+    children.release(KEY, first, is_proven=True)
+    clock.late = 1_000.0
+    for_another_spout = msgspec.structs.replace(KEY, spout="another")
+    assert isinstance(children.lease(for_another_spout, cat, 20), Lease)
+    assert KEY in children._places, "its run goes on"
+    of_another_run = msgspec.structs.replace(KEY, run="another")
+    assert isinstance(children.lease(of_another_run, cat, 20), Lease)
+    wait_until(lambda: not child.is_running(), "the child of the run before has ended")
+    children.close()
