@@ -35,7 +35,7 @@ def explain(
     Next: `topology show` draws it, `topology run` runs it.
     """
     from kinesis_spout.storm.picture import explanation_of  # noqa: PLC0415 - slow to import
-    from kinesis_spout.storm.runnable import check_runnable  # noqa: PLC0415
+    from kinesis_spout.storm.spark.start import check_runnable  # noqa: PLC0415
 
     found = find_topology(name)
     if json:

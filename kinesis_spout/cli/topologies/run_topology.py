@@ -63,7 +63,7 @@ def run(
     Next: `topology show --progress FILE` draws the counts; `kinesis-spout shards` and `dead-letters list` for
     each spout.
     """
-    from kinesis_spout.storm.runnable import check_runnable  # noqa: PLC0415 - slow to import
+    from kinesis_spout.storm.spark.start import check_runnable  # noqa: PLC0415 - slow to import
 
     found = find_topology(topology)
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kinesis_spout.cli.runs.snapshot import CountersReading, Reading, Snapshot
 
 if TYPE_CHECKING:
-    from kinesis_spout.storm.running.component_counts import ComponentCounts
+    from kinesis_spout.storm.running.counts import ComponentCounts
     from kinesis_spout.storm.spark.query import TopologyQuery
 
 _HEADINGS: Final = ("component", "executed", "emitted", "acked", "failed", "timed out", "latency")
@@ -52,7 +52,7 @@ class TopologySnapshot:
 
     def details(self) -> tuple[Sequence[str], list[list[str]]]:
         """Give the headings and the rows of a table: its components."""
-        from kinesis_spout.storm.picture.count_rows import latency_text  # noqa: PLC0415 - slow to import
+        from kinesis_spout.storm.picture.wiring import latency_text  # noqa: PLC0415 - slow to import
 
         return _HEADINGS, [
             [
