@@ -42,7 +42,7 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
 from shard_state import (
     Exhausted,
-    Halt,
+    OperatorPause,
     Shard,
 )
 
@@ -281,20 +281,20 @@ class Consumer:
                     f"{shard_id!r}"
                 )
         for each in shard_ids or (None,):
-            self.ports.group.halt(each)
+            self.ports.group.pause(each)
         self._chore_due.set()
 
-    def resume_shards(self, shard_ids: Collection[str]) -> Halt:
+    def resume_shards(self, shard_ids: Collection[str]) -> OperatorPause:
         """End the pauses of shards that are paused by themselves, or all; give what has ended.
 
         Raises:
             StoreUnavailable: retriable.
         """
         if not shard_ids:
-            ended = self.ports.group.end_halt(None)
+            ended = self.ports.group.resume(None)
         else:
-            parts = [self.ports.group.end_halt(shard_id) for shard_id in shard_ids]
-            ended = Halt(shards=frozenset().union(*(part.shards for part in parts)))
+            parts = [self.ports.group.resume(shard_id) for shard_id in shard_ids]
+            ended = OperatorPause(shards=frozenset().union(*(part.shards for part in parts)))
         self._chore_due.set()
         return ended
 
@@ -429,7 +429,7 @@ class Consumer:
 
     def _tell_of_pauses(self) -> None:
         with self.lock:
-            notices, pause = self.manager.take_notices(), self.manager.pause
+            notices, pause = self.manager.take_notices(), self.manager.breaker_pause
             mostly = most_frequent(self.failures)
         for notice in notices:
             self._pauses.log(notice, mostly)

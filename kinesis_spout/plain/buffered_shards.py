@@ -123,7 +123,7 @@ class BufferedShards:
         noted = self._caution.take(now)
         if self._caution.holds_back():
             return noted
-        if self._consumer.manager.pause is not None:
+        if self._consumer.manager.breaker_pause is not None:
             return self._probe(now)  # whose record may be of any age: nothing is given up now
         self._age = RecordAge.of(self._consumer.config, self._consumer.ports.clock.time())
         while (shard_id := self._turns.current(now)) is not None:

@@ -171,7 +171,7 @@ def test_every_field_of_a_progress_is_described() -> None:
         counters=Counters(),
         before=Counters(),
         pause=None,
-        halted=(),
+        paused_shards=(),
         uncommitted=0,
     )
     of_source = [field.encode_name for field in msgspec.structs.fields(SourceProgress)]
