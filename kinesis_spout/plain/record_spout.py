@@ -361,7 +361,7 @@ class RecordSpout(SpoutLife):
             consumer.counters.timed_out += reason is FailReason.TIME_OUT
             consumer.failures.add(failure.raised)
             if isinstance(decision, Exhausted):
-                consumer.bury(decision, record, failure.error_text, failure.raised)
+                consumer.dead_letter(decision, record, failure.error_text, failure.raised)
                 shards.retained.given_up(shard_id, sequence)
             self._announce_failed(str(delivery), failure, reason, decision)
         return True

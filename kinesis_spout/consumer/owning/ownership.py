@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 
-from kinesis_spout.consumer.burying import WaitingLetters
+from kinesis_spout.consumer.dead_lettering import WaitingLetters
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.sharing import Sharing, Wish
