@@ -1,4 +1,4 @@
-"""Dead-lettering: from a record that was given up to its durable dead letter, and only then the record is finished."""
+"""From a record that was given up to its durable dead letter; only then is the record finished."""
 
 import logging
 import threading

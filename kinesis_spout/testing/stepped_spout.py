@@ -1,8 +1,9 @@
 """The plain-Python door without threads, for tests in which nothing happens but by the clock they hold.
 
-A ``RecordSpout`` lists, commits, dead-letters and fetches on threads. They wait in real time, so under a ``ManualClock``
-they come too late, or act once more after a test has "killed" their process. A ``SteppedSpout`` is the same spout
-with the same rules; what the threads would do is done by ``next_tuple``, as far as it is due by the clock:
+A ``RecordSpout`` lists, commits, dead-letters and fetches on threads. They wait in real time, so under a
+``ManualClock`` they come too late, or act once more after a test has "killed" their process. A ``SteppedSpout`` is
+the same spout with the same rules; what the threads would do is done by ``next_tuple``, as far as it is due by the
+clock:
 
     clock = ManualClock()
     stream, zookeeper = InMemoryStream("orders", clock=clock), InMemoryZooKeeper()
