@@ -48,18 +48,17 @@ def list_files(folder: Folder, *, json: Json = False) -> None:
     from kinesis_spout.producer.spool.salvage import records_in, reports  # noqa: PLC0415 - imports boto3
 
     _check_folder(folder)
-    found: list[dict[str, Any]] = []
     with progress("records read") as advance:
-        for report in reports(folder):
-            found.append(
-                {
-                    "file": report.path.name,
-                    "state": report.state,
-                    "records": sum(1 for _ in _each(records_in(report.path), advance)),
-                    "size_bytes": report.size_bytes,
-                    "damage": report.damage or None,
-                }
-            )
+        found = [
+            {
+                "file": report.path.name,
+                "state": report.state,
+                "records": sum(1 for _ in _each(records_in(report.path), advance)),
+                "size_bytes": report.size_bytes,
+                "damage": report.damage or None,
+            }
+            for report in reports(folder)
+        ]
     if json:
         print_json(found)
     elif found:

@@ -5,8 +5,8 @@
     20261122T235959.123456Z-4711-9f3c.spool.lock  locked by the process that owns the file, for as long as it lives
     20261122T235959.123456Z-4711-9f3c.spool.saved  moved aside by `kinesis-spout spool save` or `spool put`
 
-The process that holds the lock may open, change and remove the file. So a file of a dead process goes to exactly one of
-those that ask for it, and the names sort by the time their owners began.
+The process that holds the lock may open, change and remove the file. So a file of a dead process goes to exactly
+one of those that ask for it, and the names sort by the time their owners began.
 """
 
 import contextlib

@@ -5,14 +5,16 @@ owner that dies leaves them to a third.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.model.errors import SpoolDamaged, SpoolError
 from kinesis_spout.producer.spool.folder import Claim, SpoolFolder
 from kinesis_spout.producer.spool.port import Spooled
 from kinesis_spout.producer.spool.salvage import check, damaged_records, described
 from kinesis_spout.producer.spool.spool_file import SpoolFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _FILE_SHIFT: Final = 44
 """A number given out is the file's and, in its lower bits, the record's in it: 10^13 records a file."""

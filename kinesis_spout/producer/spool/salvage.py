@@ -1,8 +1,8 @@
 """Whether the files of a spool are whole, what can be saved of those that are not, and how an operator does it.
 
-A record counts if its own checksum is right. SQLite reads the records: where a page is damaged it refuses to go on,
-and reading begins again behind that page. So what is lost is the records of the damaged pages; with the first page
-of the file, all of them, and with a page of the log, those in the log behind it.
+A record counts if its own checksum is right. SQLite reads the records: where a page is damaged it refuses to go
+on, and reading begins again behind that page. So the records of the damaged pages are lost; with the first page of
+the file, all of them, and with a page of the log, those in the log behind it.
 """
 
 import shlex

@@ -41,8 +41,8 @@ class Durability(StrEnum):
     """What a crash may cost: when a record of the spool is safe.
 
     The file is a SQLite database in WAL mode. With ``synchronous=FULL`` SQLite has the log synced at each commit;
-    with ``NORMAL`` only before a checkpoint, so that the file stays sound but the last commits may be missing after
-    a power cut. A commit survives the death of the process either way.
+    with ``NORMAL`` only before a checkpoint, so that the file stays sound but the last commits may be missing
+    after a power cut. A commit survives the death of the process either way.
     https://www.sqlite.org/pragma.html#pragma_synchronous
     """
 
