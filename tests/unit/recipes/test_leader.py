@@ -1,12 +1,14 @@
-"""A career over an office in memory."""
+"""A career over an office in memory, and what ``stand_for`` takes: no word about streams."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from kinesis_spout.recipes.leader import HandOver, LeaderCareer, Term
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.recipes.leader import HandOver, LeaderCareer, Term, stand_for
 from kinesis_spout.testing import InMemoryOffice, ManualClock
 from tests.support.zookeeper_server import wait_until
 
@@ -223,3 +225,27 @@ def test_a_new_leader_waits_no_longer_than_a_unit_may_take(
     assert diary.units == 1
     assert clock.monotonic() == pytest.approx(30, abs=0.5)
     assert office.occupied_by is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"zookeeper": "zk1"}, "zookeeper: expected 'embedded', .* got 'zk1'"),
+        ({"zookeeper": "zk1:2181", "zookeeper_root": "a/b"}, "zookeeper_root: expected"),
+        ({"session_timeout_seconds": 0.1}, "session_timeout_seconds: expected"),
+        ({"zookeeper": "zk1:2181", "zookeeper_user": "bill"}, "zookeeper_user: expected zookeeper_password"),
+        ({"zookeeper_tls": True}, "zookeeper_tls: expected none with the embedded ZooKeeper"),
+        ({"stream": "orders"}, "unknown keyword argument 'stream'"),
+        ({"zookeper": "zk1:2181"}, "unknown keyword argument 'zookeper': did you mean zookeeper"),
+    ],
+)
+def test_what_it_cannot_use_is_refused_before_anything_is_started(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        stand_for("nightly-bill", **settings)
+
+
+def test_a_name_that_is_no_place_in_zookeeper_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="nightly/bill"):
+        stand_for("nightly/bill")

@@ -1,4 +1,6 @@
-"""A candidate's career: it waits, leads for a term, hands over, and waits again.
+"""Work that one process does at a time, and another takes over: ``LeaderCareer``, and ``stand_for`` an election.
+
+A candidate waits, leads for a term, hands over, and waits again:
 
     waiting --elected--> inaugurate --> execute, execute, ... --stopped, lost, failed--> hand_over --> waiting
 
@@ -10,14 +12,21 @@ last unit of the one before it: ``last_unit_seconds``.
 
 import logging
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Protocol, Unpack
 
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import StoreUnavailable
 from kinesis_spout.ports import Elected, Election
 from kinesis_spout.ports.term import Term
+from kinesis_spout.settings import ZooKeeperKeywords
+from kinesis_spout.settings.zookeeper.session import started_session
+from kinesis_spout.zookeeper import ZooKeeperElection, unique_member_name
+from kinesis_spout.zookeeper.tree.layout import make_shared
+from kinesis_spout.zookeeper.tree.paths import office, offices
+
+__all__ = ["HandOver", "Leader", "LeaderCareer", "Term", "stand_for"]
 
 _log = logging.getLogger(__name__)
 
@@ -165,3 +174,24 @@ class LeaderCareer:
         while term.is_certain and (rest := until - self._clock.monotonic()) > 0:
             if self._stopping.wait(min(rest, _PAUSE_SECONDS)) or not term.lasts():
                 return
+
+
+def stand_for(name: str, **zookeeper: Unpack[ZooKeeperKeywords]) -> Election:
+    """Connect to ZooKeeper to stand for election there; give what it yields to a ``LeaderCareer``.
+
+    Args:
+        name: of the work: of all processes that stand for it, one leads.
+        zookeeper: where that is and who we are there: ``zookeeper``, ``session_timeout_seconds``, and the
+            settings of ``SpoutConfig`` whose names begin with ``zookeeper_``. A leader that was killed keeps its
+            office for the session time-out; one that is cut off leaves it after two thirds of that.
+
+    Raises:
+        InvalidConfig: an argument is not what it must be.
+        StoreUnavailable, StoreError: no ZooKeeper answers, it refuses us, or the embedded one does not start.
+    """
+    with ExitStack() as opened:
+        root, session = started_session(name, zookeeper, opened)
+        make_shared(session, offices(root))
+        return ZooKeeperElection(
+            name, office(root, name), session, unique_member_name(), opened.pop_all().close
+        )
