@@ -80,7 +80,7 @@ def take(world: World, spout: RecordSpout) -> tuple[str, Record]:
 
 @every_change
 @pytest.mark.parametrize("order", ["unordered", "key"])
-def test_the_plain_door_retries_and_buries_what_was_read(
+def test_the_plain_door_retries_and_dead_letters_what_was_read(
     spout_world: World, change: Change, order: str
 ) -> None:
     spout = spout_world.spout(scheme="raw", retry_limit=1, order=order)
@@ -115,7 +115,7 @@ def test_the_record_that_the_plain_door_shows_is_not_the_one_it_keeps(
 
 @every_change
 @pytest.mark.parametrize(("order", "concurrency"), [("unordered", 1), ("key", 1), ("shard", 1), ("key", 4)])
-def test_the_record_door_retries_and_buries_what_was_read(
+def test_the_record_door_retries_and_dead_letters_what_was_read(
     engine_world: EngineWorld, change: Change, order: str, concurrency: int
 ) -> None:
     seen: list[tuple[bytes, str | None, int]] = []
