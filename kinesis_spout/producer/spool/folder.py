@@ -5,8 +5,8 @@
     20261122T235959.123456Z-4711-9f3c.spool.lock  locked by the process that owns the file, for as long as it lives
     20261122T235959.123456Z-4711-9f3c.spool.saved  moved aside by `kinesis-spout spool save` or `spool put`
 
-Whoever holds the lock may open, change and remove the file. So a file of a dead process goes to exactly one of
-those that ask for it, and the names sort by the time their owners began.
+The process that holds the lock may open, change and remove the file. So a file of a dead process goes to exactly
+one of those that ask for it, and the names sort by the time their owners began.
 """
 
 import contextlib
@@ -21,14 +21,18 @@ from typing import Final, NamedTuple
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.directories.durable_directory import make_durably, sync_directory
 from kinesis_spout.model.errors import InvalidConfig, SpoolDamaged
-from kinesis_spout.producer.spool.files.file_lock import FileLock
-from kinesis_spout.producer.spool.files.file_system import network_file_system
-from kinesis_spout.producer.spool.files.spool_file import SpoolFile, translated
+from kinesis_spout.producer.spool.file_lock import FileLock
+from kinesis_spout.producer.spool.spool_file import SpoolFile, translated
 from kinesis_spout.settings.grammar.streams import is_same
 
 SUFFIX: Final = ".spool"
 _MARK: Final = "stream.json"
 _SIDE_FILES: Final = ("-wal", "-shm", "-journal")
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_NETWORK: Final = frozenset(
+    {"afs", "ceph", "cifs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
+    | {"fuse.ceph", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "fuse.mount-s3", "fuse.rclone"}
+)
 
 
 class Claim(NamedTuple):
@@ -216,3 +220,21 @@ def side_files(path: Path) -> list[Path]:
     The file goes first: without it the others are nothing, and it without its log would be a lie.
     """
     return [path, *(path.with_name(path.name + suffix) for suffix in _SIDE_FILES)]
+
+
+def network_file_system(folder: Path, mounts: Path = _MOUNTS) -> str | None:
+    """Name the kind of file system if it is one over a network; None if it is local, or the system does not say.
+
+    Linux says it: proc(5), ``/proc/[pid]/mountinfo``.
+    """
+    try:
+        lines = mounts.read_text().splitlines()
+        device = folder.stat().st_dev
+    except OSError:
+        return None
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in lines:
+        fields, _, kind = line.partition(" - ")
+        if fields.split()[2] == wanted and (name := kind.split()[0]) in _NETWORK:
+            return name
+    return None

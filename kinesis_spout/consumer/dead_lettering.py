@@ -1,4 +1,4 @@
-"""Burying: from a record that was given up to its durable dead letter, and only then the record is finished."""
+"""From a record that was given up to its durable dead letter; only then is the record finished."""
 
 import logging
 import threading
@@ -71,13 +71,13 @@ class WaitingLetters:
             self.size_bytes -= _weight(letter)
 
 
-class Burying:
-    """Buries the records that one consumer has given up. Mutable.
+class DeadLettering:
+    """Dead-letters the records that one consumer has given up. Mutable.
 
     Args:
         config: names what the letters are of.
         sink: written to by one thread at a time.
-        manager: is told of what is buried.
+        manager: is told what is dead-lettered.
         lock: guards ``manager``, ``counters`` and ``letters``.
     """
 
@@ -102,7 +102,7 @@ class Burying:
         """Whether closing gave up on the sink: a thread is in it for ever."""
 
     def add(self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None) -> None:
-        """Have a record that was given up buried, before long. Call under the lock."""
+        """Have a record that was given up dead-lettered, before long. Call under the lock."""
         self._counters.given_up += 1
         letter = DeadLetter(
             application=self._config.app,
@@ -121,7 +121,7 @@ class Burying:
         )
         self.letters.add((exhausted.shard_id, exhausted.sequence), letter)
 
-    def bury(self) -> None:
+    def write(self) -> None:
         """Write all letters that wait now. Raises what the sink raises: then they wait on."""
         with self._lock:
             letters = self.letters.copy()
@@ -143,26 +143,26 @@ class Burying:
             self._config.app,
         )
 
-    def bury_the_last(self, undertaker: threading.Thread | None) -> None:
+    def write_the_last(self, writer: threading.Thread | None) -> None:
         """Write the letters that are left, on a thread that can be left behind: a sink may hang for ever.
 
         Args:
-            undertaker: the thread that may be writing letters, and will end.
+            writer: the thread that may be writing letters, and will end.
 
         Raises:
             DeadLetterError: they could not be written, or not in time.
         """
         failures: list[BaseException] = []
 
-        def bury() -> None:
+        def write() -> None:
             try:
-                self.bury()
+                self.write()
             except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
                 failures.append(error)
 
         until = monotonic() + LAST_LETTERS_SECONDS
-        last = threading.Thread(target=bury, name="kinesis-spout-last-letters", daemon=True)
-        for thread in (undertaker, last):
+        last = threading.Thread(target=write, name="kinesis-spout-last-letters", daemon=True)
+        for thread in (writer, last):
             if thread is None:
                 continue
             if thread is last:

@@ -1,15 +1,15 @@
 """What an operator has paused: some shards, or the whole application.
 
-A halted shard keeps its owner. What is in flight of it may end, and is committed; nothing more of it is handed
-out, retries included, until the operator ends the halt. The other pause is the circuit breaker's (``Pause``): it
-begins and ends by itself.
+A shard that is paused so keeps its owner. What is in flight of it may end, and is committed; nothing more of it is
+handed out, retries included, until the operator ends the pause. The other pause is the circuit breaker's
+(``BreakerPause``): it begins and ends by itself.
 """
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Halt:
+class OperatorPause:
     """What is paused by an operator."""
 
     everything: bool = False
