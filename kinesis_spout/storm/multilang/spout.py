@@ -11,8 +11,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from kinesis_spout.storm.multilang.component.channel import HostGone
-from kinesis_spout.storm.multilang.component.component import Component, GiveUp, values_of
+from kinesis_spout.storm.multilang.channel import HostGone
+from kinesis_spout.storm.multilang.component import Component, GiveUp, values_of
 from kinesis_spout.storm.multilang.messages import (
     Ack,
     Activate,

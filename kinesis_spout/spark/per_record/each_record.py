@@ -15,12 +15,12 @@ again and dead letters may be stored twice. Within a micro-batch Spark repeats a
 must bear repetition; `KinesisSpout.foreach_record` repeats less, for it keeps the outcome of each record.
 
 **How it runs.** One Spark job per round of deliveries. The handler is called inside the tasks that read the
-micro-batch; only failed records come back to the driver, with their data. The next round delivers those of
-them that are due, out of what came back: the source is read once. Records of a partition are delivered in
-the order of its rows; a failed record does not hold up those behind it.
+micro-batch, by the delivery of the record door. Only failed records come back to the driver, with their data. The
+next round delivers those of them that are due, out of what came back: the source is read once. Records of a
+partition are delivered in the order of its rows; a failed record does not hold up those behind it.
 
 **When practically every record fails.** Nothing is given up then, and no delivery counts: the micro-batch is held
-(see ``batch_pause``), one record of it is tried at a time, at intervals that grow up to 15 s, and when one
+(see ``failures``), one record of it is tried at a time, at intervals that grow up to 15 s, and when one
 succeeds the others follow. A ``stop()`` takes effect after the interval under way.
 
 **What is bounded.** A task gives back at most ``max_failed_bytes_per_task``. When more fails (the database is
@@ -32,11 +32,9 @@ that is trouble of the whole, which retries and dead letters of single records w
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
@@ -48,17 +46,17 @@ from kinesis_spout.model.scheme import resolve
 from kinesis_spout.model.unfinished_work import refuse_generator_function
 from kinesis_spout.processes.executor_python import unfit_python
 from kinesis_spout.settings.messages import shown
-from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls, needs_concurrency
-from kinesis_spout.spark.pickled_handler import PickledHandler
-from kinesis_spout.spark.record_outcomes.batch_pause import BatchPause
-from kinesis_spout.spark.record_outcomes.failed_records import FailedRecords, RetryRules
-from kinesis_spout.spark.record_outcomes.on_demand_sink import OnDemandSink
-from kinesis_spout.spark.record_outcomes.record_delivery import (
+from kinesis_spout.spark.per_record.delivery import (
     OUTCOMES_DDL,
     DeliverRecords,
-    PreparedHandler,
+    Round,
     check_columns,
+    table_of,
 )
+from kinesis_spout.spark.per_record.failures import BatchPause, FailedRecords, RetryRules
+from kinesis_spout.spark.per_record.on_demand_sink import OnDemandSink
+from kinesis_spout.spark.pickled_handler import PickledHandler
+from kinesis_spout.spark.tasks.concurrent_delivery import record_handler
 from shard_state import BreakerRule, RetryPolicy
 
 _MOST_TOGETHER: Final = 1_000
@@ -172,7 +170,9 @@ def each_record(
         raise InvalidConfig(f"breaker_failure_ratio and breaker_window: {error}") from error
     return _EachRecord(
         deliver=DeliverRecords(
-            PickledHandler.of(_prepared(handler, resolve(scheme), concurrency, timeout)),
+            PickledHandler.of(
+                record_handler(handler, resolve(scheme), concurrency=concurrency, timeout_seconds=timeout)
+            ),
             max_failed_bytes_per_task,
         ),
         rules=RetryRules(policy=policy, maximum_record_age_seconds=age),
@@ -184,17 +184,6 @@ def each_record(
         on_progress=on_progress,
         clock=clock,
     )
-
-
-def _prepared(
-    handler: Callable[[Any], object],
-    scheme: Callable[[Record], Any],
-    concurrency: int,
-    timeout_seconds: float | None,
-) -> PreparedHandler | ConcurrentCalls:
-    if needs_concurrency(handler, concurrency, timeout_seconds):
-        return ConcurrentCalls(handler, scheme, concurrency=concurrency, timeout_seconds=timeout_seconds)
-    return PreparedHandler(handler, scheme)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,33 +209,28 @@ class _EachRecord:
         started = self.clock.monotonic()
         self.pause.begin()
         failed = FailedRecords(self.rules, self.app)
-        deliveries, dead = self._round(
-            df.select(*columns),
-            self.deliver,
-            batch_id,
-            failed,
-            self.pause.delivered,
+        delivered, dead = self._round(
+            df.select(*columns), self.deliver, batch_id, failed, self.pause.delivered
         )
-        outcomes = RecordOutcomes(
-            batch_id=batch_id, delivered=deliveries, acked=0, retried=0, dead_lettered=dead, seconds=0.0
-        )
+        retried = 0
         while (due := failed.next_due) is not None:
             self.clock.sleep(self.pause.probe_at(due) - self.clock.monotonic())
             taken = failed.take_one() if self.pause.is_on else failed.take_due(self.clock.monotonic())
-            again = df.sparkSession.createDataFrame(taken)
-            deliveries, dead = self._round(again, self.deliver.again(), batch_id, failed, self.pause.retried)
-            outcomes = replace(
-                outcomes,
-                retried=outcomes.retried + deliveries,
-                dead_lettered=outcomes.dead_lettered + dead,
+            again = df.sparkSession.createDataFrame(table_of(taken))
+            redelivered, given_up = self._round(
+                again, self.deliver.again(), batch_id, failed, self.pause.retried
             )
-        self._tell(
-            replace(
-                outcomes,
-                acked=outcomes.delivered - outcomes.dead_lettered,
-                seconds=self.clock.monotonic() - started,
-            )
+            retried += redelivered
+            dead += given_up
+        outcomes = RecordOutcomes(
+            batch_id=batch_id,
+            delivered=delivered,
+            acked=delivered - dead,
+            retried=retried,
+            dead_lettered=dead,
+            seconds=self.clock.monotonic() - started,
         )
+        self._tell(outcomes)
 
     def _round(
         self,
@@ -254,45 +238,44 @@ class _EachRecord:
         deliver: DeliverRecords,
         batch_id: int,
         failed: FailedRecords,
-        note: Callable[[int, pa.Table, pa.Table, float], bool],
+        note: Callable[[int, Round, float], bool],
     ) -> tuple[int, int]:
         """Deliver records once, in one job. Returns how many were delivered, and how many dead-lettered."""
         try:
-            outcomes = df.mapInArrow(deliver, OUTCOMES_DDL).toArrow()
+            outcomes = Round.of(df.mapInArrow(deliver, OUTCOMES_DDL).toArrow())
         except PySparkException as error:
             unfit = unfit_python(str(error))
             if unfit is None:
                 raise
             raise InvalidConfig(unfit) from error
-        ends = pc.is_valid(outcomes.column("delivered"))
-        deliveries = _total(outcomes.column("delivered"))
-        if _total(outcomes.column("overflowed")):
-            [last_error] = outcomes.filter(outcomes.column("overflowed")).column("error").to_pylist()[:1]
-            raise TooManyFailures(
-                f"micro-batch {batch_id}: expected at most {deliver.max_failed_bytes} bytes of failed "
-                f"records from a task, got more within {deliveries} deliveries, the last with {last_error!r}; is "
-                "something down that the handler needs? If so many may fail, raise max_failed_bytes_per_task or "
-                "read less at a time (maxBytesPerTrigger)"
-            )
-        ambiguous = outcomes.column("ambiguous").drop_null().to_pylist()
-        if ambiguous:
-            raise InvalidConfig(
-                f"each_record: expected the column subSequenceNumber, because several rows are {ambiguous[0]}: "
-                "they came in one aggregated (KPL) record, and nothing else tells them and their dead letters "
-                'apart. Read with .option("extraColumns", "subSequenceNumber,explicitHashKey"), and keep both'
-            )
-        failures, now = outcomes.filter(pc.invert(ends)), self.clock.monotonic()
+        for end in outcomes.ends:
+            if end.overflowed_by is not None:
+                raise TooManyFailures(
+                    f"micro-batch {batch_id}: expected at most {deliver.max_failed_bytes} bytes of failed records "
+                    f"from a task, got more within {outcomes.delivered} deliveries, the last with "
+                    f"{end.overflowed_by!r}; is something down that the handler needs? If so many may fail, raise "
+                    "max_failed_bytes_per_task or read less at a time (maxBytesPerTrigger)"
+                )
+        for end in outcomes.ends:
+            if end.ambiguous is not None:
+                raise InvalidConfig(
+                    "each_record: expected the column subSequenceNumber, because several rows are "
+                    f"{end.ambiguous}: they came in one aggregated (KPL) record, and nothing else tells them and "
+                    "their dead letters "
+                    'apart. Read with .option("extraColumns", "subSequenceNumber,explicitHashKey"), and keep both'
+                )
+        now = self.clock.monotonic()
         letters = failed.settle(
-            failures,
+            outcomes.failures,
             now=self.clock.time(),
             monotonic=now,
             random=random.random(),  # noqa: S311 - spreads retries, guards nothing
-            spare=note(batch_id, outcomes, failures, now),
+            spare=note(batch_id, outcomes, now),
         )
         if letters:
             self.dead_letters.write(letters)
             _log.info("micro-batch %d: dead-lettered %d records", batch_id, len(letters))
-        return deliveries, len(letters)
+        return outcomes.delivered, len(letters)
 
     def _tell(self, outcomes: RecordOutcomes) -> None:
         if self.on_progress is None:
@@ -301,10 +284,6 @@ class _EachRecord:
             self.on_progress(outcomes)
         except Exception:  # noqa: BLE001 - logged; an observer's mistake must not repeat a finished micro-batch
             _log.exception("on_progress of each_record raised; micro-batch %d is finished", outcomes.batch_id)
-
-
-def _total(column: pa.ChunkedArray) -> int:
-    return int(pc.sum(column).as_py() or 0)
 
 
 def _check(name: str, fits: bool, allowed: str, value: object) -> None:  # noqa: FBT001 - as one reads it

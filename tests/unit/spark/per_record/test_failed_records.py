@@ -1,13 +1,14 @@
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from kinesis_spout.model.columns import HANDLED_COLUMNS as COLUMNS
 from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.spark.record_outcomes.failed_records import FailedRecords, RetryRules
-from kinesis_spout.spark.record_outcomes.record_delivery import OUTCOMES_SCHEMA
-from shard_state import RetryPolicy
+from kinesis_spout.model.handler import RaisedAt
+from kinesis_spout.model.record import Record
+from kinesis_spout.spark.per_record.delivery import Failed
+from kinesis_spout.spark.per_record.failures import FailedRecords, RetryRules
+from kinesis_spout.spark.tasks.work import Unfinished
+from shard_state import FailedRecord, RetryPolicy
 
 NOW = 1_700_000_000.0
 
@@ -17,35 +18,47 @@ def failed(limit: int | None = 2, age: float | None = None) -> FailedRecords:
     return FailedRecords(RetryRules(policy=policy, maximum_record_age_seconds=age), "billing")
 
 
-def row(sequence: int, attempt: int = 1, arrived: float | None = NOW - 10, **others: Any) -> dict[str, Any]:
-    return {
-        "partitionKey": "key",
-        "data": f"r{sequence}".encode(),
-        "stream": "orders",
-        "shardId": "shard",
-        "sequenceNumber": str(sequence),
-        "approximateArrivalTimestamp": None if arrived is None else round(arrived * 1e6),
-        "attempt": attempt,
-        "error": "ValueError: bad",
-        "rejected": False,
-        "delaySeconds": None,
-    } | others
+def row(
+    sequence: int,
+    attempt: int = 1,
+    arrived: float | None = NOW - 10,
+    *,
+    rejected: bool = False,
+    delay_seconds: float | None = None,
+    raised: RaisedAt | None = None,
+    **others: Any,
+) -> Failed:
+    record = Record(
+        data=f"r{sequence}".encode(),
+        sequence_number=str(sequence),
+        partition_key="key",
+        arrival_timestamp=arrived,
+        stream="orders",
+        shard_id="shard",
+        attempt=attempt,
+        **others,
+    )
+    failed = FailedRecord(
+        index=0,
+        sequence=record.sequence,
+        previous=None,
+        attempt=attempt,
+        rejected=rejected,
+        delay_seconds=delay_seconds,
+    )
+    return Unfinished(record=record, error="ValueError: bad", raised=raised), failed
 
 
-def table(*rows: dict[str, Any]) -> pa.Table:
-    return pa.Table.from_pylist(list(rows), schema=OUTCOMES_SCHEMA)
+def settle(records: FailedRecords, *rows: Failed, at: float = 100.0) -> list[DeadLetter]:
+    return records.settle(rows, now=NOW, monotonic=at, random=0.5)
 
 
-def settle(records: FailedRecords, *rows: dict[str, Any], at: float = 100.0) -> list[DeadLetter]:
-    return records.settle(table(*rows), now=NOW, monotonic=at, random=0.5)
+def spare(records: FailedRecords, *rows: Failed, at: float = 100.0) -> list[DeadLetter]:
+    return records.settle(rows, now=NOW, monotonic=at, random=0.5, spare=True)
 
 
-def spare(records: FailedRecords, *rows: dict[str, Any], at: float = 100.0) -> list[DeadLetter]:
-    return records.settle(table(*rows), now=NOW, monotonic=at, random=0.5, spare=True)
-
-
-def sequences(due: pa.Table) -> list[str]:
-    return [str(sequence) for sequence in due.column("sequenceNumber").to_pylist()]
+def sequences(due: list[Record]) -> list[str]:
+    return [record.sequence_number for record in due]
 
 
 def test_a_failed_record_waits_for_its_back_off_and_comes_as_the_next_attempt() -> None:
@@ -53,10 +66,8 @@ def test_a_failed_record_waits_for_its_back_off_and_comes_as_the_next_attempt() 
 
     assert settle(records, row(1)) == []
     assert records.next_due == pytest.approx(100.95)
-    due = records.take_due(101.0)
-    assert due.schema.names == [*COLUMNS, "attempt"]
-    assert due.column("attempt").to_pylist() == [2]
-    assert due.column("data").to_pylist() == [b"r1"]
+    (due,) = records.take_due(101.0)
+    assert (due.attempt, due.data) == (2, b"r1")
     assert records.next_due is None
 
 
@@ -76,7 +87,7 @@ def test_each_retry_waits_longer_than_the_one_before() -> None:
 
 def test_the_handler_may_choose_the_delay() -> None:
     records = failed()
-    settle(records, row(1, delaySeconds=7.0), row(2))
+    settle(records, row(1, delay_seconds=7.0), row(2))
 
     assert sequences(records.take_due(101.0)) == ["2"]
     assert records.next_due == 107.0
@@ -84,7 +95,7 @@ def test_the_handler_may_choose_the_delay() -> None:
 
 def test_the_earliest_is_given_even_if_the_sleeper_was_woken_early() -> None:
     records = failed()
-    settle(records, row(1), row(2, delaySeconds=7.0))
+    settle(records, row(1), row(2, delay_seconds=7.0))
 
     assert sequences(records.take_due(100.5)) == ["1"]
     assert records.next_due == 107.0
@@ -128,7 +139,7 @@ def test_a_record_that_would_be_too_old_at_its_retry_expires() -> None:
         row(1, arrived=NOW - 16),
         row(2, arrived=NOW - 14.5),
         row(3, arrived=NOW - 10),
-        row(4, arrived=NOW - 10, delaySeconds=6.0),
+        row(4, arrived=NOW - 10, delay_seconds=6.0),
     )
 
     assert [(letter.sequence_number, letter.reason) for letter in letters] == [
@@ -161,7 +172,7 @@ def test_spared_deliveries_do_not_count_and_nothing_is_given_up_but_what_is_reje
     letters = spare(records, row(1, attempt=3), row(2), row(3, rejected=True))
 
     assert [letter.sequence_number for letter in letters] == ["3"]
-    assert sorted(records.take_due(200.0).column("attempt").to_pylist()) == [1, 3]
+    assert sorted(record.attempt for record in records.take_due(200.0)) == [1, 3]
 
 
 def test_one_record_can_be_taken_alone_and_the_others_stay() -> None:
@@ -177,19 +188,20 @@ def test_one_record_can_be_taken_alone_and_the_others_stay() -> None:
 
 
 def test_a_letter_says_where_its_failure_was_raised() -> None:
-    [letter] = settle(failed(), row(1, attempt=3, traceback="in bill"))
+    [letter] = settle(failed(), row(1, attempt=3, raised=RaisedAt("ValueError", "in bill")))
 
     assert letter.traceback == "in bill"
 
 
 def test_a_user_record_waits_and_dies_under_its_own_number() -> None:
     records = failed()
-    first, second = (row(7, subSequenceNumber=sub, explicitHashKey=str(sub)) for sub in (0, 1))
+    first, second = (
+        row(7, sub_sequence_number=sub, explicit_hash_key=str(sub), rejected=sub == 1) for sub in (0, 1)
+    )
 
-    (letter,) = settle(records, first, second | {"rejected": True})
+    (letter,) = settle(records, first, second)
 
     assert (letter.sequence_number, letter.message_id) == ("7:1", "shard:7:1")
     assert letter.explicit_hash_key == "1"
-    due = records.take_due(101.0)
-    assert due.column("subSequenceNumber").to_pylist() == [0]
-    assert due.column("explicitHashKey").to_pylist() == ["0"]
+    (due,) = records.take_due(101.0)
+    assert (due.sub_sequence_number, due.explicit_hash_key) == (0, "0")

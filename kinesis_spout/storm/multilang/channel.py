@@ -1,15 +1,19 @@
-"""A component's end of the pipes to its host."""
+"""A component's end of the pipes to its host: the standard input and output of its process.
+
+They are taken away from everybody but the protocol. What user code, its libraries and its child processes print
+goes to standard error, and what they read is empty: neither can damage a message. That holds below Python too,
+because the file descriptors are replaced.
+"""
 
 import os
 import sys
 import time
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
-from kinesis_spout.storm.multilang.component.standard_pipes import Pipes, empty_input
 from kinesis_spout.storm.multilang.frames import Codec
-from kinesis_spout.storm.multilang.junk import Junk
 from kinesis_spout.storm.multilang.messages import (
+    InvalidOutput,
     Message,
     NotOfTheProtocol,
     Pid,
@@ -23,6 +27,32 @@ _READ_BYTES: Final = 256 * 1024
 _FLUSH_BYTES: Final = 64 * 1024
 _FLUSH_SECONDS: Final = 0.005
 """What is said is held back no longer than that while more work waits: writes cost more than messages do."""
+
+
+_INPUT, _OUTPUT, _ERRORS = range(3)
+
+
+class Pipes(NamedTuple):
+    """File descriptors to talk with the host. Child processes do not inherit them."""
+
+    read_fd: int
+    write_fd: int
+
+
+def take_standard_pipes() -> Pipes:
+    """Take them; call it once. What was printed before, and waits in Python's buffer, is no message either."""
+    pipes = Pipes(os.dup(_INPUT), os.dup(_OUTPUT))
+    empty_input(_INPUT)
+    os.dup2(_ERRORS, _OUTPUT)
+    sys.stdout.flush()
+    return pipes
+
+
+def empty_input(read_fd: int) -> None:
+    """Let a file descriptor give the end of its input, also to a read that a signal has just interrupted."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, read_fd, inheritable=read_fd == _INPUT)
+    os.close(nothing)
 
 
 class HostGone(Exception):  # noqa: N818 - the name says what happened
@@ -45,7 +75,7 @@ class Channel:
         """The name of the component, for errors; known after the hand-shake."""
         self._codec = codec
         self._is_greeted = False
-        # What a host sends is never junk: no size is too large for it.
+        # What a host sends is always valid: no size is too large for it.
         self._decoder = codec.decoder(max_frame_bytes=sys.maxsize)
         self._pipes = pipes
         self._messages: deque[Message] = deque()
@@ -119,7 +149,7 @@ class Channel:
             raise HostGone("the host closed the pipe")
         heartbeats = 0
         for raw in self._decoder.feed(data):
-            if type(raw) is Junk:
+            if type(raw) is InvalidOutput:
                 raise NotOfTheProtocol(f"{raw.reason}, got from the host: {raw.text!r}")
             message = parse(raw)
             if type(message) is TaskIds:

@@ -7,7 +7,7 @@ from pyspark import cloudpickle
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.record_outcomes.each_record import each_record
+from kinesis_spout.spark.per_record.each_record import each_record
 
 
 def ignore(record: Record) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kinesis_spout.model.unfinished_work import refuse_unfinished
-from kinesis_spout.storm.multilang.component.channel import HostGone
-from kinesis_spout.storm.multilang.component.component import Component, GiveUp, values_of
+from kinesis_spout.storm.multilang.channel import HostGone
+from kinesis_spout.storm.multilang.component import Component, GiveUp, values_of
 from kinesis_spout.storm.multilang.messages import Ack, Emit, Fail, Message, NotOfTheProtocol, TupleIn
 
 

@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructField, Str
 
 from kinesis_spout.model.columns import RECORD_COLUMNS as COLUMNS
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.spark.record_outcomes.each_record import each_record
+from kinesis_spout.spark.per_record.each_record import each_record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

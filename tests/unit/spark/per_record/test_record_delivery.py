@@ -9,21 +9,16 @@ import pytest
 
 from kinesis_spout import Reject, RetryLater
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
+from kinesis_spout.spark.per_record.delivery import DeliverRecords, Failed, Round, TaskEnd, table_of
 from kinesis_spout.spark.pickled_handler import PickledHandler
-from kinesis_spout.spark.record_outcomes.record_delivery import (
-    OUTCOMES_SCHEMA,
-    DeliverRecords,
-    PreparedHandler,
-    RecordFunction,
-)
+from kinesis_spout.spark.tasks.concurrent_delivery import AnyHandler, record_handler
 
 
 def number_of(payload: str) -> str:
     return str(int.from_bytes(payload.encode()))
 
 
-def batch(*payloads: str, attempt: int | None = None, zone: str = "UTC") -> pa.RecordBatch:
+def batch(*payloads: str, zone: str = "UTC") -> pa.RecordBatch:
     rows = len(payloads)
     columns: dict[str, pa.Array] = {
         "partitionKey": pa.array(["key", *[None] * (rows - 1)][:rows], pa.string()),
@@ -33,36 +28,45 @@ def batch(*payloads: str, attempt: int | None = None, zone: str = "UTC") -> pa.R
         "sequenceNumber": pa.array([number_of(payload) for payload in payloads], pa.string()),
         "approximateArrivalTimestamp": pa.array([1_500_000] * rows, pa.timestamp("us", tz=zone)),
     }
-    if attempt is not None:
-        columns["attempt"] = pa.array([attempt] * rows, pa.int32())
     return pa.RecordBatch.from_pydict(columns)
 
 
+def again(*payloads: str, attempt: int) -> pa.RecordBatch:
+    records = [
+        Record(data=payload.encode(), sequence_number=number_of(payload), attempt=attempt)
+        for payload in payloads
+    ]
+    (rows,) = table_of(records).to_batches()
+    return rows
+
+
 def delivered(
-    handler: RecordFunction | ConcurrentCalls,
+    function: Callable[[Any], object],
     *batches: pa.RecordBatch,
+    scheme: Callable[[Record], Any] = lambda record: record,
+    concurrency: int = 1,
     max_failed_bytes: int | None = None,
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The rows of failed records, and the row that ends the task."""
-    deliver = DeliverRecords(in_place(handler), max_failed_bytes)
-    outcomes = list(deliver(batches))
-    assert all(each.schema == OUTCOMES_SCHEMA for each in outcomes)
-    *failures, end = (row for each in outcomes for row in each.to_pylist())
-    return failures, end
+) -> tuple[list[Failed], TaskEnd]:
+    """The failed records, and what the task says at its end."""
+    handler = record_handler(function, scheme, concurrency=concurrency, timeout_seconds=None)
+    outcomes = DeliverRecords(in_place(handler), max_failed_bytes)(batches)
+    of_round = Round.of(pa.Table.from_batches(outcomes))
+    (end,) = of_round.ends
+    return of_round.failures, end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InPlace(PickledHandler[RecordFunction | ConcurrentCalls]):
+class InPlace(PickledHandler[AnyHandler]):
     """A handler that stays in this process, with the test's own lists in it."""
 
-    function: RecordFunction | ConcurrentCalls
+    handler: AnyHandler
 
-    def load(self, clock: Callable[[], float] = monotonic) -> RecordFunction | ConcurrentCalls:  # noqa: ARG002
-        return self.function
+    def load(self, clock: Callable[[], float] = monotonic) -> AnyHandler:  # noqa: ARG002
+        return self.handler
 
 
-def in_place(function: RecordFunction | ConcurrentCalls) -> PickledHandler[RecordFunction | ConcurrentCalls]:
-    return InPlace(pickled=b"", digest="", function=function)
+def in_place(handler: AnyHandler) -> PickledHandler[AnyHandler]:
+    return InPlace(pickled=b"", digest="", handler=handler)
 
 
 def test_every_row_is_handed_over_as_a_record_in_order() -> None:
@@ -80,7 +84,7 @@ def test_every_row_is_handed_over_as_a_record_in_order() -> None:
         attempt=1,
     )
     assert failures == []
-    assert (end["delivered"], end["overflowed"]) == (3, False)
+    assert (end.delivered, end.overflowed_by) == (3, None)
 
 
 def test_what_failed_comes_back_with_its_data_and_what_its_handler_said() -> None:
@@ -96,11 +100,12 @@ def test_what_failed_comes_back_with_its_data_and_what_its_handler_said() -> Non
         if record.data in errors:
             raise errors[record.data]
 
-    failures, end = delivered(handle, batch("a", "b", "c"), batch("d", "e", "f", attempt=2))
+    failures, end = delivered(handle, batch("a", "b", "c"), again("d", "e", "f", attempt=2))
 
-    assert end["delivered"] == 6
+    assert end.delivered == 6
     assert [
-        (row["data"], row["attempt"], row["error"], row["rejected"], row["delaySeconds"]) for row in failures
+        (row.record.data, row.record.attempt, row.error, failed.rejected, failed.delay_seconds)
+        for row, failed in failures
     ] == [
         (b"b", 1, "ValueError: bad", False, None),
         (b"c", 1, "never", True, None),
@@ -108,17 +113,14 @@ def test_what_failed_comes_back_with_its_data_and_what_its_handler_said() -> Non
         (b"e", 2, "SystemExit: 3", False, None),
         (b"f", 2, "KeyboardInterrupt", False, None),
     ]
-    assert all(row["delivered"] is None for row in failures)
 
 
 def test_the_scheme_prepares_what_the_handler_is_given_and_fails_the_record_if_it_raises() -> None:
-    function = PickledHandler.of(PreparedHandler(_negative, _number)).load()
-    outcomes = DeliverRecords(in_place(function), None)([batch("7", "-7", "seven")])
+    failures, _ = delivered(_negative, batch("7", "-7", "seven"), scheme=_number)
 
-    assert [row["error"] for each in outcomes for row in each.to_pylist()] == [
+    assert [row.error for row, _ in failures] == [
         "ValueError: -7 is negative",
         "ValueError: invalid literal for int() with base 10: b'seven'",
-        None,
     ]
 
 
@@ -141,7 +143,7 @@ def test_arrival_is_the_same_moment_whatever_the_sessions_time_zone() -> None:
     failures, _ = delivered(handle, batch("a", zone="Asia/Tokyo"))
 
     assert seen[0].arrival_timestamp == 1.5
-    assert failures[0]["approximateArrivalTimestamp"].timestamp() == 1.5
+    assert failures[0][0].record.arrival_timestamp == 1.5
 
 
 def test_a_task_in_which_too_much_fails_stops_calling_the_handler_and_says_why() -> None:
@@ -154,15 +156,15 @@ def test_a_task_in_which_too_much_fails_stops_calling_the_handler_and_says_why()
     failures, end = delivered(handle, batch("a"), batch("b", "c", "d"), batch("e"), max_failed_bytes=2_000)
 
     assert seen == [b"a", b"b", b"c"]
-    assert [row["data"] for row in failures] == [b"a"]
-    assert (end["delivered"], end["overflowed"]) == (3, True)
-    assert end["error"] == "ValueError: no database for c"
+    assert [row.record.data for row, _ in failures] == [b"a"]
+    assert (end.delivered, end.overflowed_by) == (3, "ValueError: no database for c")
 
 
 def test_records_that_came_back_are_delivered_without_a_bound() -> None:
-    outcomes = list(DeliverRecords(in_place(refuse), 1).again()([batch("a", "b", "c")]))
+    handler = record_handler(refuse, lambda record: record, concurrency=1, timeout_seconds=None)
+    outcomes = DeliverRecords(in_place(handler), 1).again()([again("a", "b", "c", attempt=2)])
 
-    assert sum(each.num_rows for each in outcomes) == 4
+    assert len(Round.of(pa.Table.from_batches(outcomes)).failures) == 3
 
 
 def refuse(record: Record) -> None:
@@ -170,7 +172,7 @@ def refuse(record: Record) -> None:
 
 
 def test_a_task_without_rows_says_that_it_delivered_none() -> None:
-    assert delivered(refuse)[1]["delivered"] == 0
+    assert delivered(refuse)[1].delivered == 0
 
 
 def aggregated(*subs: int | None, numbers: str = "7") -> pa.RecordBatch:
@@ -191,12 +193,12 @@ def test_user_records_keep_their_place_and_their_hash_key_also_when_they_fail() 
 
     assert [record.message_id for record in seen] == ["shard:7:0", "shard:7:1", "shard:8"]
     assert [record.explicit_hash_key for record in seen] == ["0", "1", None]
-    assert [(row["subSequenceNumber"], row["explicitHashKey"]) for row in failures] == [
+    assert [(row.record.sub_sequence_number, row.record.explicit_hash_key) for row, _ in failures] == [
         (0, "0"),
         (1, "1"),
         (None, None),
     ]
-    assert end["ambiguous"] is None
+    assert end.ambiguous is None
 
 
 @pytest.mark.parametrize("batches", [[(0, 1)], [(0,), (1,)]], ids=["in one batch", "in two"])
@@ -208,7 +210,7 @@ def test_rows_of_one_aggregate_that_nothing_tells_apart_are_not_delivered(
 
     failures, end = delivered(lambda record: seen.append(record.data), batch("a"), *rows, batch("b"))
 
-    assert end["ambiguous"] == "shard:7"
+    assert end.ambiguous == "shard:7"
     assert len(seen) < 3
     assert not failures
 
@@ -221,25 +223,23 @@ def test_several_rows_are_handled_at_a_time_and_what_failed_comes_back_in_order(
         if record.data in {b"b", b"c"}:
             raise ValueError("no")
 
-    calls = ConcurrentCalls(handle, lambda record: record, concurrency=2)
-    failures, end = delivered(calls, batch("a", "b"), batch("c", "d"))
+    failures, end = delivered(handle, batch("a", "b"), batch("c", "d"), concurrency=2)
 
-    assert [(row["data"], row["error"]) for row in failures] == [
+    assert [(row.record.data, row.error) for row, _ in failures] == [
         (b"b", "ValueError: no"),
         (b"c", "ValueError: no"),
     ]
-    assert end["delivered"] == 4
+    assert end.delivered == 4
 
 
 def test_of_several_at_a_time_no_more_begin_when_too_much_has_failed() -> None:
     async def handle(_: Record) -> None:
         raise ValueError("no")
 
-    calls = ConcurrentCalls(handle, lambda record: record, concurrency=2)
-    failures, end = delivered(calls, batch(*"abcdefgh"), batch("i"), max_failed_bytes=1_000)
+    failures, end = delivered(handle, batch(*"abcdefgh"), batch("i"), concurrency=2, max_failed_bytes=1_000)
 
-    assert (failures, end["overflowed"], end["error"]) == ([], True, "ValueError: no")
-    assert end["delivered"] <= 4
+    assert (failures, end.overflowed_by) == ([], "ValueError: no")
+    assert end.delivered <= 4
 
 
 def test_the_end_of_a_task_says_how_many_records_failed_behind_the_last_that_was_handled() -> None:
@@ -250,8 +250,8 @@ def test_the_end_of_a_task_says_how_many_records_failed_behind_the_last_that_was
             raise ValueError("no database")
 
     _, end = delivered(handler, batch("1", "ok", "2", "3"), batch("4"), batch("5", "6"))
-    assert end["lastInRow"] == 5
+    assert end.last_in_row == 5
     _, end = delivered(handler, batch("1", "ok"), batch("2", "no", "3"))
-    assert end["lastInRow"] == 1
+    assert end.last_in_row == 1
     _, end = delivered(handler, batch("1", "2"))
-    assert end["lastInRow"] == 2
+    assert end.last_in_row == 2

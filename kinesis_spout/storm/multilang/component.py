@@ -1,18 +1,18 @@
 """What bolts and spouts have in common: the hand-shake, what they say, and how they end."""
 
+import logging
 import os
 import sys
 import traceback
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.multilang.component.channel import Channel, HostGone
-from kinesis_spout.storm.multilang.component.host_log import HostLog
-from kinesis_spout.storm.multilang.component.standard_pipes import take_standard_pipes
+from kinesis_spout.storm.multilang.channel import Channel, HostGone, take_standard_pipes
 from kinesis_spout.storm.multilang.frames import CODECS, Codec
 from kinesis_spout.storm.multilang.messages import (
     Emit,
@@ -32,9 +32,58 @@ SERIALIZER_VARIABLE: Final = "MULTILANG_SERIALIZER"
 TRACE, DEBUG, INFO, WARN, ERROR = range(5)
 """The levels of ``Component.log``."""
 
+_MAX_LINES: Final = 1_000
+
 
 class GiveUp(Exception):  # noqa: N818 - the name says what happens
     """To be raised by a method of a component that cannot go on. The host is told, and the process ends."""
+
+
+class HostLog(logging.Handler):
+    """A handler of ``logging`` that sends lines to the host's log. Mutable; thread-safe.
+
+    Any thread may log, but only the component's own thread talks to the host, and a spout talks only when it is
+    asked. So lines wait here until the component says them. Of too many the oldest are dropped, and counted.
+    """
+
+    def __init__(self, level: int = logging.NOTSET) -> None:
+        super().__init__(level)
+        self._lines: deque[Log] = deque()
+        self._dropped = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line; ``logging`` calls it under the handler's lock."""
+        try:
+            line = Log(msg=writable_text(self.format(record)), level=_host_level(record.levelno))
+        except Exception:  # noqa: BLE001 - what `logging` asks of every handler
+            self.handleError(record)
+            return
+        if len(self._lines) >= _MAX_LINES:
+            self._lines.popleft()
+            self._dropped += 1
+        self._lines.append(line)
+
+    def taken(self) -> list[Log]:
+        """Give the lines that wait, oldest first, and keep them no longer."""
+        if not self._lines:
+            return []
+        self.acquire()
+        try:
+            lines, dropped = list(self._lines), self._dropped
+            self._lines.clear()
+            self._dropped = 0
+        finally:
+            self.release()
+        if dropped:
+            lines.insert(
+                0, Log(msg=f"{dropped} lines of the log were dropped here: too many waited", level=WARN)
+            )
+        return lines
+
+
+def _host_level(level: int) -> int:
+    by_level = ((logging.ERROR, ERROR), (logging.WARNING, WARN), (logging.INFO, INFO), (logging.DEBUG, DEBUG))
+    return next((ours for least, ours in by_level if level >= least), TRACE)
 
 
 class Component(ABC):
