@@ -178,8 +178,12 @@ def _end(done: list[dict[str, Any]], what: str, *, json: bool) -> None:
 
 
 def _line(record: "Spooled") -> str:
-    key, data, hash_key, _ = record.entry
-    values = {"partition_key": key, "explicit_hash_key": hash_key, "data": base64.b64encode(data).decode()}
+    entry = record.entry
+    values = {
+        "partition_key": entry.partition_key,
+        "explicit_hash_key": entry.explicit_hash_key,
+        "data": base64.b64encode(entry.data).decode(),
+    }
     return json_text.dumps(values) + "\n"
 
 
