@@ -3,13 +3,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
+from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
 from kinesis_spout.model.errors import DataLoss, SpoutClosed, StreamNotFound, Throttled
 from kinesis_spout.model.record import Record
+from kinesis_spout.plain.buffered_shard import BufferedShard
 from kinesis_spout.ports import Page
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryStream
 from shard_state import Position
+from tests.support.buffered_shard import buffered_shard
 from tests.support.kinesis_endpoints import wait_until
 
 SHARD = "shardId-000000000000"
@@ -28,14 +30,12 @@ def stream() -> InMemoryStream:
 
 def _buffered(
     stream: InMemoryStream, prefetcher: Prefetcher, *, shard_id: str = SHARD, max_records: int = 10_000
-) -> BufferedShardGetter:
+) -> BufferedShard:
     getter = InMemoryShardGetter(stream, shard_id, Position.trim_horizon())
-    return BufferedShardGetter(
-        getter, prefetcher, max_records=max_records, poll_seconds=0.2, idle_poll_seconds=0.2
-    )
+    return buffered_shard(getter, prefetcher, max_records=max_records, periods=(0.2, 0.2))
 
 
-def _poll(getter: BufferedShardGetter, count: int) -> list[bytes]:
+def _poll(getter: BufferedShard, count: int) -> list[bytes]:
     polled: list[Record] = []
 
     def has_enough() -> bool:
@@ -100,7 +100,7 @@ def test_no_page_is_fetched_while_enough_bytes_are_at_hand(
     for _ in range(4):
         stream.put(b"x" * 100, "key")
     source = InMemoryShardGetter(stream, SHARD, Position.trim_horizon())
-    getter = BufferedShardGetter(source, prefetcher, max_records=2, max_bytes=150)
+    getter = buffered_shard(source, prefetcher, max_records=2, max_bytes=150)
     wait_until(lambda: getter.buffered[0] == 2, "two records at hand")
 
     assert getter.poll() is not None
@@ -113,12 +113,11 @@ def test_the_end_is_said_when_the_last_page_is_fetched_and_consumed(
 ) -> None:
     stream.put(b"one", "key")
     stream.put(b"two", "key")
-    children = stream.split(SHARD)
+    stream.split(SHARD)
     getter = _buffered(stream, prefetcher)
     wait_until(lambda: getter.buffered[0] == 2, "the last page")
 
     assert not getter.at_end
-    assert getter.child_shards == children
     assert _poll(getter, 1) == [b"one"]
     assert not getter.at_end
     assert _poll(getter, 1) == [b"two"]
@@ -158,7 +157,7 @@ def test_data_loss_reaches_the_caller(stream: InMemoryStream, prefetcher: Prefet
     first, second = (stream.put(payload, "key") for payload in (b"one", b"two"))
     stream.trim(SHARD, second.sequence)
     source = InMemoryShardGetter(stream, SHARD, Position.at(first.sequence))
-    getter = BufferedShardGetter(source, prefetcher)
+    getter = buffered_shard(source, prefetcher)
     wait_until(lambda: getter.failed, "the loss to be met")
 
     with pytest.raises(DataLoss):
@@ -170,7 +169,7 @@ def test_a_defect_of_a_getter_reaches_the_caller(prefetcher: Prefetcher) -> None
         def read(self, limit: int) -> Page:
             raise ZeroDivisionError(limit)
 
-    getter = BufferedShardGetter(Broken(), prefetcher)
+    getter = buffered_shard(Broken(), prefetcher)
     wait_until(lambda: getter.failed, "the defect to be met")
 
     with pytest.raises(ZeroDivisionError):
@@ -179,7 +178,7 @@ def test_a_defect_of_a_getter_reaches_the_caller(prefetcher: Prefetcher) -> None
 
 def test_polling_never_waits_for_a_read(prefetcher: Prefetcher) -> None:
     source = GatedGetter()
-    getter = BufferedShardGetter(source, prefetcher)
+    getter = buffered_shard(source, prefetcher)
     assert source.reading.wait(30)
 
     assert getter.poll() is None  # one that waited would meet the error of a gate that stays shut
@@ -191,7 +190,7 @@ def test_polling_never_waits_for_a_read(prefetcher: Prefetcher) -> None:
 
 def test_a_hanging_shard_does_not_hold_up_the_others(stream: InMemoryStream, prefetcher: Prefetcher) -> None:
     source = GatedGetter()
-    hanging = BufferedShardGetter(source, prefetcher)
+    hanging = buffered_shard(source, prefetcher)
     assert source.reading.wait(30)
     getter = _buffered(stream, prefetcher)
     stream.put(b"one", "key")
@@ -220,7 +219,7 @@ def test_a_thousand_idle_shards_need_no_thread_each_and_delay_nobody() -> None:
 
 def test_after_closing_there_are_no_records_and_no_more_reads(prefetcher: Prefetcher) -> None:
     source = GatedGetter()
-    getter = BufferedShardGetter(source, prefetcher)
+    getter = buffered_shard(source, prefetcher)
     assert source.reading.wait(30)
 
     getter.close()
@@ -290,7 +289,7 @@ def test_user_records_weigh_more_than_their_data(stream: InMemoryStream, prefetc
 def test_pages_with_something_odd_are_told_of(stream: InMemoryStream, prefetcher: Prefetcher) -> None:
     odd: list[Page] = []
     stream.put(aggregate([UserRecord("key", b"x")])[:-1] + b"?", "key")
-    BufferedShardGetter(
+    buffered_shard(
         InMemoryShardGetter(stream, SHARD, Position.trim_horizon()), prefetcher, odd=odd.append
     )
 
