@@ -75,6 +75,10 @@ class BufferedShard(ShardReader[Page]):
     def ready_at(self) -> float:
         return self._getter.ready_at
 
+    @property
+    def held_bytes(self) -> int:
+        return self._bytes
+
     def poll(self) -> Record | None:
         """Give the next record, or None if none is at hand now. Never waits for the network.
 
@@ -140,7 +144,7 @@ class BufferedShard(ShardReader[Page]):
 
     def _wanted(self) -> int:
         room = self._max_records - len(self._records)
-        self._is_parked = not self._closed and (room <= 0 or not self._room.has_room(self._bytes))
+        self._is_parked = not self._closed and (room <= 0 or not self._room.has_room(self))
         if self._closed or self._is_parked:
             return 0
         return min(MAX_RECORDS, max(1, room // self._records_in_one))

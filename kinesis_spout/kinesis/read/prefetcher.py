@@ -96,7 +96,9 @@ class Prefetcher:
         name: of the threads.
     """
 
-    def __init__(self, *, threads: int = 8, clock: Clock | None = None, name: str = "kinesis-prefetch") -> None:
+    def __init__(
+        self, *, threads: int = 8, clock: Clock | None = None, name: str = "kinesis-prefetch"
+    ) -> None:
         self._threads_allowed = threads
         self._clock = clock or SystemClock()
         self._name = name

@@ -49,8 +49,12 @@ class Room:
         """How many shards there are."""
         self.under_way = 0
         """Reads."""
+        self.is_gathering = False
+        """The door has something to hand on, and waits only for the reads under way to end."""
         self.parked: deque[ShardReader[Any]] = deque()
         """The readers that wait for room, in the order they came."""
+        self.awaited: ShardReader[Any] | None = None
+        """The one that all records at hand wait for. It may read a page although there is no room."""
 
     @property
     def max_bytes(self) -> int:
@@ -62,13 +66,20 @@ class Room:
         """What each shard may hold before it is read no more."""
         return max(self._least_share_bytes, self._max_bytes() // max(1, self.sharers))
 
-    def has_room(self, held_bytes: int, under_way: int | None = None) -> bool:
-        """Tell whether a shard that holds ``held_bytes`` may be read now."""
-        if self._kept_bytes is None:
-            return held_bytes < self.share_bytes
-        reads = self.under_way if under_way is None else under_way
-        free = self._max_bytes() - self._kept_bytes() - reads * PAGE_BYTES
-        return free >= PAGE_BYTES and (held_bytes == 0 or held_bytes < self.share_bytes)
+    def has_room(self, reader: "ShardReader[Any]") -> bool:
+        """Tell whether a page of a shard may be read now."""
+        return self._has_room(reader, self.under_way)
+
+    def is_short(self) -> bool:
+        """Tell whether a reader waits for room that the end of the reads under way will not make."""
+        return any(not self._has_room(reader, 0) for reader in self.parked)
+
+    def read_awaited(self, reader: "ShardReader[Any] | None") -> None:
+        """Have a shard read that all records at hand wait for; None: there is none."""
+        self.awaited = reader
+        if reader is not None and reader in self.parked and self.has_room(reader):
+            self.parked.remove(reader)
+            reader.resume()
 
     def read_ended(self) -> None:
         """Note that a read is over: what was set aside for it is free again."""
@@ -80,6 +91,15 @@ class Room:
         """Have everybody look whether there is room now."""
         for _ in range(len(self.parked)):
             self.parked.popleft().resume()
+
+    def _has_room(self, reader: "ShardReader[Any]", under_way: int) -> bool:
+        held = reader.held_bytes
+        if self._kept_bytes is None:
+            return held < self.share_bytes
+        if held == 0 and reader is self.awaited:
+            return True
+        free = self._max_bytes() - self._kept_bytes() - under_way * PAGE_BYTES
+        return free >= PAGE_BYTES and (held == 0 or held < self.share_bytes)
 
 
 class ShardReader(ABC, Generic[PageT]):
@@ -138,6 +158,11 @@ class ShardReader(ABC, Generic[PageT]):
     @abstractmethod
     def ready_at(self) -> float:
         """When the shard may be read next, by its limits; monotonic."""
+
+    @property
+    @abstractmethod
+    def held_bytes(self) -> int:
+        """What is kept of the shard."""
 
     @abstractmethod
     def _wanted(self) -> int:
