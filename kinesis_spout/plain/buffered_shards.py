@@ -106,7 +106,7 @@ class BufferedShards:
             KinesisError: a shard cannot be read, and trying again does not help. Its turn has passed: the
                 next call serves the others.
         """
-        self.retained.drop_buried(self._is_buried)
+        self.retained.drop_dead_lettered(self._is_dead_lettered)
         if not self._rate.is_limited:
             return self._taken(now)
         grant = self._rate.granted(self._consumer, now, most=1)
@@ -130,7 +130,7 @@ class BufferedShards:
         noted = self._caution.take(now)
         if self._caution.holds_back():
             return noted
-        if self._consumer.manager.pause is not None:
+        if self._consumer.manager.breaker_pause is not None:
             return self._probe(now)  # whose record may be of any age: nothing is given up now
         self._age = RecordAge.of(self._consumer.config, self._consumer.ports.clock.time())
         while (shard_id := self._turns.current(now)) is not None:
@@ -263,7 +263,7 @@ class BufferedShards:
             partition_key=record.partition_key,
         )
         if isinstance(decision, Exhausted):
-            consumer.bury(decision, record, _ENDED_THE_PROCESS)
+            consumer.dead_letter(decision, record, _ENDED_THE_PROCESS)
             self.retained.given_up(record.shard_id, retained.sequence)
 
     def _expires(self, retained: Retained, age: RecordAge, now: float) -> bool:
@@ -278,7 +278,7 @@ class BufferedShards:
             return True
         exhausted = consumer.manager.expire(record.shard_id, sequence, attempt=record.attempt)
         assert exhausted is not None, "it was handed out just now"
-        consumer.bury(exhausted, record, age.error(record))
+        consumer.dead_letter(exhausted, record, age.error(record))
         self.retained.given_up(record.shard_id, sequence)
         return True
 
@@ -327,6 +327,6 @@ class BufferedShards:
             getter.close()
         self._consumer.read_errors.drop([shard_id])
 
-    def _is_buried(self, shard_id: str, sequence: SequenceNumber) -> bool:
+    def _is_dead_lettered(self, shard_id: str, sequence: SequenceNumber) -> bool:
         state = self._consumer.manager.shard(shard_id)
         return state is None or state.tracker.state(sequence) is not RecordState.EXHAUSTED

@@ -1,8 +1,9 @@
 """The plain-Python door without threads, for tests in which nothing happens but by the clock they hold.
 
-A ``RecordSpout`` lists, commits, buries and fetches on threads. They wait in real time, so under a ``ManualClock``
-they come too late, or act once more after a test has "killed" their process. A ``SteppedSpout`` is the same spout
-with the same rules; what the threads would do is done by ``next_tuple``, as far as it is due by the clock:
+A ``RecordSpout`` lists, commits, dead-letters and fetches on threads. They wait in real time, so under a
+``ManualClock`` they come too late, or act once more after a test has "killed" their process. A ``SteppedSpout`` is
+the same spout with the same rules; what the threads would do is done by ``next_tuple``, as far as it is due by the
+clock:
 
     clock = ManualClock()
     stream, zookeeper = InMemoryStream("orders", clock=clock), InMemoryZooKeeper()
@@ -89,7 +90,7 @@ class SteppedSpout(RecordSpout):
         return None
 
     def do_what_is_due(self) -> None:
-        """List, acquire, commit, bury, fetch and time out, as far as it is due; hand out nothing."""
+        """List, acquire, commit, dead-letter, fetch and time out, as far as it is due; hand out nothing."""
         consumer, prefetcher = self._stepped()
         _, shards = self._opened()
         consumer.do_chores()
@@ -128,7 +129,7 @@ class SteppedSpout(RecordSpout):
         retry_at = consumer.manager.next_due()
         moments = [inf if retry_at is None else retry_at]
         # What is unread waits with the rest while the circuit breaker is open.
-        to_read = consumer.manager.pause is None and not self._is_read_up(consumer)
+        to_read = consumer.manager.breaker_pause is None and not self._is_read_up(consumer)
         if consumer.letters or to_read:
             moments.append(consumer.chores_at)
         if to_read:
@@ -201,8 +202,8 @@ class _SteppedConsumer(Consumer):
                         self.end_with(error)
                         return
 
-    def _bury_the_last(self) -> None:
-        self._burying.bury()
+    def _write_the_last_letters(self) -> None:
+        self._dead_lettering.write()
 
 
 class _SteppedPrefetcher(Prefetcher):

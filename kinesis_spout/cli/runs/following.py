@@ -15,7 +15,7 @@ from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.model.errors import KinesisError, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.messages import respelled
-from shard_state import Pause
+from shard_state import BreakerPause
 
 if TYPE_CHECKING:
     from kinesis_spout.cli.world import World
@@ -35,7 +35,7 @@ class Followed(Protocol):
         ...
 
     @property
-    def pause(self) -> Pause | None:
+    def breaker_pause(self) -> BreakerPause | None:
         """Why deliveries pause; None while they do not."""
         ...
 
@@ -103,7 +103,7 @@ def follow(
     patience, given_up_for = _Patience(endless=not (until_caught_up or ends_by_itself)), None
     try:
         while query.isActive and not caught_up.done():
-            pause = query.pause
+            pause = query.breaker_pause
             if patience.is_over(paused=pause is not None) and pause is not None:
                 given_up_for = pause_text(pause)
                 break

@@ -24,7 +24,7 @@ class ShardState(StrEnum):
     """A consumer owns it."""
     PAUSED = "paused"
     """A consumer owns it, and has paused: practically every record fails."""
-    HALTED = "paused by an operator"
+    PAUSED_BY_OPERATOR = "paused by an operator"
     """Nothing of it is handed out until it is resumed."""
     OVER = "over"
     """Its end was read, and everything in it is finished."""
@@ -35,7 +35,13 @@ class ShardState(StrEnum):
 
 
 _WITH_A_BACKLOG: Final = frozenset(
-    {ShardState.WAITING, ShardState.READY, ShardState.READING, ShardState.PAUSED, ShardState.HALTED}
+    {
+        ShardState.WAITING,
+        ShardState.READY,
+        ShardState.READING,
+        ShardState.PAUSED,
+        ShardState.PAUSED_BY_OPERATOR,
+    }
 )
 
 
@@ -122,7 +128,7 @@ def take_view(listed: Iterable[Shard], progress: StoredProgress) -> list[ShardVi
     begun = store.read_application() is not None
     owners = store.owners()
     pauses = progress.coordinator.pauses()
-    halt = progress.group.halted()
+    operator_pause = progress.group.paused()
     stored_ids = store.shard_ids()
     stored: dict[str, Checkpoint] = {}
     problems: dict[str, str] = {}
@@ -144,11 +150,11 @@ def take_view(listed: Iterable[Shard], progress: StoredProgress) -> list[ShardVi
             (shard_id in over, ShardState.OVER),
             (shard_id not in by_id, ShardState.GONE),
             (not begun, ShardState.NOT_BEGUN),
-            (shard_id in owners and halt.covers(shard_id), ShardState.HALTED),
+            (shard_id in owners and operator_pause.covers(shard_id), ShardState.PAUSED_BY_OPERATOR),
             (owners.get(shard_id) in pauses, ShardState.PAUSED),
             (shard_id in owners, ShardState.READING),
             (bool(blocking_parents(shard, by_id, stored_ids, over)), ShardState.WAITING),
-            (halt.covers(shard_id), ShardState.HALTED),
+            (operator_pause.covers(shard_id), ShardState.PAUSED_BY_OPERATOR),
         )
         return next((state for holds, state in checks if holds), ShardState.READY)
 

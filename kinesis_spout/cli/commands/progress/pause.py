@@ -41,5 +41,5 @@ def pause(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> N
                         "them"
                     )
         for each in shard or (None,):
-            progress.group.halt(each)
+            progress.group.pause(each)
             note(f"{each or 'the whole application'} is paused")

@@ -34,21 +34,21 @@ def resume(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> 
         if shard:
             _resume_shards(progress, shard)
             return
-        halt, members = progress.group.end_halt(None), progress.coordinator.resume()
-    if halt.everything:
+        by_operator, members = progress.group.resume(None), progress.coordinator.resume()
+    if by_operator.everything:
         note("the whole application goes on")
-    for name in (*sorted(halt.shards), *members):
+    for name in (*sorted(by_operator.shards), *members):
         note(f"{name} goes on")
-    if not (halt or members):
+    if not (by_operator or members):
         note("no consumer has paused")
 
 
 def _resume_shards(progress: StoredProgress, shard_ids: list[str]) -> None:
-    if progress.group.halted().everything:
+    if progress.group.paused().everything:
         raise WrongArguments(
             "--shard: expected a shard that is paused by itself, but the whole application is paused: resume it "
             "without --shard, and pause the others"
         )
     for shard_id in shard_ids:
-        ended = progress.group.end_halt(shard_id)
+        ended = progress.group.resume(shard_id)
         note(f"{shard_id} goes on" if ended else f"{shard_id} is not paused by an operator")

@@ -71,7 +71,7 @@ def shards(
             note(f"{view.shard_id} is being handed over by {view.owner} to {assigned}")
     for owner, pause in dict.fromkeys((view.owner, view.pause) for view in views if view.pause):
         note(f"{owner} has {pause}; `kinesis-spout resume` lets it go on")
-    if any(view.state is ShardState.HALTED for view in views):
+    if any(view.state is ShardState.PAUSED_BY_OPERATOR for view in views):
         note("an operator has paused shards; `kinesis-spout resume` lets them go on")
     problems = [view for view in views if view.problem]
     for view in problems:
