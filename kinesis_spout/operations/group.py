@@ -114,7 +114,7 @@ def pause(world: World, config: SpoutConfig, shard_ids: Sequence[str] = ()) -> N
                         "lists them"
                     )
         for each in shard_ids or (None,):
-            progress.group.halt(each)
+            progress.group.pause(each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,12 +137,12 @@ def resume(world: World, config: SpoutConfig, shard_ids: Sequence[str] = ()) -> 
     with begun_progress(world, config) as progress:
         group = progress.group
         if not shard_ids:
-            halt, members = group.end_halt(None), progress.coordinator.resume()
-            return Resumed(everything=halt.everything, names=(*sorted(halt.shards), *members))
-        if group.halted().everything:
+            by_operator, members = group.resume(None), progress.coordinator.resume()
+            return Resumed(everything=by_operator.everything, names=(*sorted(by_operator.shards), *members))
+        if group.paused().everything:
             raise WrongArguments(
                 "shard: expected a shard that is paused by itself, but the whole application is paused: resume "
                 "all of it, and pause the others"
             )
-        ended = [shard_id for shard_id in shard_ids if group.end_halt(shard_id)]
+        ended = [shard_id for shard_id in shard_ids if group.resume(shard_id)]
         return Resumed(names=ended, not_paused=[each for each in shard_ids if each not in ended])

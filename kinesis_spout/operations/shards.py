@@ -30,7 +30,7 @@ class ShardState(StrEnum):
     """A consumer owns it."""
     PAUSED = "paused"
     """A consumer owns it, and has paused: practically every record fails."""
-    HALTED = "paused by an operator"
+    PAUSED_BY_OPERATOR = "paused by an operator"
     """Nothing of it is handed out until it is resumed."""
     OVER = "over"
     """Its end was read, and everything in it is finished."""
@@ -41,7 +41,13 @@ class ShardState(StrEnum):
 
 
 _WITH_A_BACKLOG: Final = frozenset(
-    {ShardState.WAITING, ShardState.READY, ShardState.READING, ShardState.PAUSED, ShardState.HALTED}
+    {
+        ShardState.WAITING,
+        ShardState.READY,
+        ShardState.READING,
+        ShardState.PAUSED,
+        ShardState.PAUSED_BY_OPERATOR,
+    }
 )
 
 
@@ -122,7 +128,7 @@ class ShardsView:
         ]
         pauses = dict.fromkeys((each.owner, each.pause) for each in self.shards if each.pause)
         told += [f"{owner} has {pause}; `kinesis-spout resume` lets it go on" for owner, pause in pauses]
-        if any(each.state is ShardState.HALTED for each in self.shards):
+        if any(each.state is ShardState.PAUSED_BY_OPERATOR for each in self.shards):
             told.append("an operator has paused shards; `kinesis-spout resume` lets them go on")
         return told + [f"{each.shard_id}: {each.problem}" for each in self.shards if each.problem]
 
@@ -150,7 +156,7 @@ def _views(listed: Iterable[Shard], progress: StoredProgress, group: GroupView) 
     by_id = {shard.shard_id: shard for shard in listed}
     begun = progress.store.read_application() is not None
     owners, pauses = progress.store.owners(), progress.coordinator.pauses()
-    halt = progress.group.halted()
+    operator_pause = progress.group.paused()
     stored, problems = progress.read_shards()
     over = {shard_id for shard_id, checkpoint in stored.items() if checkpoint and checkpoint.is_shard_end}
     unlisted = [Shard(shard_id=shard_id, closed=True) for shard_id in stored if shard_id not in by_id]
@@ -162,11 +168,11 @@ def _views(listed: Iterable[Shard], progress: StoredProgress, group: GroupView) 
             (shard_id in over, ShardState.OVER),
             (shard_id not in by_id, ShardState.GONE),
             (not begun, ShardState.NOT_BEGUN),
-            (shard_id in owners and halt.covers(shard_id), ShardState.HALTED),
+            (shard_id in owners and operator_pause.covers(shard_id), ShardState.PAUSED_BY_OPERATOR),
             (owners.get(shard_id) in pauses, ShardState.PAUSED),
             (shard_id in owners, ShardState.READING),
             (bool(blocking_parents(shard, by_id, stored, over)), ShardState.WAITING),
-            (halt.covers(shard_id), ShardState.HALTED),
+            (operator_pause.covers(shard_id), ShardState.PAUSED_BY_OPERATOR),
         )
         return next((state for holds, state in checks if holds), ShardState.READY)
 

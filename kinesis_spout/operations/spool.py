@@ -29,21 +29,17 @@ def list_files(world: World, folder: Path) -> list[dict[str, Any]]:
     from kinesis_spout.producer.spool.salvage import records_in, reports  # noqa: PLC0415 - imports boto3
 
     _stream_of(folder)
-    found: list[dict[str, Any]] = []
     with world.listener.progress("records read") as advance:
-        for report in reports(folder):
-            with records_in(report.path) as records:
-                count = sum(1 for _ in _each(records, advance))
-            found.append(
-                {
-                    "file": report.path.name,
-                    "state": report.state,
-                    "records": count,
-                    "size_bytes": report.size_bytes,
-                    "damage": report.damage or None,
-                }
-            )
-    return found
+        return [
+            {
+                "file": report.path.name,
+                "state": report.state,
+                "records": sum(1 for _ in _each(records_in(report.path), advance)),
+                "size_bytes": report.size_bytes,
+                "damage": report.damage or None,
+            }
+            for report in reports(folder)
+        ]
 
 
 def save(world: World, folder: Path, to: Path, *, sound: bool) -> list[dict[str, Any]]:
@@ -145,7 +141,7 @@ def _line(record: "Spooled") -> str:
 
 
 def _stream_of(folder: Path) -> str:
-    from kinesis_spout.producer.spool.files.folder import SpoolFolder  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.producer.spool.folder import SpoolFolder  # noqa: PLC0415 - imports boto3
 
     stream = SpoolFolder(folder).stream()
     if stream is None:

@@ -14,7 +14,7 @@ from kinesis_spout.cli.output import note
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
-from shard_state import Pause
+from shard_state import BreakerPause
 
 _LOOK_SECONDS: Final = 0.1
 _REFRESH_SECONDS: Final = 1.0
@@ -34,7 +34,7 @@ class Followed(Protocol):
         ...
 
     @property
-    def pause(self) -> Pause | None:
+    def breaker_pause(self) -> BreakerPause | None:
         """Why deliveries pause; None while they do not."""
         ...
 
@@ -126,7 +126,7 @@ def follow(
     patience, given_up_for = _Patience(endless=not (until_caught_up or ends_by_itself)), None
     try:
         while query.isActive and not caught_up.done():
-            pause = query.pause
+            pause = query.breaker_pause
             if patience.is_over(paused=pause is not None) and pause is not None:
                 given_up_for = pause_text(pause)
                 break

@@ -135,7 +135,7 @@ class Reading:
         progress = query.lastProgress
         sources = () if progress is None else progress["sources"]
         behind = max((int(source["metrics"]["maxMsBehindLatest"]) for source in sources), default=None)
-        error, pause = query.last_error, query.pause
+        error, pause = query.last_error, query.breaker_pause
         return replace(
             self._counters.take("paused" if pause is not None and state == "running" else state),
             lag_millis=behind,

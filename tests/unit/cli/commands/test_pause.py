@@ -57,4 +57,4 @@ def test_a_shard_that_is_none_is_not_paused() -> None:
     world.consumer()
     _, err = world.call("pause", "--shard", "shardId-99", *SETTINGS, exit_code=1)
     assert "expected a shard of orders, got shardId-99" in err
-    assert not world.zookeeper.process("looks").group.halted()
+    assert not world.zookeeper.process("looks").group.paused()
