@@ -16,7 +16,7 @@ from kinesis_spout.settings.zookeeper.access_rules import check_access
 from shard_state import StartPositions
 
 if TYPE_CHECKING:
-    from kinesis_spout.zookeeper.settings import ZooKeeperSettings
+    from kinesis_spout.zookeeper.backend import ZooKeeperSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Who we are to ZooKeeper, and which servers we trust. No secret of it is in a repr.
+"""Who we are to ZooKeeper, which servers we trust, and who may use the nodes we make. No secret is in a repr.
 
 **SASL** needs the package pure-sasl, by which kazoo speaks it. That is no dependency of this package but an extra:
 it comes as source only, so nobody could install us without building it, and few need it.
@@ -9,11 +9,23 @@ before the first one: later, what is wrong with a file is only seen in the log.
 
 import importlib.util
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Self
+
+from kazoo.security import ACL, ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Id, Permissions
 
 from kinesis_spout.model.errors import InvalidConfig
+
+_PERMISSIONS: Final = {
+    "c": Permissions.CREATE,
+    "d": Permissions.DELETE,
+    "r": Permissions.READ,
+    "w": Permissions.WRITE,
+    "a": Permissions.ADMIN,
+}
+"""As ZooKeeper's own command line spells them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,3 +124,35 @@ def _check_readable(setting: str, path: str) -> None:
 
 def _said(error: OSError) -> str:
     return error.strerror or str(error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAcls:
+    """The ACLs of new nodes. Not shown: an ACL may have the hash of a password."""
+
+    own: tuple[ACL, ...]
+    """Of what belongs to one application."""
+    shared: tuple[ACL, ...]
+    """Of what applications share: the root, and the parent of the elections."""
+
+    @classmethod
+    def of(cls, entries: Iterable[tuple[str, str, str]]) -> Self:
+        """Give every node exactly these: scheme, id and permissions, as letters."""
+        acl = tuple(
+            ACL(sum(_PERMISSIONS[letter] for letter in set(letters)), Id(scheme, id_))
+            for scheme, id_, letters in entries
+        )
+        return cls(own=acl, shared=acl)
+
+    def __repr__(self) -> str:
+        return "NodeAcls(...)"
+
+
+OPEN: Final = NodeAcls(own=tuple(OPEN_ACL_UNSAFE), shared=tuple(OPEN_ACL_UNSAFE))
+"""Everybody may do everything."""
+
+CREATOR: Final = NodeAcls(
+    own=tuple(CREATOR_ALL_ACL),
+    shared=(*CREATOR_ALL_ACL, ACL(Permissions.CREATE | Permissions.READ, ANYONE_ID_UNSAFE)),
+)
+"""All for the user or the certificate that made the node. Beside it, others may have applications of their own."""

@@ -45,90 +45,71 @@ class Paths:
 
     @property
     def root_node(self) -> str:
-        """What all applications share."""
         return f"/{self.root}"
 
     @property
     def app_node(self) -> str:
-        """All streams of this application."""
         return f"/{self.root}/{self.app}"
 
     @property
     def base(self) -> str:
-        """This application on this stream; holds the mark that it has begun."""
         return f"/{self.root}/{self.app}/{self.stream}"
 
     @property
     def shards(self) -> str:
-        """Parent of the checkpoints."""
         return f"{self.base}/shards"
 
     @property
     def members(self) -> str:
-        """Parent of the living members."""
         return f"{self.base}/members"
 
     @property
     def owners(self) -> str:
-        """Parent of the fences."""
         return f"{self.base}/owners"
 
     @property
     def leader(self) -> str:
-        """Parent of the candidates for leadership."""
         return f"{self.base}/leader"
 
     @property
     def assignment(self) -> str:
-        """Which member should own which shard."""
         return f"{self.base}/assignment"
 
     @property
     def draining(self) -> str:
-        """Parent of the names of members that should own nothing."""
         return f"{self.base}/draining"
 
     @property
     def paused(self) -> str:
-        """Parent of the notices of members that have paused."""
         return f"{self.base}/paused"
 
     @property
     def operator_pauses(self) -> str:
-        """Parent of what an operator has paused."""
         return f"{self.base}/halted"
 
     @property
     def attached(self) -> str:
-        """Parent of the attachments."""
         return f"{self.base}/attached"
 
     def attachment(self, name: str) -> str:
-        """Where an attachment is."""
         return f"{self.attached}/{name}"
 
     def shard(self, shard_id: str) -> str:
-        """Where a shard's checkpoint is."""
         return f"{self.shards}/{shard_id}"
 
     def owner(self, shard_id: str) -> str:
-        """Where a shard's fence is."""
         return f"{self.owners}/{shard_id}"
 
     def member(self, member: str) -> str:
-        """Where a member registers."""
         return f"{self.members}/{member}"
 
     def drain(self, member: str) -> str:
-        """Where an operator says that a member should own nothing."""
         return f"{self.draining}/{member}"
 
     def operator_pause(self, name: str) -> str:
-        """Where an operator says that a shard is paused, or everything."""
         return f"{self.operator_pauses}/{name}"
 
     def pause(self, member: str) -> str:
-        """Where a member says that it has paused."""
         return f"{self.paused}/{member}"
 
 

@@ -1,6 +1,8 @@
-"""The threads and the connections that kazoo is given."""
+"""The threads, the connections and the log that kazoo is given."""
 
+import logging
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-from kinesis_spout.zookeeper.security.credentials import Tls
+from kinesis_spout.zookeeper.credentials import Tls
 
 
 class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -65,3 +67,28 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
                 func(*args, **kwargs)
 
         return super().spawn(run)
+
+
+class KazooLog(logging.LoggerAdapter[logging.Logger]):
+    """kazoo's log; reports every error in it.
+
+    Args:
+        log: where the lines go.
+        noticed: is given each error, on kazoo's connection thread: it must not block.
+    """
+
+    def __init__(self, log: logging.Logger, noticed: Callable[[BaseException], None]) -> None:
+        super().__init__(log)
+        self._noticed = noticed
+
+    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Leave the line as it is."""
+        return msg, kwargs
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Report the error that the line speaks of, if it does; then log it."""
+        traced = kwargs.get("exc_info")
+        for error in (*args, sys.exc_info()[1] if traced is True else traced):
+            if level >= logging.WARNING and isinstance(error, BaseException):
+                self._noticed(error)
+        super().log(level, msg, *args, **kwargs, stacklevel=2)

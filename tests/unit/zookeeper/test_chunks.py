@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.zookeeper.tree.chunks import ChunkLimits, chunked
+from kinesis_spout.zookeeper.nodes import ChunkLimits, chunked
 
 
 @given(st.lists(st.integers(0, 50)), st.integers(1, 60), st.integers(1, 6))
