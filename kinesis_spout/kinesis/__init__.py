@@ -8,6 +8,8 @@ from kinesis_spout.kinesis.read.buffered_getter import BufferedShardGetter
 from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.getter import PollingShardGetter
 from kinesis_spout.kinesis.read.prefetcher import Prefetcher
+from kinesis_spout.kinesis.read.read_settings import ReadSettings
+from kinesis_spout.kinesis.shard_getters import ShardGetters
 from kinesis_spout.model.columns import SCHEMA
 
 __all__ = [
@@ -21,5 +23,7 @@ __all__ = [
     "KinesisStreamDirectory",
     "PollingShardGetter",
     "Prefetcher",
+    "ReadSettings",
+    "ShardGetters",
     "decode_to_arrow",
 ]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from kinesis_spout.kinesis.pace import idle_period
 from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to, read_again_at
-from kinesis_spout.kinesis.read.getter import MAX_RECORDS
 from kinesis_spout.kinesis.read.prefetcher import Prefetcher
+from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import KinesisSpoutError, SpoutClosed
 from kinesis_spout.model.record import Record

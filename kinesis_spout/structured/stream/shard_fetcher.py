@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter
+from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter, ReadSettings
 from kinesis_spout.kinesis.pace import idle_period
 from kinesis_spout.kinesis.patience import (
     OUTAGE_SECONDS,
@@ -114,11 +114,10 @@ class ShardFetcher:
         room: shared with the other shards.
         changed: the reader's lock and signal.
         counters: shared with the other shards.
-        records_per_fetch: the limit of one GetRecords.
-        periods: seconds between two reads of a shard at its tip, while records come and while none come.
+        settings: how it is read.
+        idle_period_seconds: between two reads of a shard at its tip, while no records come.
         until: for a query that ends with what is available: seconds since the epoch. What arrived later is not
             read, roughly; None reads on for ever.
-        fail_on_data_loss: whether a shard that retention took away is an error, or over.
         position: where the getter stands.
     """
 
@@ -130,10 +129,9 @@ class ShardFetcher:
         room: FetchRoom,
         changed: threading.Condition,
         counters: FetchCounters,
-        records_per_fetch: int,
-        periods: tuple[float, float],
+        settings: ReadSettings,
+        idle_period_seconds: float,
         until: float | None,
-        fail_on_data_loss: bool,
         clock: Clock,
         found_children: Callable[[str, tuple[Shard, ...]], None],
         position: Position,
@@ -143,10 +141,9 @@ class ShardFetcher:
         self._room = room
         self._changed = changed
         self._counters = counters
-        self._records_per_fetch = records_per_fetch
-        self._periods = periods
+        self._settings = settings
+        self._periods = settings.fetch_period_seconds, idle_period_seconds
         self._until = until
-        self._fail_on_data_loss = fail_on_data_loss
         self._clock = clock
         self._found_children = found_children
         self._empty_reads = 0
@@ -197,7 +194,7 @@ class ShardFetcher:
             self._room.under_way += 1
         started = self._clock.monotonic()
         try:
-            page = self.getter.read_arrow(self._records_per_fetch)
+            page = self.getter.read_arrow(self._settings.max_records_per_fetch)
         except KinesisSpoutError as error:
             return self._failed(error)
         except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
@@ -248,7 +245,7 @@ class ShardFetcher:
     def _note_reached(self, page: ArrowPage) -> None:
         behind_seconds = page.millis_behind_latest / 1000
         # A full page has more behind it, also where the endpoint does not say so.
-        is_full = page.kinesis_records >= self._records_per_fetch
+        is_full = page.kinesis_records >= self._settings.max_records_per_fetch
         self._is_behind = is_full or behind_seconds > _LIVE_SECONDS
         self._failing_since = None
         self._is_given_up = False
@@ -264,7 +261,7 @@ class ShardFetcher:
 
     def _failed(self, error: KinesisSpoutError) -> float | None:
         reaction = reaction_to(error, Work.QUERY)
-        if reaction.action is Action.END_SHARD and not self._fail_on_data_loss:
+        if reaction.action is Action.END_SHARD and not self._settings.fail_on_data_loss:
             lose(str(error), fail=False)
             with self._changed:
                 self._room.read_ended()

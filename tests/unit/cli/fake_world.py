@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from kinesis_spout.cli.app import app
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.cli.world import Stream
+from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.ports import CheckpointWrite, DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import (
@@ -84,7 +85,7 @@ class FakeWorld:
         return Stream(
             lister=InMemoryShardLister(self.kinesis),
             open_getter=lambda shard_id, position: InMemoryShardGetter(
-                self.kinesis, shard_id, position, deaggregate=config.deaggregate
+                self.kinesis, shard_id, position, settings=ReadSettings(deaggregate=config.deaggregate)
             ),
         )
 
