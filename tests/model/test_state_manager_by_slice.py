@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from shard_state import (
+    BreakerPause,
     Exhausted,
-    Pause,
     SequenceNumber,
     SliceKind,
     SliceLimits,
@@ -100,7 +100,7 @@ class SliceShell(ShellModel):
 
     @rule()
     def plan(self) -> None:
-        before = self.manager.pause
+        before = self.manager.breaker_pause
         self.send(self.manager.plan(self.now, self.held), before)
         assert not self.manager.plan(self.now, self.held)
         if before is None:
@@ -109,7 +109,7 @@ class SliceShell(ShellModel):
     @rule(most=st.integers(0, 6))
     def plan_a_few(self, most: int) -> None:
         """Plan within a rate."""
-        before = self.manager.pause
+        before = self.manager.breaker_pause
         plans = self.manager.plan(self.now, self.held, most=most)
         assert sum(plan.most_deliveries for plan in plans) <= most
         self.send(plans, before)
@@ -118,7 +118,7 @@ class SliceShell(ShellModel):
     def held(self) -> dict[str, int]:
         return {shard_id: len(page) for shard_id, page in self.carried.items()}
 
-    def send(self, plans: list[SlicePlan], before: Pause | None) -> None:
+    def send(self, plans: list[SlicePlan], before: BreakerPause | None) -> None:
         if before is not None and plans:
             assert before.probe_at is not None
             assert before.probe_at <= self.now
@@ -126,7 +126,7 @@ class SliceShell(ShellModel):
                 "one record is tried at a time"
             )
         for plan in plans:
-            self.check_halt(plan.shard_id)
+            self.check_operator_pause(plan.shard_id)
             for other in self.out:
                 same = (other.shard_id, other.epoch, other.is_fresh) == (
                     plan.shard_id,
@@ -147,7 +147,7 @@ class SliceShell(ShellModel):
             state = self.manager.shard(shard_id)
             assert state is not None
             wants_page = self.manager.wants_page(shard_id) and shard_id not in self.carried
-            may_read = state.may_read and not self.halt.covers(shard_id)
+            may_read = state.may_read and not self.operator_pause.covers(shard_id)
             assert (shard_id, state.epoch) in being_read or not may_read or wants_page
 
     @precondition(lambda self: self.out)

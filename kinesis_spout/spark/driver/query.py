@@ -20,7 +20,7 @@ from kinesis_spout.spark.streams.batch_slots import BatchSlots
 from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
 from kinesis_spout.spark.tasks.jobs import BatchRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
-from shard_state import Order, Pause, ShardStatus
+from shard_state import BreakerPause, Order, ShardStatus
 
 _CAUGHT_UP_CHECK_SECONDS = 0.05
 
@@ -107,14 +107,14 @@ class SpoutQuery:
             return self._consumer.failures.counts
 
     @property
-    def pause(self) -> Pause | None:
+    def breaker_pause(self) -> BreakerPause | None:
         """The state of a pause, which begins when practically every record failed; None while there is no pause.
 
         During a pause a single record is tried at a time, at growing intervals, and nothing is given up. The
         first that succeeds (or is rejected) ends the pause.
         """
         with self._consumer.lock:
-            return self._consumer.manager.pause
+            return self._consumer.manager.breaker_pause
 
     def resume(self) -> bool:
         """End the pause now; False if there is no pause."""
@@ -147,13 +147,13 @@ class SpoutQuery:
     @property
     def paused_by_operator(self) -> str | None:
         """What an operator has paused of this member's shards, in words; None if nothing."""
-        return self._engine.halted_text()
+        return self._engine.paused_by_operator_text()
 
     @property
     def paused_shards(self) -> frozenset[str]:
         """The shards of this member that an operator has paused, and that it has something left to do with."""
         with self._consumer.lock:
-            return self._consumer.manager.halted
+            return self._consumer.manager.paused_shards
 
     def shards(self) -> list[ShardStatus]:
         """Every known shard as this query sees it, parents before children."""

@@ -3,13 +3,13 @@
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from random import random
 from typing import TYPE_CHECKING
 
 from kinesis_spout.kinesis import KinesisShardLister, Prefetcher, ShardGetters
 from kinesis_spout.kinesis.pace import ByteBudget
 from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.settings.source_options import StreamReadOptions
@@ -17,7 +17,7 @@ from kinesis_spout.structured.offsets import ShardOffset
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from kinesis_spout.structured.stream.planning import EVERYTHING, read_up_to
-from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, FetchRoom, ShardFetcher
+from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, ShardFetcher
 from kinesis_spout.structured.stream.stream_shards import KnownShards, StreamShards
 from shard_state import SequenceNumber, Shard
 
@@ -64,11 +64,7 @@ class FetchedShards:
         self._clock = clock
         self.buffer = PageBuffer()
         self.counters = FetchCounters()
-        self.room = FetchRoom(
-            buffer=self.buffer,
-            max_bytes=options.max_buffered_bytes,
-            resume=self._submit,
-        )
+        self.room = Room(lambda: options.max_buffered_bytes, lambda: self.buffer.size_bytes)
         self._budget = ByteBudget(options.read.max_total_fetch_bytes_per_second)
         self._fetchers: dict[ShardKey, ShardFetcher] = {}
         self._freed: dict[ShardKey, SequenceNumber] = {}
@@ -125,7 +121,7 @@ class FetchedShards:
         """
         behind = [fetcher for fetcher in self._fetchers.values() if fetcher.is_waited_for]
         furthest = min(behind, key=lambda fetcher: fetcher.read_until, default=None)
-        self.room.read_awaited(None if furthest is None else furthest.shard)
+        self.room.read_awaited(furthest)
         if furthest is None:
             return EVERYTHING
         if math.isinf(furthest.read_until):
@@ -176,7 +172,7 @@ class FetchedShards:
             self._close(key)  # back to what is not here any more
         if key not in self._fetchers:
             self._fetchers[key] = self._open(key, shard)
-            self._submit(self._fetchers[key])
+            self._fetchers[key].resume()
         if last is not None:
             self.buffer.free(key, last)
             self._freed[key] = last
@@ -193,21 +189,21 @@ class FetchedShards:
                 ready_at=self._clock.monotonic(), jitter=random, pace=options.read.pace, budget=self._budget
             ),
         )
-        fetcher = ShardFetcher(
+        return ShardFetcher(
             key,
             getter,
+            buffer=self.buffer,
+            prefetcher=self._prefetcher,
             room=self.room,
             changed=self._changed,
             counters=self.counters,
             settings=options.read,
-            idle_period_seconds=options.idle_fetch_period_seconds,
+            periods=(options.read.fetch_period_seconds, options.idle_fetch_period_seconds),
             until=self._until,
             clock=self._clock,
             found_children=self._found_children,
             position=shard.position,
         )
-        getter.when_ready(partial(self._prefetcher.hasten, fetcher.fetch))
-        return fetcher
 
     def _getters_of(self, stream: str) -> ShardGetters:
         if stream not in self._getters:
@@ -220,9 +216,6 @@ class FetchedShards:
                 clock=self._clock,
             )
         return self._getters[stream]
-
-    def _submit(self, fetcher: ShardFetcher) -> None:
-        self._prefetcher.submit(fetcher.fetch, fetcher.getter.ready_at)
 
     def _found_children(self, stream: str, children: Sequence[Shard]) -> None:
         if self._until is None:  # what was born after the query began is left to the next one

@@ -187,7 +187,7 @@ class InMemoryCheckpointStore:
             zookeeper.attached.clear()
             zookeeper.assignment = b""
             zookeeper.drained.clear()
-            zookeeper.halted.clear()
+            zookeeper.paused.clear()
 
     # -- what operators look at
 

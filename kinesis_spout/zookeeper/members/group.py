@@ -16,10 +16,10 @@ from kazoo.protocol.states import EventType, WatchedEvent
 from kinesis_spout.model.errors import CheckpointUnreadable, KinesisSpoutError, StoreUnavailable
 from kinesis_spout.ports.term import Term
 from kinesis_spout.zookeeper.members.election import ZooKeeperElection
-from kinesis_spout.zookeeper.members.halts import Halts, halt_of
+from kinesis_spout.zookeeper.members.operator_pauses import OperatorPauses, operator_pause_of
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.tree.paths import Paths, check_name
-from shard_state import Assignment, GroupMember, Halt
+from shard_state import Assignment, GroupMember, OperatorPause
 from shard_state.errors import InvalidStoredForm
 
 _CAMPAIGN_SECONDS: Final = 60.0
@@ -42,7 +42,7 @@ class ZooKeeperGroup:
         self._election = ZooKeeperElection(
             name, paths.leader, session, member, close=_nothing, campaign_seconds=_CAMPAIGN_SECONDS
         )
-        self._halts = Halts(session, paths)
+        self._operator_pauses = OperatorPauses(session, paths)
         self._lock = threading.Lock()
         """Guards the two below."""
         self._read: dict[str, Any] = {}
@@ -187,17 +187,17 @@ class ZooKeeperGroup:
         with suppress(NoNodeError):
             self._session.answer(self._client.delete_async(self._paths.drain(member)))
 
-    def halt(self, shard_id: str | None) -> None:
+    def pause(self, shard_id: str | None) -> None:
         """Write what is paused (see the port)."""
-        self._halts.begin(shard_id)
+        self._operator_pauses.begin(shard_id)
 
-    def end_halt(self, shard_id: str | None) -> Halt:
+    def resume(self, shard_id: str | None) -> OperatorPause:
         """Remove it (see the port)."""
-        return self._halts.end(shard_id)
+        return self._operator_pauses.end(shard_id)
 
-    def halted(self) -> Halt:
+    def paused(self) -> OperatorPause:
         """Read it (see the port)."""
-        return halt_of(self._children(self._paths.halted))
+        return operator_pause_of(self._children(self._paths.operator_pauses))
 
     def close(self) -> None:
         """End the term and the candidacy (see the port). A member that leaves is drained no more."""

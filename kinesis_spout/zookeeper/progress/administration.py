@@ -103,7 +103,7 @@ class Administration:
                 self._paths.assignment,
                 self._paths.owners,
                 self._paths.paused,
-                self._paths.halted,
+                self._paths.operator_pauses,
                 self._paths.attached,
             )
             for path in self._subtree(parent)

@@ -26,7 +26,7 @@ def make_layout(session: ZooKeeperSession, paths: Paths) -> None:
         paths.members,
         paths.owners,
         paths.paused,
-        paths.halted,
+        paths.operator_pauses,
         paths.attached,
         paths.leader,
         paths.assignment,

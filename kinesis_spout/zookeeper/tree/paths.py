@@ -94,7 +94,7 @@ class Paths:
         return f"{self.base}/paused"
 
     @property
-    def halted(self) -> str:
+    def operator_pauses(self) -> str:
         """Parent of what an operator has paused."""
         return f"{self.base}/halted"
 
@@ -123,9 +123,9 @@ class Paths:
         """Where an operator says that a member should own nothing."""
         return f"{self.draining}/{member}"
 
-    def halt(self, name: str) -> str:
+    def operator_pause(self, name: str) -> str:
         """Where an operator says that a shard is paused, or everything."""
-        return f"{self.halted}/{name}"
+        return f"{self.operator_pauses}/{name}"
 
     def pause(self, member: str) -> str:
         """Where a member says that it has paused."""

@@ -276,7 +276,7 @@ class TestOrder:
         assert take(state, 12.0) == [(2, 1)]
 
     @pytest.mark.parametrize("order", [Order.KEY, Order.SHARD])
-    def test_a_record_given_up_at_its_first_failure_holds_up_the_others_until_it_is_buried(
+    def test_a_record_given_up_at_its_first_failure_holds_up_the_others_until_it_is_dead_lettered(
         self, order: Order
     ) -> None:
         state = owned(limit=0, order=order)

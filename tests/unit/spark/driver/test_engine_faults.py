@@ -66,7 +66,7 @@ def test_records_of_batches_that_could_not_run_wait_and_no_attempt_of_theirs_cou
     assert all(diary.attempts(text) == [1] for text in texts(200))
     assert not world.dead_letters.letters
     world.until_stored(records[-1])
-    assert running.query.pause is None
+    assert running.query.breaker_pause is None
     assert running.query.last_error is None
 
 
