@@ -12,13 +12,13 @@ The stream's retention ends what it keeps: 24 hours unless it was raised.
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from botocore.exceptions import ClientError
 
-from kinesis_spout.dead_letters.kinesis_failures import as_dead_letter_errors
 from kinesis_spout.dead_letters.stored_form import decoded, encoded
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.errors import error_code
@@ -27,7 +27,7 @@ from kinesis_spout.kinesis.read.getter import MAX_RECORDS
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
 from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.errors import DeadLetterError
+from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, KinesisError
 from shard_state import Position
 from shard_state.shards.lineage import parents_first
 
@@ -145,6 +145,15 @@ class KinesisStreamSink:
             # An empty page alone is not the tip, and neither is "0 behind": some emulators always say so.
             if page.at_end or not (page.records or page.millis_behind_latest):
                 return
+
+
+@contextmanager
+def as_dead_letter_errors() -> Iterator[None]:
+    """Raise what the Kinesis side raises inside as a DeadLetterError, from the same cause."""
+    try:
+        yield
+    except (KinesisError, InvalidConfig) as error:
+        raise DeadLetterError(str(error)) from (error.__cause__ or error)
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
