@@ -1,4 +1,4 @@
-"""The DataFrame door: the rows of a micro-batch are kept on the executors, and the user gets them as a DataFrame.
+"""The DataFrame door: executors cache the rows of a micro-batch, and the driver gives them out as a DataFrame.
 
-Doors that call a handler inside the tasks are in the folder above. Begin with ``dataframe``, then ``kept_rows``.
+Begin with ``dataframe_runner``, then ``cached_rows``.
 """

@@ -95,7 +95,7 @@ class RowCache:
         self._settings = settings
         self._outcomes: Accumulator[_Outcomes] = context.accumulator({}, _ByTag())
 
-    def keep(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> "CachedRows":
+    def fetch(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> "CachedRows":
         """Fetch slices, in one job, and keep their rows until ``release``.
 
         Raises:
@@ -109,14 +109,14 @@ class RowCache:
         blocks.localCheckpoint()
         try:
             blocks._jrdd.count()  # noqa: SLF001 - runs in the JVM; ``blocks.count`` would move them to Python
-            return CachedRows(self._spark, blocks, self._kept(tag, sum(map(len, packs))))
+            return CachedRows(self._spark, blocks, self._fetched(tag, sum(map(len, packs))))
         except BaseException:
             blocks.unpersist()
             raise
         finally:
             self._outcomes.value.pop(tag, None)
 
-    def _kept(self, tag: str, planned: int) -> list[CachedSlice]:
+    def _fetched(self, tag: str, planned: int) -> list[CachedSlice]:
         pickled = list(self._outcomes.value.get(tag, ()))
         if len(pickled) < planned:
             # Every task has ended well, so nothing was lost on its way but by the driver: no record is to blame.

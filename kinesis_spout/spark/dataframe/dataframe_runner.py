@@ -98,13 +98,13 @@ class DataFrameRunner:
         function: DataFrameFunction,
     ) -> None:
         self._context = context
-        self._keeper = RowCache(spark, context, settings)
+        self._cache = RowCache(spark, context, settings)
         self._function = function
 
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
         """See ``BatchRunner``. An exception of the handler fails the batch as a whole: it is halved."""
         with tagged(self._context, tag):
-            rows = self._keeper.keep(tag, packs)
+            rows = self._cache.fetch(tag, packs)
             try:
                 return handled(self._function, rows)
             finally:

@@ -263,25 +263,25 @@ class Context:
         return Accumulator(-17, value, param)
 
 
-def keeper(world: World, context: Context) -> RowCache:
+def cache(world: World, context: Context) -> RowCache:
     return RowCache(cast("SparkSession", None), cast("SparkContext", context), world.settings())
 
 
 def test_a_session_that_speculates_is_refused_because_two_attempts_read_different_rows(world: World) -> None:
     with pytest.raises(InvalidConfig, match=r"expected spark\.speculation=false with foreach_batch"):
-        keeper(world, Context(spark__speculation="true"))
+        cache(world, Context(spark__speculation="true"))
 
 
 @pytest.mark.parametrize(("outcomes", "error"), [(0, SparkGone), (1, SparkGone), (3, HandlerKilledWorker)])
 def test_outcomes_that_are_missing_blame_no_record_and_those_given_twice_mean_that_blocks_were_lost(
     world: World, outcomes: int, error: type[Exception]
 ) -> None:
-    made = keeper(world, Context(spark__speculation="false"))
+    made = cache(world, Context(spark__speculation="false"))
     kept = world.keep(WorkSlice(plan=plan()))
     made._outcomes.add({TAG: [pickle.dumps(kept.slices[0])] * outcomes})
 
     with pytest.raises(error, match=f"the outcomes of 2 slices, got {outcomes}"):
-        made._kept(TAG, 2)
+        made._fetched(TAG, 2)
 
 
 def test_of_a_probe_one_row_is_kept_that_never_failed_however_many_come_before_it(world: World) -> None:
