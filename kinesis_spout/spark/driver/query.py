@@ -17,7 +17,7 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.streams.batch_slots import BatchSlots
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.jobs import BatchRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from shard_state import BreakerPause, Order, ShardStatus

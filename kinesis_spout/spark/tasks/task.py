@@ -23,7 +23,7 @@ from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
 from kinesis_spout.processes.worker_memory import set_aside_imports
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Journal, SliceNotes
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice

@@ -4,6 +4,7 @@ Of a record that was acked nothing comes back. Of one that was not, everything d
 the retry, or for the dead letter.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kinesis_spout.consumer.record_age import RecordAge
@@ -12,7 +13,7 @@ from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.handler import Failure, RaisedAt
 from kinesis_spout.model.record import Record
-from shard_state import FailedRecord, SequenceNumber, SliceOutcome, SlicePlan
+from shard_state import FailedRecord, SequenceNumber, ShardBound, SliceOutcome, SlicePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,3 +101,13 @@ def failed_record(
         delay_seconds=failure.delay_seconds,
         killed_worker=failure.killed_worker,
     )
+
+
+def before_bound(records: Sequence[Record], bound: ShardBound | None) -> Sequence[Record]:
+    """Give the records before the first that ends their shard for this run: all of them, if none does."""
+    if bound is None:
+        return records
+    for at, record in enumerate(records):
+        if bound.ends_before(record.sequence, record.arrival_timestamp):
+            return records[:at]
+    return records

@@ -14,8 +14,7 @@ from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, ShardGetter
-from kinesis_spout.spark.tasks.before_bound import before_bound
-from kinesis_spout.spark.tasks.work import WorkSlice
+from kinesis_spout.spark.tasks.work import WorkSlice, before_bound
 from shard_state import ShardBound, SliceKind, SlicePlan
 
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
 from copy import copy
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -35,11 +36,11 @@ from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, order_with
-from kinesis_spout.spark.tasks.concurrent_delivery import deliver_with, record_handler
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey, order_with
 from kinesis_spout.spark.tasks.delivery import Failed
+from kinesis_spout.spark.tasks.handlers import delivery_to, record_handler
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, Journal, SliceNotes
-from kinesis_spout.spark.tasks.salvage import salvage
+from kinesis_spout.spark.tasks.recovery import recover
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import (
@@ -190,7 +191,9 @@ class InProcessRunner:
         handle = self._handle
         has_marks = isinstance(handle, ConcurrentCalls)
         # A worker has a copy of its own.
-        deliver = deliver_with(copy(handle) if isinstance(handle, ConcurrentCalls) else MortalHandler(handle))
+        deliver = partial(
+            delivery_to, copy(handle) if isinstance(handle, ConcurrentCalls) else MortalHandler(handle)
+        )
         with TemporaryDirectory() as folder:
             file = Path(folder, "notes")
             try:
@@ -201,7 +204,7 @@ class InProcessRunner:
         if self._blind:
             raise self._blind("the Spark job died: Python worker exited unexpectedly")
         assert remains is not None
-        return salvage(pack, remains, self._settings, "the worker died")
+        return recover(pack, remains, self._settings, "the worker died")
 
     def has_begun(self, tag: str) -> bool:
         return tag in self.begun and not self.queueing
