@@ -20,10 +20,10 @@ import msgspec
 from botocore.exceptions import ClientError
 
 from kinesis_spout.dead_letters.stored_form import decoded, encoded
-from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis import KinesisShardLister, ShardGetters
 from kinesis_spout.kinesis.errors import error_code
 from kinesis_spout.kinesis.patience import Patience, Tries
-from kinesis_spout.kinesis.read.getter import MAX_RECORDS
+from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
 from kinesis_spout.model.dead_letter import DeadLetter
@@ -127,15 +127,14 @@ class KinesisStreamSink:
 
     def _records(self, shard_id: str) -> Iterator[tuple[str, bytes]]:
         """Give every record of a shard with where it is, from the oldest to the tip or the shard's end."""
-        getter = PollingShardGetter(
+        getters = ShardGetters(
             self._client,
-            stream=self._stream,
-            shard_id=shard_id,
-            position=Position.trim_horizon(),
+            self._stream,
             lister=self._lister,
             clock=self._patience.clock,
             jitter=self._patience.jitter,
         )
+        getter = getters.polled(shard_id, Position.trim_horizon())
         while True:
             with as_dead_letter_errors():
                 tries = Tries(self._patience, f"GetRecords of {shard_id} on {self._stream}")

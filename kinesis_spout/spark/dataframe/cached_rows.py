@@ -28,10 +28,10 @@ from kinesis_spout.model.columns import HANDLED_SCHEMA
 from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.model.record import Record
 from kinesis_spout.processes.worker_log import print_log_lines
+from kinesis_spout.spark.dataframe.caching_delivery import CachingDelivery, Run
 from kinesis_spout.spark.rows import records_of
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.jobs import SparkGone
-from kinesis_spout.spark.tasks.keeping.keeping_delivery import KeepingDelivery, Run
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.structured.schema import columns_of
@@ -39,7 +39,7 @@ from kinesis_spout.structured.stream.partitions import in_chunks
 from shard_state import SequenceNumber, SliceKind
 
 _Outcomes = dict[str, list[bytes]]
-"""Pickled ``KeptSlice``s, by the tag of their batch."""
+"""Pickled ``CachedSlice``s, by the tag of their batch."""
 
 RowId = tuple[str, str, int | None]
 """Of a record: its shard's id, its sequence number, and its index in an aggregated record if it came in one."""
@@ -52,7 +52,7 @@ Wanted = dict[str, set[RowNumber]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptSlice:
+class CachedSlice:
     """What came of a slice, if all its rows are acked, and where they are."""
 
     result: WorkResult
@@ -77,7 +77,7 @@ class FoundRow:
     """The record read before it."""
 
 
-class RowKeeper:
+class RowCache:
     """Fetches micro-batches, for one query.
 
     Raises:
@@ -95,7 +95,7 @@ class RowKeeper:
         self._settings = settings
         self._outcomes: Accumulator[_Outcomes] = context.accumulator({}, _ByTag())
 
-    def keep(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> "KeptRows":
+    def fetch(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> "CachedRows":
         """Fetch slices, in one job, and keep their rows until ``release``.
 
         Raises:
@@ -109,14 +109,14 @@ class RowKeeper:
         blocks.localCheckpoint()
         try:
             blocks._jrdd.count()  # noqa: SLF001 - runs in the JVM; ``blocks.count`` would move them to Python
-            return KeptRows(self._spark, blocks, self._kept(tag, sum(map(len, packs))))
+            return CachedRows(self._spark, blocks, self._fetched(tag, sum(map(len, packs))))
         except BaseException:
             blocks.unpersist()
             raise
         finally:
             self._outcomes.value.pop(tag, None)
 
-    def _kept(self, tag: str, planned: int) -> list[KeptSlice]:
+    def _fetched(self, tag: str, planned: int) -> list[CachedSlice]:
         pickled = list(self._outcomes.value.get(tag, ()))
         if len(pickled) < planned:
             # Every task has ended well, so nothing was lost on its way but by the driver: no record is to blame.
@@ -132,10 +132,10 @@ class RowKeeper:
         return [pickle.loads(each) for each in pickled]  # noqa: S301 - pickled by our own tasks
 
 
-class KeptRows:
+class CachedRows:
     """The rows of one micro-batch. They are there until ``release``."""
 
-    def __init__(self, spark: SparkSession, blocks: RDD[Any], slices: list[KeptSlice]) -> None:
+    def __init__(self, spark: SparkSession, blocks: RDD[Any], slices: list[CachedSlice]) -> None:
         self._spark = spark
         self._blocks = blocks
         self._slices = slices
@@ -208,10 +208,10 @@ class FetchBlocks:
             yield from self._blocks(partition, pack)
 
     def _blocks(self, partition: int, pack: Sequence[WorkSlice]) -> Iterator[pa.Buffer]:
-        deliveries: dict[tuple[str, SliceKind], KeepingDelivery] = {}
+        deliveries: dict[tuple[str, SliceKind], CachingDelivery] = {}
 
-        def keep(work: WorkSlice, rules: DeliverySettings) -> KeepingDelivery:
-            delivery = deliveries[work.plan.shard_id, work.plan.kind] = KeepingDelivery(work, rules)
+        def keep(work: WorkSlice, rules: DeliverySettings) -> CachingDelivery:
+            delivery = deliveries[work.plan.shard_id, work.plan.kind] = CachingDelivery(work, rules)
             return delivery
 
         blocks = 0
@@ -222,7 +222,7 @@ class FetchBlocks:
                 for chunk in in_chunks(batch):
                     yield chunk.serialize()
                     blocks += 1
-            kept = KeptSlice(
+            kept = CachedSlice(
                 result=result,
                 partition=partition,
                 blocks=range(first, blocks),
@@ -235,7 +235,7 @@ class FetchBlocks:
 class FindRows:
     """Looks up rows in the blocks of a partition. Picklable."""
 
-    def __init__(self, slices: Mapping[int, KeptSlice], wanted: Wanted) -> None:
+    def __init__(self, slices: Mapping[int, CachedSlice], wanted: Wanted) -> None:
         self._slices = slices
         self._wanted = wanted
 
@@ -254,7 +254,7 @@ class FindRows:
 class _Search:
     """The blocks of a slice are looked through, one after the other. Mutable."""
 
-    def __init__(self, at: int, kept: KeptSlice, wanted: set[RowNumber]) -> None:
+    def __init__(self, at: int, kept: CachedSlice, wanted: set[RowNumber]) -> None:
         self._at = at
         self._kept = kept
         self._wanted = wanted

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
-from kinesis_spout.spark.tasks.coalescing.window import WAITS, Window, window_of
+from kinesis_spout.spark.tasks.coalescing import WAITS, CoalescingKey, CoalescingWindow, window_of
 from kinesis_spout.spark.tasks.delivery import (
     DeliverySettings,
     Failed,
@@ -27,13 +26,6 @@ from kinesis_spout.spark.tasks.delivery import (
 )
 from kinesis_spout.spark.tasks.work import WorkSlice
 from shard_state import Order
-
-
-def delivery_to(handler: Handler, work: WorkSlice, rules: DeliverySettings) -> HandlerDelivery:
-    """Make the delivery of a slice to a handler, as the rules say."""
-    if rules.coalescing is None:
-        return HandlerDelivery(work, handler, rules)
-    return CoalescingDelivery(work, handler, rules, rules.coalescing)
 
 
 class CoalescingDelivery(HandlerDelivery):
@@ -50,11 +42,13 @@ class CoalescingDelivery(HandlerDelivery):
         if window is None and self._settings.order is not Order.SHARD:
             return super()._hand_over(part, until)
         if window is None:
-            window = Window.of_all(len(part), self.count)
+            window = CoalescingWindow.of_all(len(part), self.count)
         elif window.failures and self._settings.order is Order.SHARD:
             # What follows on a record without a key waits for it.
             part = part[: min(window.failures) or 1]
-            window = window_of(part, self.count, self._key_of, ()) or Window.of_all(len(part), self.count)
+            window = window_of(part, self.count, self._key_of, ()) or CoalescingWindow.of_all(
+                len(part), self.count
+            )
         self._notes.coalesces(window)
         handed = window.handed
         allowed = handed[: self._plan.most_deliveries - self.delivered]
@@ -88,7 +82,7 @@ class CoalescingDelivery(HandlerDelivery):
         return len(records), []
 
     def _enter(
-        self, part: Sequence[Record], window: Window, handed: int, failures: dict[int, Failure]
+        self, part: Sequence[Record], window: CoalescingWindow, handed: int, failures: dict[int, Failure]
     ) -> None:
         """Enter what failed and what is held, in the order of the shard. Everything else is finished."""
         stand_ins = window.stand_ins

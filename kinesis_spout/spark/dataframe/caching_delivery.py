@@ -64,7 +64,7 @@ class Run:
     """The record read before it; None for the first of the slice."""
 
 
-class KeepingDelivery(SliceDelivery):
+class CachingDelivery(SliceDelivery):
     """Acks every record of a slice, and keeps it as a row. Mutable.
 
     The user may fail every row, so there are no more of them than failures can be kept. Nor are more

@@ -15,7 +15,7 @@ from math import inf
 
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.spark.concurrency.record_run import NOT_BEGUN
-from kinesis_spout.spark.tasks.coalescing.window import Windows
+from kinesis_spout.spark.tasks.coalescing import CoalescingWindows
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, ReplayedDelivery, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Remains
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -36,7 +36,7 @@ class _Reached:
     """Which of those that were reached were under way, one by one."""
 
 
-def salvage(
+def recover(
     pack: Sequence[WorkSlice],
     remains: Remains,
     settings: TaskSettings,
@@ -75,7 +75,7 @@ def lost(work: WorkSlice) -> WorkResult:
 def _reached(work: WorkSlice, number: int, remains: Remains, blame: str | None, *, hangs: bool) -> _Reached:
     if remains.marks and number == remains.slice_number:
         return _reached_by_marks(remains, dict(remains.failures.get(number, {})), blame, hangs=hangs)
-    windows = Windows(remains.windows.get(number, ()))
+    windows = CoalescingWindows(remains.windows.get(number, ()))
     failures: dict[int, Failure | None] = dict(windows.failures)
     failures.update((windows.index_of(at), failed) for at, failed in remains.failures.get(number, {}).items())
     stand_ins = windows.stand_ins

@@ -8,13 +8,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from kinesis_spout.model.errors import HandlerKilledWorker
+from kinesis_spout.spark.dataframe.dataframe_runner import Collector, handled
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
-from kinesis_spout.spark.tasks.keeping.dataframe import Collector, handled
 from kinesis_spout.spark.tasks.work import WorkResult
 from shard_state import Position, SliceKind, SliceOutcome, SlicePlan
 
 if TYPE_CHECKING:
-    from kinesis_spout.spark.tasks.keeping.kept_rows import KeptRows
+    from kinesis_spout.spark.dataframe.cached_rows import CachedRows
 
 
 class OneRow:
@@ -45,7 +45,7 @@ def test_whatever_a_handler_raises_its_batch_is_halved_and_nobody_has_died(raise
         raise raised
 
     with pytest.raises(HandlerRaised, match=f"{type(raised).__name__}: no"):
-        handled(handler, cast("KeptRows", OneRow()))
+        handled(handler, cast("CachedRows", OneRow()))
 
 
 class JavaException:
@@ -75,7 +75,7 @@ def test_rows_that_are_lost_with_an_executor_are_no_fault_of_the_handler(raised:
         raise raised
 
     with pytest.raises(HandlerKilledWorker, match="executor was lost") as death:
-        handled(handler, cast("KeptRows", OneRow()))
+        handled(handler, cast("CachedRows", OneRow()))
     assert not isinstance(death.value, HandlerRaised)
 
 
@@ -85,4 +85,4 @@ def test_a_handler_that_only_speaks_of_lost_rows_has_raised() -> None:
         raise ValueError(BLOCK_GONE)
 
     with pytest.raises(HandlerRaised):
-        handled(handler, cast("KeptRows", OneRow()))
+        handled(handler, cast("CachedRows", OneRow()))

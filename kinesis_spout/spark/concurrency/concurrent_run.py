@@ -1,8 +1,8 @@
-"""Who carries out a run: what threads and coroutines have in common, and how their task looks after them.
+"""A run whose records are handled several at a time: what threads and coroutines have in common.
 
-The task's own thread hands a run to a crew and oversees it: it looks at the clock, asks whether anybody still
-waits for the outcome, and ends deliveries that take too long. The crew calls the handler. Both go by the run's
-rules (``record_run``), under the crew's lock.
+The task's own thread oversees the run: it looks at the clock, asks whether anybody still waits for the outcome,
+and ends deliveries that take too long. Threads, or coroutines, call the handler (``concurrent_calls``). All go by
+the rules of the run (``record_run``), under the lock of the ``ConcurrentRun``, which owns it.
 
 A delivery that timed out has failed. A coroutine is cancelled, and its place is free when it has ended. A thread
 cannot be cancelled, nor can a coroutine that goes on regardless: these are *abandoned*. Another takes the place,
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Condition, Lock
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
@@ -50,7 +50,7 @@ class Abandoned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What all crews of one handler in this process keep to."""
+    """What all runs of one handler in this process keep to."""
 
     concurrency: int
     """So many records at a time, and at most so many abandoned."""
@@ -60,14 +60,8 @@ class Bounds:
     """By all of them."""
 
 
-class Crew(ABC):
-    """Carries out one run. Mutable; thread-safe.
-
-    Args:
-        run: what to hand over.
-        records: of the run.
-        bounds: of the handler.
-    """
+class ConcurrentRun(ABC):
+    """One run that is carried out. Mutable; thread-safe."""
 
     def __init__(self, run: RecordRun, records: Sequence[Record], bounds: Bounds) -> None:
         self.run = run
@@ -78,7 +72,7 @@ class Crew(ABC):
         self.lock = Lock()
         """Of the run."""
         self.changed = Condition(self.lock)
-        """Notified when members that wait may go on, and when the run is over."""
+        """Notified when threads that wait may go on, and when the run is over."""
 
     def oversee(self, look_up: LookUp) -> None:
         """Wait until the run is over, on the task's own thread."""
@@ -123,7 +117,3 @@ class Crew(ABC):
 def timed_out(seconds: float) -> Failure:
     """Say that a delivery took too long."""
     return Failure(error_text=f"timed out after {seconds:g} s (record_timeout_seconds)", timed_out=True)
-
-
-Call = Callable[[Record], Any]
-"""Hands one record to the user's handler."""

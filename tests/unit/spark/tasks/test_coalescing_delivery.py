@@ -11,12 +11,12 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.coalescing.delivery import CoalescingDelivery, delivery_to
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, KeyFunction
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey, KeyFunction
+from kinesis_spout.spark.tasks.coalescing_delivery import CoalescingDelivery
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, Failed, HandlerDelivery, SliceDelivery
-from kinesis_spout.spark.tasks.handlers import RecordHandler
+from kinesis_spout.spark.tasks.handlers import RecordHandler, delivery_to
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, Journal, SliceNotes
-from kinesis_spout.spark.tasks.salvage import salvage
+from kinesis_spout.spark.tasks.recovery import recover
 from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
@@ -197,7 +197,7 @@ def test_an_order_by_partition_key_does_not_go_with_another_key() -> None:
 
 
 def run_until_death(folder: Path, text: str, dies_at: int, **changes: object) -> WorkResult:
-    """Let a task die in the handler of a record; gives what is salvaged."""
+    """Let a task die in the handler of a record; gives what is recovered."""
     coalescing = CoalescingKey.of("partition_key", "unordered")
     settings = task_settings(
         StreamClient(InMemoryStream(clock=ManualClock())), order=Order.KEY, coalescing=coalescing
@@ -228,7 +228,7 @@ def run_until_death(folder: Path, text: str, dies_at: int, **changes: object) ->
         list(run_slices([work], settings, deliver, notes))
     remains = journal.read(file)
     assert remains is not None
-    (result,) = salvage([work], remains, settings, "the worker died")
+    (result,) = recover([work], remains, settings, "the worker died")
     return result
 
 

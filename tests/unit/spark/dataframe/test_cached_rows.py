@@ -15,19 +15,19 @@ from kinesis_spout.model.columns import HANDLED_SCHEMA
 from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery
-from kinesis_spout.spark.tasks.handlers import RecordHandler
-from kinesis_spout.spark.tasks.jobs import HandlerBroken, SparkGone
-from kinesis_spout.spark.tasks.keeping.dataframe import Collector, with_failures
-from kinesis_spout.spark.tasks.keeping.kept_rows import (
+from kinesis_spout.spark.dataframe.cached_rows import (
+    CachedSlice,
     FetchBlocks,
     FindRows,
     FoundRow,
-    KeptSlice,
+    RowCache,
     RowId,
-    RowKeeper,
     Wanted,
 )
+from kinesis_spout.spark.dataframe.dataframe_runner import Collector, with_failures
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery
+from kinesis_spout.spark.tasks.handlers import RecordHandler
+from kinesis_spout.spark.tasks.jobs import HandlerBroken, SparkGone
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
@@ -68,7 +68,7 @@ class Kept:
         outcomes = Outcomes()
         fetch = FetchBlocks(settings, cast("Accumulator[dict[str, list[bytes]]]", outcomes), TAG)
         self.blocks = [block.to_pybytes() for block in fetch(0, [pack])]
-        self.slices: list[KeptSlice] = [pickle.loads(each) for each in outcomes.pickled]
+        self.slices: list[CachedSlice] = [pickle.loads(each) for each in outcomes.pickled]
 
     @property
     def results(self) -> list[WorkResult]:
@@ -263,25 +263,25 @@ class Context:
         return Accumulator(-17, value, param)
 
 
-def keeper(world: World, context: Context) -> RowKeeper:
-    return RowKeeper(cast("SparkSession", None), cast("SparkContext", context), world.settings())
+def cache(world: World, context: Context) -> RowCache:
+    return RowCache(cast("SparkSession", None), cast("SparkContext", context), world.settings())
 
 
 def test_a_session_that_speculates_is_refused_because_two_attempts_read_different_rows(world: World) -> None:
     with pytest.raises(InvalidConfig, match=r"expected spark\.speculation=false with foreach_batch"):
-        keeper(world, Context(spark__speculation="true"))
+        cache(world, Context(spark__speculation="true"))
 
 
 @pytest.mark.parametrize(("outcomes", "error"), [(0, SparkGone), (1, SparkGone), (3, HandlerKilledWorker)])
 def test_outcomes_that_are_missing_blame_no_record_and_those_given_twice_mean_that_blocks_were_lost(
     world: World, outcomes: int, error: type[Exception]
 ) -> None:
-    made = keeper(world, Context(spark__speculation="false"))
+    made = cache(world, Context(spark__speculation="false"))
     kept = world.keep(WorkSlice(plan=plan()))
     made._outcomes.add({TAG: [pickle.dumps(kept.slices[0])] * outcomes})
 
     with pytest.raises(error, match=f"the outcomes of 2 slices, got {outcomes}"):
-        made._kept(TAG, 2)
+        made._fetched(TAG, 2)
 
 
 def test_of_a_probe_one_row_is_kept_that_never_failed_however_many_come_before_it(world: World) -> None:

@@ -18,6 +18,7 @@ from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.model.handler import Failure, failure_of
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.unfinished_work import refuse_unfinished
+from kinesis_spout.spark.dataframe.cached_rows import CachedRows, FoundRow, RowCache, RowId
 from kinesis_spout.spark.tasks.jobs import (
     HandlerBroken,
     HandlerRaised,
@@ -26,13 +27,12 @@ from kinesis_spout.spark.tasks.jobs import (
     lost_rows,
     tagged,
 )
-from kinesis_spout.spark.tasks.keeping.kept_rows import FoundRow, KeptRows, RowId, RowKeeper
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice, failed_record
 
 
 class FailableRows(Protocol):
-    """The rows of a micro-batch, as far as failing some of them goes; see ``KeptRows``."""
+    """The rows of a micro-batch, as far as failing some of them goes; see ``CachedRows``."""
 
     @property
     def results(self) -> list[WorkResult]:
@@ -98,13 +98,13 @@ class DataFrameRunner:
         function: DataFrameFunction,
     ) -> None:
         self._context = context
-        self._keeper = RowKeeper(spark, context, settings)
+        self._cache = RowCache(spark, context, settings)
         self._function = function
 
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
         """See ``BatchRunner``. An exception of the handler fails the batch as a whole: it is halved."""
         with tagged(self._context, tag):
-            rows = self._keeper.keep(tag, packs)
+            rows = self._cache.fetch(tag, packs)
             try:
                 return handled(self._function, rows)
             finally:
@@ -122,7 +122,7 @@ class DataFrameRunner:
         cancel(self._context, tag)
 
 
-def handled(function: DataFrameFunction, rows: KeptRows) -> list[WorkResult]:
+def handled(function: DataFrameFunction, rows: CachedRows) -> list[WorkResult]:
     """Hand rows to a handler, and give what came of their slices.
 
     Raises:
