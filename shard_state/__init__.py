@@ -6,9 +6,9 @@ from shard_state.assignment.group_member import GroupMember, MemberMode
 from shard_state.breaker.circuit_breaker import (
     BreakerEvent,
     BreakerNotice,
+    BreakerPause,
     BreakerRule,
     CircuitBreaker,
-    Pause,
 )
 from shard_state.checkpoint.checkpoint import Checkpoint
 from shard_state.local_shard.capacity import Capacity
@@ -22,9 +22,9 @@ from shard_state.retries.retry_queue import RetryQueue
 from shard_state.run_bounds import RunBounds, ShardBound
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
 from shard_state.shard_status import ShardStatus
-from shard_state.shards.halt import Halt
 from shard_state.shards.life_cycle import ShardPhase
 from shard_state.shards.lineage import Shard
+from shard_state.shards.operator_pause import OperatorPause
 from shard_state.slices.slices import (
     Delivery,
     Exhausted,
@@ -48,6 +48,7 @@ __all__ = [
     "AssignmentPlanner",
     "BreakerEvent",
     "BreakerNotice",
+    "BreakerPause",
     "BreakerRule",
     "Capacity",
     "Checkpoint",
@@ -59,13 +60,12 @@ __all__ = [
     "GiveUp",
     "GroupMember",
     "Guarantee",
-    "Halt",
     "InflightRecordTracker",
     "LocalShardState",
     "MemberMode",
     "OpenRecord",
+    "OperatorPause",
     "Order",
-    "Pause",
     "PendingCommit",
     "Position",
     "PositionType",

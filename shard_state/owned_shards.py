@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from shard_state.local_shard.shard_slices import ShardSlices
 from shard_state.shard_status import ShardStatus
-from shard_state.shards.halt import Halt
+from shard_state.shards.operator_pause import OperatorPause
 from shard_state.shards.round_robin import RoundRobin
 from shard_state.slices.slices import Delivery, SlicePlan
 
@@ -23,7 +23,7 @@ class OwnedShards:
         """Which of them is next (invariant 15)."""
         self._leaving: frozenset[str] = frozenset()
         """Owned shards of which nothing is handed out any more."""
-        self._halt = Halt()
+        self._operator_pause = OperatorPause()
         self._timeout_seconds = message_timeout_seconds
         self.expires_at = -math.inf if message_timeout_seconds is not None else math.inf
         """No delivery times out before."""
@@ -44,27 +44,27 @@ class OwnedShards:
         """Let these shards rest, for they are to be another's; see ``StateManager.leave``."""
         self._leaving = frozenset(shard_ids)
 
-    def halt(self, halt: Halt) -> bool:
-        """Let rest what an operator has paused; see ``StateManager.halt``."""
-        changed, self._halt = halt != self._halt, halt
+    def pause_by_operator(self, pause: OperatorPause) -> bool:
+        """Let rest what an operator has paused; see ``StateManager.pause_by_operator``."""
+        changed, self._operator_pause = pause != self._operator_pause, pause
         return changed
 
-    def is_halted(self, shard_id: str) -> bool:
+    def is_paused_by_operator(self, shard_id: str) -> bool:
         """Tell whether an operator has paused a shard."""
-        return self._halt.covers(shard_id)
+        return self._operator_pause.covers(shard_id)
 
     @property
-    def halted(self) -> frozenset[str]:
+    def paused_shards(self) -> frozenset[str]:
         """Those that an operator has paused, and of which this run has something left to do."""
         return frozenset(
             shard_id
             for shard_id, slices in self.slices.items()
-            if self._halt.covers(shard_id) and not slices.is_done
+            if self._operator_pause.covers(shard_id) and not slices.is_done
         )
 
     def rests(self, shard_id: str) -> bool:
         """Tell whether nothing of a shard may be handed out now."""
-        return shard_id in self._leaving or self._halt.covers(shard_id)
+        return shard_id in self._leaving or self._operator_pause.covers(shard_id)
 
     def staying(self, shard_id: str) -> ShardSlices | None:
         """Give a shard of which something may be handed out; None if it rests, or is not owned."""
@@ -121,5 +121,5 @@ class OwnedShards:
             exhausted=tracker.exhausted,
             holes=tracker.holes,
             congested=state.is_congested,
-            halted=self._halt.covers(shard_id),
+            paused_by_operator=self._operator_pause.covers(shard_id),
         )

@@ -19,5 +19,5 @@ class ShardStatus:
     exhausted: int = 0
     holes: int = 0
     congested: bool = False
-    halted: bool = False
+    paused_by_operator: bool = False
     """Whether an operator has paused it."""

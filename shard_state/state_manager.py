@@ -10,8 +10,8 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
     dead_lettered(.)  a dead letter is durable
     leave(...)        shards are to be another's              -> has_left(.)    once nothing of one is out
     to_commit()       what to store now                      -> committed(...)
-    pause             whether practically every record fails -> resume(), take_notices()
-    halt(...)         what an operator has paused
+    breaker_pause     whether practically every record fails -> resume(), take_notices()
+    pause_by_operator(...)  what an operator has paused
 
 The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter for
 every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or from
@@ -32,7 +32,7 @@ record up.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shard_state.breaker.circuit_breaker import BreakerNotice, BreakerRule, Pause
+from shard_state.breaker.circuit_breaker import BreakerNotice, BreakerPause, BreakerRule
 from shard_state.breaker.outcome_watch import OutcomeWatch
 from shard_state.checkpoint.checkpoint import Checkpoint
 from shard_state.local_shard.capacity import Capacity
@@ -45,10 +45,10 @@ from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
 from shard_state.shard_status import ShardStatus
-from shard_state.shards.halt import Halt
 from shard_state.shards.known_shards import KnownShards
 from shard_state.shards.life_cycle import ShardEvent, ShardPhase, next_phase
 from shard_state.shards.lineage import Shard
+from shard_state.shards.operator_pause import OperatorPause
 from shard_state.slice_planner import SlicePlanner
 from shard_state.slices.slices import Delivery, Exhausted, Redelivery, SliceOutcome, SlicePlan
 from shard_state.tracker.record_life import RecordEvent
@@ -154,14 +154,14 @@ class StateManager:
         """Hand out nothing more of these owned shards, and of all others again: another is to own them."""
         self._shards.leave(shard_ids)
 
-    def halt(self, halt: Halt) -> bool:
+    def pause_by_operator(self, pause: OperatorPause) -> bool:
         """Hand out nothing of what an operator has paused, and of all else again; False if that is as before."""
-        return self._shards.halt(halt)
+        return self._shards.pause_by_operator(pause)
 
     @property
-    def halted(self) -> frozenset[str]:
+    def paused_shards(self) -> frozenset[str]:
         """The owned shards that an operator has paused, and of which this run has something left to do."""
-        return self._shards.halted
+        return self._shards.paused_shards
 
     def has_left(self, shard_id: str) -> bool:
         """Tell whether nothing of a shard is in flight, or waits for its dead letter to be durable."""
@@ -368,7 +368,9 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None:
             return False
-        return slices.fresh_is_out or (slices.state.may_read and not self._shards.is_halted(shard_id))
+        return slices.fresh_is_out or (
+            slices.state.may_read and not self._shards.is_paused_by_operator(shard_id)
+        )
 
     def page_fetched(self, shard_id: str, *, full: bool) -> None:
         """Note what the driver's page says of the backlog: a full page says that executors should read on."""
@@ -439,7 +441,7 @@ class StateManager:
             self._watch.withdrawn(plan, now)
             slices.withdraw(plan)
 
-    def convicts(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
+    def isolates(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
         """Tell whether the death of a slice blames its one record; the arguments are those of ``died``."""
         slices = self._shards.of_epoch(plan)
         return slices is not None and slices.blames(plan, held) is not None
@@ -453,7 +455,7 @@ class StateManager:
     # The circuit breaker
 
     @property
-    def pause(self) -> Pause | None:
+    def breaker_pause(self) -> BreakerPause | None:
         """How it stands while the circuit breaker is open; None while records flow."""
         return self._breaker.pause
 
@@ -542,7 +544,7 @@ class StateManager:
             or ShardStatus(
                 shard_id=shard.shard_id,
                 phase=self._known.phase(shard.shard_id),
-                halted=self._shards.is_halted(shard.shard_id),
+                paused_by_operator=self._shards.is_paused_by_operator(shard.shard_id),
             )
             for shard in self._known.parents_first()
         ]

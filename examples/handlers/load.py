@@ -2,7 +2,7 @@
 
 from pyspark.sql import DataFrame
 
-from kinesis_spout.spark import Collector
+from kinesis_spout import Collector
 
 
 def load(df: DataFrame, collector: Collector) -> None:

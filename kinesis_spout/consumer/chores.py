@@ -20,5 +20,5 @@ class Chores:
         self.following = Tries(patience, "to acquire shards", Work.CONSUME)
         self.reporting = Tries(patience, "to say what this member reads", Work.CONSUME)
         self.committing = Tries(patience, "to commit", Work.CONSUME)
-        self.burying = Tries(patience, "to bury dead letters", Work.CONSUME)
+        self.dead_lettering = Tries(patience, "to write dead letters", Work.CONSUME)
         self.pausing = Tries(patience, "to tell of pauses", Work.CONSUME)

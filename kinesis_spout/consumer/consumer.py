@@ -1,7 +1,7 @@
 """What every door shares: which shards are ours, what is stored, what is given up.
 
 A consumer runs two background threads, so that commits keep their own clock while the user's code is busy or
-reading is paused (invariant 13): the *housekeeper* lists shards, acquires them and commits; the *undertaker*
+reading is paused (invariant 13): the *housekeeper* lists shards, acquires them and commits; the *letter writer*
 writes dead letters, whose sink may be slow. The ``StateManager`` is shared with who reads, under ``lock``; no
 I/O is done under it.
 
@@ -19,10 +19,10 @@ from contextlib import ExitStack, contextmanager
 from time import monotonic
 from typing import Final
 
-from kinesis_spout.consumer.burying import Burying
 from kinesis_spout.consumer.chores import CAP_SECONDS, FIRST_SECONDS, Chores
 from kinesis_spout.consumer.commits import Commits
 from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.consumer.dead_lettering import DeadLettering
 from kinesis_spout.consumer.deciding import state_manager
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
@@ -42,7 +42,7 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
 from shard_state import (
     Exhausted,
-    Halt,
+    OperatorPause,
     Shard,
 )
 
@@ -103,7 +103,7 @@ class Consumer:
             stream=config.stream_name,
             patience_seconds=config.hand_over_timeout_seconds + config.session_timeout_seconds,
         )
-        self._burying = Burying(
+        self._dead_lettering = DeadLettering(
             config,
             ports.dead_letters,
             ports.clock,
@@ -111,7 +111,7 @@ class Consumer:
             counters=self.counters,
             lock=self.lock,
         )
-        self.letters = self._burying.letters
+        self.letters = self._dead_lettering.letters
         self._ownership = Ownership(
             ports,
             manager=self.manager,
@@ -143,7 +143,7 @@ class Consumer:
         self._letter_due = threading.Event()
         self._stopping = False
         self._housekeeper: threading.Thread | None = None
-        self._undertaker: threading.Thread | None = None
+        self._letter_writer: threading.Thread | None = None
         """Started with the first letter: most consumers never have one."""
 
     # What whoever reads calls
@@ -281,29 +281,31 @@ class Consumer:
                     f"{shard_id!r}"
                 )
         for each in shard_ids or (None,):
-            self.ports.group.halt(each)
+            self.ports.group.pause(each)
         self._chore_due.set()
 
-    def resume_shards(self, shard_ids: Collection[str]) -> Halt:
+    def resume_shards(self, shard_ids: Collection[str]) -> OperatorPause:
         """End the pauses of shards that are paused by themselves, or all; give what has ended.
 
         Raises:
             StoreUnavailable: retriable.
         """
         if not shard_ids:
-            ended = self.ports.group.end_halt(None)
+            ended = self.ports.group.resume(None)
         else:
-            parts = [self.ports.group.end_halt(shard_id) for shard_id in shard_ids]
-            ended = Halt(shards=frozenset().union(*(part.shards for part in parts)))
+            parts = [self.ports.group.resume(shard_id) for shard_id in shard_ids]
+            ended = OperatorPause(shards=frozenset().union(*(part.shards for part in parts)))
         self._chore_due.set()
         return ended
 
-    def bury(self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None) -> None:
+    def dead_letter(
+        self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None
+    ) -> None:
         """Have a record that was given up dead-lettered. Call under the lock."""
-        self._burying.add(exhausted, record, error, raised)
+        self._dead_lettering.add(exhausted, record, error, raised)
         self._letter_due.set()
-        if self._undertaker is None and not self._stopping:
-            self._undertaker = self._started("undertaker", self._bury_letters, self._letter_due)
+        if self._letter_writer is None and not self._stopping:
+            self._letter_writer = self._started("letter-writer", self._write_letters, self._letter_due)
 
     def commit_soon(self) -> None:
         """Have the progress committed now. Not sooner than a commit that failed is tried again."""
@@ -318,7 +320,7 @@ class Consumer:
                 the last commit within ``LAST_COMMIT_SECONDS``. Nothing is lost by that: the records come
                 again at the next start.
         """
-        with self.lock:  # after which no undertaker begins
+        with self.lock:  # after which no letter writer begins
             self._stopping = True
         self._chore_due.set()
         self._letter_due.set()
@@ -332,7 +334,7 @@ class Consumer:
             self._life.stopped(self._fatal, self.counters)
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
-                if not self._burying.sink_hangs:
+                if not self._dead_lettering.sink_hangs:
                     closing.callback(self.ports.dead_letters.close)
                 closing.callback(self.ports.coordinator.close)
                 closing.callback(self.ports.group.close)
@@ -341,9 +343,9 @@ class Consumer:
         try:
             self._ownership.take_lost()
             try:
-                self._bury_the_last()
+                self._write_the_last_letters()
             finally:
-                # The checkpoint stays behind what could not be buried; all else is worth storing.
+                # The checkpoint stays behind what could not be dead-lettered; all else is worth storing.
                 self._commit_the_last()
         except KinesisSpoutError as error:
             if self._fatal is None:
@@ -369,8 +371,8 @@ class Consumer:
         )
         Tries(patience, "the last commit").call(commit)
 
-    def _bury_the_last(self) -> None:
-        self._burying.bury_the_last(self._undertaker)
+    def _write_the_last_letters(self) -> None:
+        self._dead_lettering.write_the_last(self._letter_writer)
 
     # The background threads
 
@@ -385,14 +387,14 @@ class Consumer:
             due.wait(max(0.01, rest_until - self.now))
             due.clear()
 
-    def _bury_letters(self, now: float) -> float:
+    def _write_letters(self, now: float) -> float:
         chores = self._chores
         # Here too: the housekeeper may be waiting for ZooKeeper when the session must have ended.
         self._ownership.take_lost()
-        if self.letters and now >= chores.burying.until:
-            self._tried(chores.burying, self._burying.bury)
+        if self.letters and now >= chores.dead_lettering.until:
+            self._tried(chores.dead_lettering, self._dead_lettering.write)
         look_at = now + _LOOK_AROUND_SECONDS
-        return min(look_at, max(chores.burying.until, now + 0.01)) if self.letters else look_at
+        return min(look_at, max(chores.dead_lettering.until, now + 0.01)) if self.letters else look_at
 
     def _do_chores(self, now: float) -> float:
         chores = self._chores
@@ -429,7 +431,7 @@ class Consumer:
 
     def _tell_of_pauses(self) -> None:
         with self.lock:
-            notices, pause = self.manager.take_notices(), self.manager.pause
+            notices, pause = self.manager.take_notices(), self.manager.breaker_pause
             mostly = most_frequent(self.failures)
         for notice in notices:
             self._pauses.log(notice, mostly)

@@ -20,7 +20,7 @@ from kinesis_spout.model.logs.life_lines import (
     readable_start,
     shards,
 )
-from shard_state import Assignment, Halt, PendingCommit, Position, Shard, StartPositions
+from shard_state import Assignment, OperatorPause, PendingCommit, Position, Shard, StartPositions
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Lifecycle:
         self._leaving: set[str] = set()
         self._stands_by = False
         self._paused: set[str] = set()
-        self._halt = Halt()
+        self._operator_pause = OperatorPause()
         self._is_full = False
         self._pace = Pace()
         self._commits = 0
@@ -180,13 +180,13 @@ class Lifecycle:
             )
         self._paused, self._is_full = set(congested), is_full
 
-    def halted(self, halt: Halt, *, bounded: bool) -> None:
+    def paused_by_operator(self, pause: OperatorPause, *, bounded: bool) -> None:
         """Take in what an operator has paused; ``bounded`` says that the run is to end by itself."""
-        before, self._halt = self._halt, halt
-        if halt == before:
+        before, self._operator_pause = self._operator_pause, pause
+        if pause == before:
             return
-        if halt:
-            what = self._stream if halt.everything else of_stream(halt.shards, self._stream)
+        if pause:
+            what = self._stream if pause.everything else of_stream(pause.shards, self._stream)
             ends = "; the run does not end before that" if bounded else ""
             _log.warning(
                 "paused by an operator: %s. `kinesis-spout resume --stream %s --app %s` lets it go on%s",

@@ -7,7 +7,7 @@ from kinesis_spout.model.logs.failure_kinds import FailureKinds
 from kinesis_spout.model.logs.life_lines import of_stream
 from kinesis_spout.ports import Coordinator
 from kinesis_spout.settings import SpoutConfig
-from shard_state import BreakerEvent, BreakerNotice, Pause
+from shard_state import BreakerEvent, BreakerNotice, BreakerPause
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class PauseReports:
         else:
             _log.info("resumed, as an operator said")
 
-    def show(self, pause: Pause | None, mostly: str) -> bool:
+    def show(self, pause: BreakerPause | None, mostly: str) -> bool:
         """Have operators see how it stands. True if one of them says to go on.
 
         Raises:
@@ -61,13 +61,13 @@ class PauseReports:
         return False
 
 
-def pause_text(pause: Pause) -> str:
+def pause_text(pause: BreakerPause) -> str:
     """Say in a line why deliveries pause."""
     tried = f"; {pause.probes_failed} tried since" if pause.probes_failed else ""
     return f"paused: {pause.failed} of the last {pause.outcomes} outcomes are failures{tried}"
 
 
-def halt_text(shard_ids: Collection[str], stream: str, *, bounded: bool) -> str:
+def operator_pause_text(shard_ids: Collection[str], stream: str, *, bounded: bool) -> str:
     """Say in a line that an operator has paused shards; ``bounded``: the run is to end by itself."""
     ends = "; the run does not end before they are resumed" if bounded else ""
     return f"paused by an operator: {of_stream(shard_ids, stream)}{ends}"

@@ -13,9 +13,11 @@ from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.record_age import RecordAge
-from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
+from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
+from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.model.errors import KinesisError
+from kinesis_spout.plain.buffered_shard import BufferedShard
 from kinesis_spout.plain.caution import Caution
 from kinesis_spout.plain.retained_records import Retained, RetainedRecords
 from kinesis_spout.ports import Page
@@ -39,7 +41,10 @@ class BufferedShards:
         self._consumer = consumer
         self._prefetcher = prefetcher or Prefetcher(clock=consumer.ports.clock)
         self._has_own_prefetcher = prefetcher is None
-        self._getters: dict[str, BufferedShardGetter] = {}
+        self._room = Room(
+            lambda: int((1 - _RETAINED_SHARE) * self._max_bytes), least_share_bytes=_MIN_READ_AHEAD_BYTES
+        )
+        self._getters: dict[str, BufferedShard] = {}
         """Of the shards whose end was not read yet."""
         self._turns = consumer.manager.turns
         self._claims = consumer.manager.guarantee is Guarantee.AT_MOST_ONCE
@@ -57,19 +62,20 @@ class BufferedShards:
     def shards_acquired(self, shard_ids: Iterable[str]) -> None:
         """Open a getter on each shard, and let it fetch."""
         config, manager, ports = self._consumer.config, self._consumer.manager, self._consumer.ports
+        self._room.sharers = len(self._consumer.sharing.ours)
         for shard_id in shard_ids:
             state = manager.shard(shard_id)
             assert state is not None, "the consumer reports shards that the manager owns"
             self._drop_getter(shard_id)
             self._caution.acquired(shard_id, state)
-            self._getters[shard_id] = BufferedShardGetter(
+            self._getters[shard_id] = BufferedShard(
                 ports.open_getter(shard_id, state.position),
                 self._prefetcher,
-                max_records=config.max_records_per_fetch,
-                max_bytes=self._read_ahead_bytes(),
-                poll_seconds=config.poll_interval_seconds,
-                idle_poll_seconds=config.idle_poll_interval_seconds,
+                self._room,
+                lock=self._consumer.lock,
                 clock=ports.clock,
+                periods=(config.poll_interval_seconds, config.idle_poll_interval_seconds),
+                max_records=config.max_records_per_fetch,
                 react=partial(self._reading_failed, shard_id, state.epoch),
                 worked=partial(self._reading_worked, shard_id, state.epoch),
                 odd=self._count,
@@ -82,6 +88,7 @@ class BufferedShards:
             self._drop_getter(shard_id)
         self.retained.drop_shards(gone)
         self._caution.lost(gone)
+        self._room.sharers = len(self._consumer.sharing.ours)
 
     def resumed(self) -> None:
         """Nothing to do: the next ``take`` finds it."""
@@ -99,7 +106,7 @@ class BufferedShards:
             KinesisError: a shard cannot be read, and trying again does not help. Its turn has passed: the
                 next call serves the others.
         """
-        self.retained.drop_buried(self._is_buried)
+        self.retained.drop_dead_lettered(self._is_dead_lettered)
         if not self._rate.is_limited:
             return self._taken(now)
         grant = self._rate.granted(self._consumer, now, most=1)
@@ -123,7 +130,7 @@ class BufferedShards:
         noted = self._caution.take(now)
         if self._caution.holds_back():
             return noted
-        if self._consumer.manager.pause is not None:
+        if self._consumer.manager.breaker_pause is not None:
             return self._probe(now)  # whose record may be of any age: nothing is given up now
         self._age = RecordAge.of(self._consumer.config, self._consumer.ports.clock.time())
         while (shard_id := self._turns.current(now)) is not None:
@@ -179,10 +186,6 @@ class BufferedShards:
     @property
     def _max_bytes(self) -> int:
         return self._consumer.config.max_buffered_bytes // self._consumer.sharers
-
-    def _read_ahead_bytes(self) -> int:
-        total_bytes = (1 - _RETAINED_SHARE) * self._max_bytes
-        return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / max(1, len(self._consumer.sharing.ours))))
 
     def _probe(self, now: float) -> Retained | None:
         """Give the one record that is tried while the circuit breaker is open, if it is time."""
@@ -260,7 +263,7 @@ class BufferedShards:
             partition_key=record.partition_key,
         )
         if isinstance(decision, Exhausted):
-            consumer.bury(decision, record, _ENDED_THE_PROCESS)
+            consumer.dead_letter(decision, record, _ENDED_THE_PROCESS)
             self.retained.given_up(record.shard_id, retained.sequence)
 
     def _expires(self, retained: Retained, age: RecordAge, now: float) -> bool:
@@ -275,11 +278,11 @@ class BufferedShards:
             return True
         exhausted = consumer.manager.expire(record.shard_id, sequence, attempt=record.attempt)
         assert exhausted is not None, "it was handed out just now"
-        consumer.bury(exhausted, record, age.error(record))
+        consumer.dead_letter(exhausted, record, age.error(record))
         self.retained.given_up(record.shard_id, sequence)
         return True
 
-    def _nothing_at_hand(self, shard_id: str, getter: BufferedShardGetter) -> None:
+    def _nothing_at_hand(self, shard_id: str, getter: BufferedShard) -> None:
         """See whether a shard of which nothing is at hand has ended: by itself, or for this run."""
         tip_seen_at = getter.tip_seen_at
         if getter.at_end:
@@ -287,7 +290,7 @@ class BufferedShards:
         elif tip_seen_at is not None and self._consumer.manager.ends_at_tip(shard_id, tip_seen_at):
             self._drop_getter(shard_id)
 
-    def _is_claimed(self, shard_id: str, getter: BufferedShardGetter) -> bool:
+    def _is_claimed(self, shard_id: str, getter: BufferedShard) -> bool:
         """Tell whether the next record may be handed out; if not, have a claim on it and some more committed."""
         manager, following = self._consumer.manager, getter.ahead(1)
         if following is None or manager.may_hand_out(shard_id, following[0]):
@@ -302,23 +305,17 @@ class BufferedShards:
         self._consumer.manager.end_read(shard_id)
 
     def _reading_failed(self, shard_id: str, epoch: int, error: Exception) -> Reaction:
-        """Runs on a fetching thread."""
-        with self._consumer.lock:
-            if self._is_read(shard_id, epoch):
-                return self._consumer.reading_failed(shard_id, error)
+        if self._is_read(shard_id, epoch):
+            return self._consumer.reading_failed(shard_id, error)
         return reaction_to(error)  # of a shard that was lost meanwhile: nobody reads on
 
     def _reading_worked(self, shard_id: str, epoch: int) -> None:
-        """Runs on a fetching thread."""
-        with self._consumer.lock:
-            if self._is_read(shard_id, epoch):
-                self._consumer.read_errors.worked(shard_id)
+        if self._is_read(shard_id, epoch):
+            self._consumer.read_errors.worked(shard_id)
 
     def _count(self, page: Page) -> None:
-        """Runs on a fetching thread."""
-        with self._consumer.lock:
-            self._consumer.counters.damaged_aggregates += page.damaged_aggregates
-            self._consumer.counters.records_outside_shard += page.records_outside_shard
+        self._consumer.counters.damaged_aggregates += page.damaged_aggregates
+        self._consumer.counters.records_outside_shard += page.records_outside_shard
 
     def _is_read(self, shard_id: str, epoch: int) -> bool:
         state = self._consumer.manager.shard(shard_id)
@@ -330,6 +327,6 @@ class BufferedShards:
             getter.close()
         self._consumer.read_errors.drop([shard_id])
 
-    def _is_buried(self, shard_id: str, sequence: SequenceNumber) -> bool:
+    def _is_dead_lettered(self, shard_id: str, sequence: SequenceNumber) -> bool:
         state = self._consumer.manager.shard(shard_id)
         return state is None or state.tracker.state(sequence) is not RecordState.EXHAUSTED

@@ -31,7 +31,7 @@ from kinesis_spout.plain.listener import Announcements, FailReason, SpoutListene
 from kinesis_spout.plain.message_id import MessageId
 from kinesis_spout.plain.spout_life import SpoutLife
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
-from shard_state import Exhausted, Pause, RecordEvent, Retry, SequenceNumber, ShardStatus
+from shard_state import BreakerPause, Exhausted, RecordEvent, Retry, SequenceNumber, ShardStatus
 
 _STEP_SECONDS: Final = 0.005
 """Between two looks for the next tuple, when iterating."""
@@ -194,7 +194,7 @@ class RecordSpout(SpoutLife):
     # The circuit breaker
 
     @property
-    def pause(self) -> Pause | None:
+    def breaker_pause(self) -> BreakerPause | None:
         """The state of a pause, which begins when practically all deliveries failed; None while there is no pause.
 
         During a pause ``next_tuple`` gives a single tuple at a time, at growing intervals, and nothing is given
@@ -202,7 +202,7 @@ class RecordSpout(SpoutLife):
         """
         consumer, _ = self._opened()
         with consumer.lock:
-            return consumer.manager.pause
+            return consumer.manager.breaker_pause
 
     def resume(self) -> bool:
         """End the pause now; False if there is no pause."""
@@ -242,7 +242,7 @@ class RecordSpout(SpoutLife):
         """The shards of this member that an operator has paused, and that it has something left to do with."""
         consumer, _ = self._opened()
         with consumer.lock:
-            return consumer.manager.halted
+            return consumer.manager.paused_shards
 
     # Looking in
 
@@ -361,7 +361,7 @@ class RecordSpout(SpoutLife):
             consumer.counters.timed_out += reason is FailReason.TIME_OUT
             consumer.failures.add(failure.raised)
             if isinstance(decision, Exhausted):
-                consumer.bury(decision, record, failure.error_text, failure.raised)
+                consumer.dead_letter(decision, record, failure.error_text, failure.raised)
                 shards.retained.given_up(shard_id, sequence)
             self._announce_failed(str(delivery), failure, reason, decision)
         return True

@@ -64,11 +64,11 @@ class RetainedRecords:
         """Note that a record waits for its dead letter only."""
         self._given_up.append(self._of_shard[shard_id].pop(sequence))
 
-    def drop_buried(self, is_buried: Callable[[str, SequenceNumber], bool]) -> None:
-        """Drop those given up, in the order in which they were, as long as ``is_buried`` says so."""
+    def drop_dead_lettered(self, is_dead_lettered: Callable[[str, SequenceNumber], bool]) -> None:
+        """Drop those given up, in the order in which they were, as long as ``is_dead_lettered`` says so."""
         while self._given_up:
             oldest = self._given_up[0]
-            if not is_buried(oldest.record.shard_id, oldest.sequence):
+            if not is_dead_lettered(oldest.record.shard_id, oldest.sequence):
                 break
             self._given_up.popleft()
             self.size_bytes -= oldest.size_bytes

@@ -19,7 +19,7 @@ from kinesis_spout.plain.record_spout import Emitted, RecordSpout
 from kinesis_spout.plain.spout_life import not_activated
 from kinesis_spout.plain.stream_spouts import StreamSpouts
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
-from shard_state import Pause, ShardStatus
+from shard_state import BreakerPause, ShardStatus
 
 
 class StreamsSpout(RecordSpout):
@@ -147,9 +147,9 @@ class StreamsSpout(RecordSpout):
     # The circuit breaker, of each stream by itself
 
     @property
-    def pause(self) -> Pause | None:
+    def breaker_pause(self) -> BreakerPause | None:
         """The state of a pause, of the first stream that has one; see ``RecordSpout``."""
-        return self._all.view.pause if self.config.is_several else super().pause
+        return self._all.view.breaker_pause if self.config.is_several else super().breaker_pause
 
     def resume(self) -> bool:
         """End the pauses now; False if there is none."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from shard_state import Assignment, GroupMember, Halt
+from shard_state import Assignment, GroupMember, OperatorPause
 
 
 class Group(Protocol):
@@ -71,8 +71,8 @@ class Group(Protocol):
         """
         ...
 
-    def halt(self, shard_id: str | None) -> None:
-        """Pause a shard, for an operator, or the whole application (None), until ``end_halt``.
+    def pause(self, shard_id: str | None) -> None:
+        """Pause a shard, for an operator, or the whole application (None), until ``resume``.
 
         It is stored, and outlives every member. Of what is paused already nothing changes.
 
@@ -81,7 +81,7 @@ class Group(Protocol):
         """
         ...
 
-    def end_halt(self, shard_id: str | None) -> Halt:
+    def resume(self, shard_id: str | None) -> OperatorPause:
         """End the pause of a shard that is paused by itself, or (None) all pauses of operators; give what ended.
 
         Raises:
@@ -89,7 +89,7 @@ class Group(Protocol):
         """
         ...
 
-    def halted(self) -> Halt:
+    def paused(self) -> OperatorPause:
         """Give what is paused by an operator. Asks nobody while nothing has changed.
 
         Raises:

@@ -1,26 +1,25 @@
 """The plain-Python door without threads, for tests in which nothing happens but by the clock they hold.
 
-A ``RecordSpout`` lists, commits, buries and fetches on threads. They wait in real time, so under a ``ManualClock``
-they come too late, or act once more after a test has "killed" their process. A ``SteppedSpout`` is the same spout
-with the same rules; what the threads would do is done by ``next_tuple``, as far as it is due by the clock:
+A ``RecordSpout`` lists, commits, dead-letters and fetches on threads. They wait in real time, so under a
+``ManualClock`` they come too late, or act once more after a test has "killed" their process. A ``SteppedSpout`` is
+the same spout with the same rules; what the threads would do is done by ``next_tuple``, as far as it is due by the
+clock:
 
     clock = ManualClock()
     stream, zookeeper = InMemoryStream("orders", clock=clock), InMemoryZooKeeper()
     spout = SteppedSpout(ports=in_memory_ports(stream, zookeeper), stream="orders", app="billing")
 """
 
-import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from math import inf
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.kinesis.read.prefetcher import Fetch, Prefetcher
+from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.shard_paces import ShardPaces
-from kinesis_spout.model.clock import Clock
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.record_spout import Emitted, RecordSpout
 from kinesis_spout.ports import DeadLetterSink, ShardGetter
@@ -36,9 +35,8 @@ def in_memory_ports(
     zookeeper: InMemoryZooKeeper,
     dead_letters: DeadLetterSink | None = None,
     *,
-    fail_on_data_loss: bool = True,
+    settings: ReadSettings = DEFAULT,
     paces: ShardPaces | None = None,
-    deaggregate: bool = True,
 ) -> Ports:
     """Give a new process's ports: to this stream, on its clock, and to this ZooKeeper.
 
@@ -46,9 +44,8 @@ def in_memory_ports(
         stream: to read.
         zookeeper: where progress is kept. Ports to the same one are those of one application.
         dead_letters: a sink in memory unless given.
-        fail_on_data_loss: see ``PollingShardGetter``.
+        settings: how shards are read.
         paces: how fast shards are read; None: as AWS allows.
-        deaggregate: see ``PollingShardGetter``.
     """
     process = zookeeper.process()
     paces = paces or ShardPaces(stream.clock, jitter=lambda: 0.0)
@@ -58,8 +55,7 @@ def in_memory_ports(
             stream,
             shard_id,
             position,
-            fail_on_data_loss=fail_on_data_loss,
-            deaggregate=deaggregate,
+            settings=settings,
             pacing=paces.of(shard_id),
         )
 
@@ -92,7 +88,7 @@ class SteppedSpout(RecordSpout):
         return None
 
     def do_what_is_due(self) -> None:
-        """List, acquire, commit, bury, fetch and time out, as far as it is due; hand out nothing."""
+        """List, acquire, commit, dead-letter, fetch and time out, as far as it is due; hand out nothing."""
         consumer, prefetcher = self._stepped()
         _, shards = self._opened()
         consumer.do_chores()
@@ -131,7 +127,7 @@ class SteppedSpout(RecordSpout):
         retry_at = consumer.manager.next_due()
         moments = [inf if retry_at is None else retry_at]
         # What is unread waits with the rest while the circuit breaker is open.
-        to_read = consumer.manager.pause is None and not self._is_read_up(consumer)
+        to_read = consumer.manager.breaker_pause is None and not self._is_read_up(consumer)
         if consumer.letters or to_read:
             moments.append(consumer.chores_at)
         if to_read:
@@ -204,33 +200,28 @@ class _SteppedConsumer(Consumer):
                         self.end_with(error)
                         return
 
-    def _bury_the_last(self) -> None:
-        self._burying.bury()
+    def _write_the_last_letters(self) -> None:
+        self._dead_lettering.write()
 
 
 class _SteppedPrefetcher(Prefetcher):
     """Fetches only when it is asked to. Mutable."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock=clock)
-        self._now = clock.monotonic
-        self._due: list[tuple[float, int, Fetch]] = []
-        self._numbers = itertools.count()
-
     def submit(self, fetch: Fetch, due_at: float) -> None:
         """Have ``fetch`` run by the first ``fetch_due`` at ``due_at`` or later."""
-        heappush(self._due, (due_at, next(self._numbers), fetch))
+        with self._changed:
+            self._put(fetch, due_at)
 
     @property
     def due_at(self) -> float:
         """When a fetch is due next; infinite if none is."""
-        return self._due[0][0] if self._due else inf
+        next_at = self._schedule.next_at()
+        return inf if next_at is None else next_at
 
     def fetch_due(self) -> None:
-        """Run the fetches that are due now, in the order in which they are."""
-        now = self._now()
-        while self.due_at <= now:
-            _, _, fetch = heappop(self._due)
+        """Run the fetches that are due now, the most urgent first."""
+        now = self._clock.monotonic()
+        while (fetch := self._schedule.take(now)) is not None:
             again_at = fetch()
             if again_at is not None:
                 self.submit(fetch, again_at)

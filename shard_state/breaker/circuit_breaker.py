@@ -109,7 +109,7 @@ class BreakerRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
+class BreakerPause:
     """How it stands with an open breaker."""
 
     failed: int
@@ -175,12 +175,12 @@ class CircuitBreaker:
         return self._state
 
     @property
-    def pause(self) -> Pause | None:
+    def pause(self) -> BreakerPause | None:
         """How it stands while it is open; None while it is not."""
         if not self.is_open:
             return None
         failed, outcomes = self._opened_with
-        return Pause(
+        return BreakerPause(
             failed=failed,
             outcomes=outcomes,
             probes_failed=self._probes_failed,

@@ -7,7 +7,15 @@ import pytest
 
 from kinesis_spout.model.errors import CheckpointUnreadable
 from kinesis_spout.ports import CheckpointWrite
-from shard_state import Assignment, Checkpoint, GroupMember, Halt, MemberMode, Position, SequenceNumber
+from shard_state import (
+    Assignment,
+    Checkpoint,
+    GroupMember,
+    MemberMode,
+    OperatorPause,
+    Position,
+    SequenceNumber,
+)
 from tests.support.shards import everywhere, shards_named
 from tests.support.zookeeper_places import Place, Process
 from tests.support.zookeeper_server import wait_until
@@ -178,28 +186,28 @@ def test_an_assignment_that_cannot_be_read_is_an_error_and_not_none(place: Place
 def test_what_an_operator_pauses_is_heard_and_stays_until_it_is_resumed(place: Place) -> None:
     heard = Heard()
     one, operator = joined(place, "one", heard), place.process("operator")
-    assert not one.group.halted()
+    assert not one.group.paused()
     heard.news.clear()
-    operator.group.halt(SHARD)
-    operator.group.halt(SHARD)
+    operator.group.pause(SHARD)
+    operator.group.pause(SHARD)
     wait_until(heard.news.is_set, "it is heard")
-    assert one.group.halted() == Halt(shards=frozenset({SHARD}))
-    operator.group.halt(None)
-    wait_until(lambda: one.group.halted().everything, "everything is paused")
-    assert one.group.halted().covers("shardId-000000000099")
+    assert one.group.paused() == OperatorPause(shards=frozenset({SHARD}))
+    operator.group.pause(None)
+    wait_until(lambda: one.group.paused().everything, "everything is paused")
+    assert one.group.paused().covers("shardId-000000000099")
     one.close()
     operator.close()
     later = joined(place, "later")
-    assert later.group.halted() == Halt(everything=True, shards=frozenset({SHARD}))
+    assert later.group.paused() == OperatorPause(everything=True, shards=frozenset({SHARD}))
 
 
 def test_one_shard_is_resumed_by_itself_or_everything_at_once(place: Place) -> None:
     one, other = joined(place, "one"), "shardId-000000000001"
     for shard_id in (None, SHARD, other):
-        one.group.halt(shard_id)
-    assert one.group.end_halt(SHARD) == Halt(shards=frozenset({SHARD}))
-    assert not one.group.end_halt(SHARD)
-    wait_until(lambda: one.group.halted().shards == {other}, "one is resumed")
-    assert one.group.end_halt(None) == Halt(everything=True, shards=frozenset({other}))
-    wait_until(lambda: not one.group.halted(), "all is resumed")
-    assert not one.group.end_halt(None)
+        one.group.pause(shard_id)
+    assert one.group.resume(SHARD) == OperatorPause(shards=frozenset({SHARD}))
+    assert not one.group.resume(SHARD)
+    wait_until(lambda: one.group.paused().shards == {other}, "one is resumed")
+    assert one.group.resume(None) == OperatorPause(everything=True, shards=frozenset({other}))
+    wait_until(lambda: not one.group.paused(), "all is resumed")
+    assert not one.group.resume(None)

@@ -599,12 +599,12 @@ def test_a_handler_that_is_broken_for_every_record_costs_none_of_them(
     }
     query = getattr(world.spout(retry_limit=0), door)(spark, handlers[door])
     with query:
-        wait_until(lambda: query.pause is not None, "the query pauses")
+        wait_until(lambda: query.breaker_pause is not None, "the query pauses")
         assert query.status["message"].startswith("Paused: ")
         assert world.dead_letters() == []
         Path(mended).touch()
         query.processAllAvailable()
-        assert query.pause is None
+        assert query.breaker_pause is None
         assert query.counters.acked == 3_000
         totals = query.lastProgress["totals"]
         assert (totals["acked"], totals["deadLettered"]) == (3_000, 0)

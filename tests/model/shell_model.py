@@ -19,7 +19,7 @@ from shard_state import (
     BreakerRule,
     Capacity,
     Checkpoint,
-    Halt,
+    OperatorPause,
     Order,
     Position,
     RetryPolicy,
@@ -56,7 +56,7 @@ class ShellModel(RuleBasedStateMachine):
         self.suspects: dict[tuple[str, SequenceNumber], int] = {}
         """How many failed while it was closed."""
         self.was_open = False
-        self.halt = Halt()
+        self.operator_pause = OperatorPause()
         """What an operator has paused, which is stored."""
 
     @initialize(
@@ -104,7 +104,7 @@ class ShellModel(RuleBasedStateMachine):
             breaker=self.breaker,
             bounds=None if self.last is None else bounds_after(self.last),
         )
-        self.manager.halt(self.halt)
+        self.manager.pause_by_operator(self.operator_pause)
         self.spared.clear()
         self.suspects.clear()
         self.was_open = False
@@ -190,7 +190,7 @@ class ShellModel(RuleBasedStateMachine):
     def spares(self) -> bool:
         """Whether a failure now does not count: in a pause, or in doubt about the handler."""
         doubts = self.manager._breaker.doubts(self.now) and self.policy.limit != 0
-        return self.manager.pause is not None or doubts
+        return self.manager.breaker_pause is not None or doubts
 
     @abstractmethod
     def deliver_all(self, fails: Callable[[int], bool]) -> None:
@@ -199,25 +199,25 @@ class ShellModel(RuleBasedStateMachine):
     @rule(data=st.data(), everything=st.booleans())
     def an_operator_pauses(self, data: st.DataObject, *, everything: bool) -> None:
         shard_ids = data.draw(st.sets(st.sampled_from(sorted(self.stream.shards))))
-        self.halt = Halt(everything=everything, shards=frozenset(shard_ids))
-        self.manager.halt(self.halt)
-        assert not self.manager.halt(self.halt)
+        self.operator_pause = OperatorPause(everything=everything, shards=frozenset(shard_ids))
+        self.manager.pause_by_operator(self.operator_pause)
+        assert not self.manager.pause_by_operator(self.operator_pause)
 
-    @precondition(lambda self: self.halt)
+    @precondition(lambda self: self.operator_pause)
     @rule()
     def an_operator_ends_what_is_paused(self) -> None:
-        self.halt = Halt()
-        assert self.manager.halt(self.halt)
+        self.operator_pause = OperatorPause()
+        assert self.manager.pause_by_operator(self.operator_pause)
 
-    def check_halt(self, shard_id: str) -> None:
+    def check_operator_pause(self, shard_id: str) -> None:
         """Nothing of what an operator has paused is handed out."""
-        assert not self.halt.covers(shard_id)
+        assert not self.operator_pause.covers(shard_id)
 
-    @precondition(lambda self: self.manager.pause is not None)
+    @precondition(lambda self: self.manager.breaker_pause is not None)
     @rule()
     def an_operator_resumes(self) -> None:
         assert self.manager.resume()
-        assert self.manager.pause is None
+        assert self.manager.breaker_pause is None
         self.was_open = False
         assert not self.manager.resume()
 
@@ -228,7 +228,7 @@ class ShellModel(RuleBasedStateMachine):
 
     def forgive(self) -> None:
         """Note what led to it if the breaker has just opened: at most all that failed."""
-        is_open = self.manager.pause is not None
+        is_open = self.manager.breaker_pause is not None
         if is_open and not self.was_open:
             for place, count in self.suspects.items():
                 self.spared[place] = self.spared.get(place, 0) + count
@@ -309,8 +309,8 @@ class ShellModel(RuleBasedStateMachine):
         """Close every shard and work everything off: nothing may hang, nothing may be lost."""
         if not hasattr(self, "manager"):
             return
-        self.halt = Halt()
-        self.manager.halt(self.halt)
+        self.operator_pause = OperatorPause()
+        self.manager.pause_by_operator(self.operator_pause)
         if self.last is not None:
             self.work_off_until(lambda: self.manager.is_done and not self.manager.to_acquire())
             assert self.manager.is_done

@@ -84,9 +84,9 @@ class RecordShell(ShellModel):
 
     def serve(self, shard_id: str) -> bool:
         """Deliver a record of a shard, if there is one. While the breaker is open it is the one probe."""
-        before = self.manager.pause
+        before = self.manager.breaker_pause
         served = self.serve_next(shard_id)
-        after = self.manager.pause
+        after = self.manager.breaker_pause
         if before is not None and served:
             assert before.probe_at is not None
             assert before.probe_at <= self.now
@@ -124,7 +124,7 @@ class RecordShell(ShellModel):
         place = (record.shard_id, record.sequence)
         assert place not in self.out
         self.check_bound(record.sequence)
-        self.check_halt(record.shard_id)
+        self.check_operator_pause(record.shard_id)
         self.check_limit(*place, attempt)
         self.stream.check_parents_finished(record.shard_id)
         self.lines.deliver(record)
@@ -219,9 +219,9 @@ class RecordShell(ShellModel):
             assert isinstance(decision, Retry)
             assert not rejected
             next_due = self.manager.next_due()
-            probing = self.manager.pause is not None and self.manager.pause.probe_at is None
-            halted = self.halt.covers(delivery.shard_id)
-            assert next_due is not None or self.order is not Order.UNORDERED or probing or halted
+            probing = self.manager.breaker_pause is not None and self.manager.breaker_pause.probe_at is None
+            paused = self.operator_pause.covers(delivery.shard_id)
+            assert next_due is not None or self.order is not Order.UNORDERED or probing or paused
         assert self.manager.fail(*place, self.now, attempt=delivery.attempt, partition_key=record.key) is None
 
     # Finishing

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from shard_state import (
+    BreakerPause,
     Exhausted,
-    Pause,
     SequenceNumber,
     SliceKind,
     SliceLimits,
@@ -46,10 +46,10 @@ class SliceShell(ShellModel):
         self.ended: list[Delivered] = []
         """Slices whose outcome was reported or given up: it may arrive again."""
         self.exhausted: list[Exhausted] = []
-        self.convicts: set[tuple[str, SequenceNumber]] = set()
+        self.isolated: set[tuple[str, SequenceNumber]] = set()
 
     def crash(self) -> None:
-        for held in (self.carried, self.out, self.ended, self.exhausted, self.convicts):
+        for held in (self.carried, self.out, self.ended, self.exhausted, self.isolated):
             held.clear()
 
     # The stream
@@ -72,7 +72,7 @@ class SliceShell(ShellModel):
         for shard_id in shard_ids:
             self.carried.pop(shard_id, None)
         self.exhausted = [gone for gone in self.exhausted if gone.shard_id not in shard_ids]
-        self.convicts = {convict for convict in self.convicts if convict[0] not in shard_ids}
+        self.isolated = {record for record in self.isolated if record[0] not in shard_ids}
 
     # Slice by slice
 
@@ -100,7 +100,7 @@ class SliceShell(ShellModel):
 
     @rule()
     def plan(self) -> None:
-        before = self.manager.pause
+        before = self.manager.breaker_pause
         self.send(self.manager.plan(self.now, self.held), before)
         assert not self.manager.plan(self.now, self.held)
         if before is None:
@@ -109,7 +109,7 @@ class SliceShell(ShellModel):
     @rule(most=st.integers(0, 6))
     def plan_a_few(self, most: int) -> None:
         """Plan within a rate."""
-        before = self.manager.pause
+        before = self.manager.breaker_pause
         plans = self.manager.plan(self.now, self.held, most=most)
         assert sum(plan.most_deliveries for plan in plans) <= most
         self.send(plans, before)
@@ -118,7 +118,7 @@ class SliceShell(ShellModel):
     def held(self) -> dict[str, int]:
         return {shard_id: len(page) for shard_id, page in self.carried.items()}
 
-    def send(self, plans: list[SlicePlan], before: Pause | None) -> None:
+    def send(self, plans: list[SlicePlan], before: BreakerPause | None) -> None:
         if before is not None and plans:
             assert before.probe_at is not None
             assert before.probe_at <= self.now
@@ -126,7 +126,7 @@ class SliceShell(ShellModel):
                 "one record is tried at a time"
             )
         for plan in plans:
-            self.check_halt(plan.shard_id)
+            self.check_operator_pause(plan.shard_id)
             for other in self.out:
                 same = (other.shard_id, other.epoch, other.is_fresh) == (
                     plan.shard_id,
@@ -135,7 +135,7 @@ class SliceShell(ShellModel):
                 )
                 assert not same
             for retry in plan.retries:
-                if (plan.shard_id, retry.sequence) in self.convicts:
+                if (plan.shard_id, retry.sequence) in self.isolated:
                     assert plan.alone
                     assert len(plan.retries) == 1
             self.out.append(plan)
@@ -147,7 +147,7 @@ class SliceShell(ShellModel):
             state = self.manager.shard(shard_id)
             assert state is not None
             wants_page = self.manager.wants_page(shard_id) and shard_id not in self.carried
-            may_read = state.may_read and not self.halt.covers(shard_id)
+            may_read = state.may_read and not self.operator_pause.covers(shard_id)
             assert (shard_id, state.epoch) in being_read or not may_read or wants_page
 
     @precondition(lambda self: self.out)
@@ -235,7 +235,7 @@ class SliceShell(ShellModel):
         if self.is_current(slice_.plan) and slice_.plan.kind is SliceKind.CARRIED:
             self.take_from_page(slice_.plan.shard_id, slice_.outcome.count)
         finished = {record.sequence for record in slice_.acked} | {gone.sequence for gone in exhausted}
-        self.convicts -= {(slice_.plan.shard_id, sequence) for sequence in finished}
+        self.isolated -= {(slice_.plan.shard_id, sequence) for sequence in finished}
 
     def take_from_page(self, shard_id: str, count: int) -> None:
         self.carried[shard_id] = self.carried[shard_id][count:]
@@ -257,9 +257,9 @@ class SliceShell(ShellModel):
             assert self.unresolved(plan.shard_id) == waiting + moved
             if plan.alone:
                 self.take_from_page(plan.shard_id, held.count)
-        convicted = held is not None and plan.alone and alone and len(held.failures) == 1
-        assert convicted or not exhausted
-        if not convicted:
+        isolated = held is not None and plan.alone and alone and len(held.failures) == 1
+        assert isolated or not exhausted
+        if not isolated:
             return
         assert held is not None
         spared = self.spares
@@ -270,7 +270,7 @@ class SliceShell(ShellModel):
         assert killer in (None, first)
         self.lines.fail(first)
         if not exhausted:
-            self.convicts.add((plan.shard_id, first.sequence))
+            self.isolated.add((plan.shard_id, first.sequence))
 
     def unresolved(self, shard_id: str) -> int:
         state = self.manager.shard(shard_id)

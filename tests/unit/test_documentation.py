@@ -37,6 +37,23 @@ def example(page: str, begins_with: str = "") -> str:
     return str(found[0])
 
 
+PUBLIC_PACKAGES = {"kinesis_spout", "kinesis_spout.recipes", "kinesis_spout.storm", "kinesis_spout.testing"}
+COMPONENTS = "kinesis_spout.storm.multilang"
+"""What a program that is a component imports: it needs little else."""
+
+
+def test_no_page_imports_from_inside_the_package() -> None:
+    pages = [ROOT / "README.md", *DOCS.rglob("*.md")]
+    imports = {
+        (page.name, found)
+        for page in pages
+        for found in re.findall(r"^\s*(?:from|import) (kinesis_spout[\w.]*)", page.read_text(), re.MULTILINE)
+    }
+    assert len(imports) > 10, "hardly any import was found"
+    deep = {each for each in imports if each[1] not in PUBLIC_PACKAGES and not each[1].startswith(COMPONENTS)}
+    assert deep == set()
+
+
 def test_the_test_of_a_handler_passes_as_it_stands() -> None:
     names: dict[str, Any] = {}
     exec(example("how-to/test-a-handler.md"), names)
@@ -170,7 +187,7 @@ def test_every_field_of_a_progress_is_described() -> None:
         counters=Counters(),
         before=Counters(),
         pause=None,
-        halted=(),
+        paused_shards=(),
         uncommitted=0,
     )
     of_source = [field.encode_name for field in msgspec.structs.fields(SourceProgress)]

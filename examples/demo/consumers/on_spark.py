@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from examples.demo.consumers.settings import STATUS_SECONDS, ConsumerSettings, ConsumerStatus, input_ended
-from kinesis_spout import KinesisSpout
-from kinesis_spout.spark import session
+from kinesis_spout import KinesisSpout, session
 from kinesis_spout.spark.session import socket_settings
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 
-from kinesis_spout.consumer.burying import WaitingLetters
+from kinesis_spout.consumer.dead_lettering import WaitingLetters
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.sharing import Sharing, Wish
@@ -74,7 +74,7 @@ class Ownership:
         Raises:
             KinesisSpoutError: see ``Group.assignment`` and ``Coordinator.acquire``.
         """
-        self._take_in_halt()
+        self._take_in_operator_pause()
         assignment, freed = self._ports.group.assignment(), self._ports.coordinator.take_freed()
         if assignment is None:
             self._ports.store.check_begun()
@@ -121,13 +121,13 @@ class Ownership:
             self._ports.coordinator.release([shard_id])
         return True
 
-    def _take_in_halt(self) -> None:
+    def _take_in_operator_pause(self) -> None:
         """Take in what an operator has paused, before anything is handed out."""
-        halt = self._ports.group.halted()
+        pause = self._ports.group.paused()
         with self._lock:
-            if self._manager.halt(halt) and self.listener is not None:
+            if self._manager.pause_by_operator(pause) and self.listener is not None:
                 self.listener.resumed()
-        self._life.halted(halt, bounded=self._manager.bounds is not None)
+        self._life.paused_by_operator(pause, bounded=self._manager.bounds is not None)
 
     # Letting go
 

@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import InvalidConfig
-from shard_state import Pause, ShardStatus
+from shard_state import BreakerPause, ShardStatus
 
 
 class OneStream(Protocol):
@@ -24,7 +24,7 @@ class OneStream(Protocol):
         ...
 
     @property
-    def pause(self) -> Pause | None:
+    def breaker_pause(self) -> BreakerPause | None:
         """The state of a pause."""
         ...
 
@@ -100,9 +100,9 @@ class JointView(Generic[S]):
         return dict(counts.most_common())
 
     @property
-    def pause(self) -> Pause | None:
+    def breaker_pause(self) -> BreakerPause | None:
         """The state of the pause of the first stream that has one: each pauses by itself."""
-        return next((stream.pause for stream in self._all if stream.pause is not None), None)
+        return next((stream.breaker_pause for stream in self._all if stream.breaker_pause is not None), None)
 
     def resume(self) -> bool:
         """End the pauses of all streams; False if there is none."""

@@ -8,7 +8,7 @@ from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.spark.driver.polling.driver_shard import DriverShard
 from kinesis_spout.spark.tasks.work import WorkResult
-from shard_state import Pause
+from shard_state import BreakerPause
 
 _OUTCOMES: Final = {
     "delivered": "delivered",
@@ -37,8 +37,8 @@ def batch_progress(
     shards: Collection[DriverShard],
     counters: Counters,
     before: Counters,
-    pause: Pause | None,
-    halted: Collection[str],
+    pause: BreakerPause | None,
+    paused_shards: Collection[str],
     uncommitted: int,
 ) -> dict[str, Any]:
     """Describe one micro-batch. The metrics have the names of Databricks' Kinesis source.
@@ -53,7 +53,7 @@ def batch_progress(
         counters: what happened since the start.
         before: what had happened by the progress before this one.
         pause: how it stands, if deliveries pause.
-        halted: the owned shards that an operator has paused.
+        paused_shards: the owned shards that an operator has paused.
         uncommitted: how many records are finished and not stored as such.
     """
     totals = totals_of(counters)
@@ -81,7 +81,7 @@ def batch_progress(
         "outcomes": {told: totals[told] - getattr(before, field) for told, field in _OUTCOMES.items()},
         "totals": totals,
         "paused": None if pause is None else pause_text(pause),
-        "pausedByOperator": sorted(halted),
+        "pausedByOperator": sorted(paused_shards),
         "sources": [
             {
                 "description": f"Kinesis[{stream}]",

@@ -26,8 +26,9 @@ from typing import Any, Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.pause_reports import halt_text, pause_text
+from kinesis_spout.consumer.pause_reports import operator_pause_text, pause_text
 from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.spark.driver.batch_progress import batch_progress
@@ -41,7 +42,7 @@ from kinesis_spout.spark.driver.polling.tip_poller import TipPoller
 from kinesis_spout.spark.driver.ticking import Ticking
 from kinesis_spout.spark.streams.batch_slots import BatchSlots
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised
-from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SlicePlan
 
 _CANCEL_AGAIN_SECONDS: Final = 0.5
@@ -153,9 +154,9 @@ class MicroBatchEngine:
 
     def status(self) -> dict[str, Any]:
         """Say what the engine is doing, like ``StreamingQuery.status``."""
-        running, pause = len(self._running), self._manager.pause
+        running, pause = len(self._running), self._manager.breaker_pause
         message = f"Running {running} micro-batches" if running else "Waiting for records to arrive"
-        said = self.halted_text() if pause is None else pause_text(pause)
+        said = self.paused_by_operator_text() if pause is None else pause_text(pause)
         if said is not None:
             message = said[0].upper() + said[1:]
         elif not running and (rate_due_at := self._grants.due_at) is not None:
@@ -167,13 +168,13 @@ class MicroBatchEngine:
             "isTriggerActive": running > 0,
         }
 
-    def halted_text(self) -> str | None:
+    def paused_by_operator_text(self) -> str | None:
         """Say what an operator has paused of this member's shards; None if nothing."""
         with self._consumer.lock:
-            halted = self._manager.halted
+            paused = self._manager.paused_shards
         config = self._consumer.config
         bounded = config.until is not None
-        return halt_text(halted, config.stream_name, bounded=bounded) if halted else None
+        return operator_pause_text(paused, config.stream_name, bounded=bounded) if paused else None
 
     # The ownership listener; called under the lock
 
@@ -419,7 +420,7 @@ class MicroBatchEngine:
 
     def _work(self, plan: SlicePlan) -> WorkSlice:
         consumer, work = self._consumer, self._work_of(plan)
-        if self._manager.pause is not None:
+        if self._manager.breaker_pause is not None:
             return work  # Nothing is given up now.
         return replace(work, age=RecordAge.of(consumer.config, consumer.ports.clock.time()))
 
@@ -476,8 +477,8 @@ class MicroBatchEngine:
             shards=self._shards.values(),
             counters=self._consumer.counters,
             before=self._counted,
-            pause=self._manager.pause,
-            halted=self._manager.halted,
+            pause=self._manager.breaker_pause,
+            paused_shards=self._manager.paused_shards,
             uncommitted=self._consumer.uncommitted,
         )
         self._counted = copy(self._consumer.counters)

@@ -10,17 +10,17 @@ from pyspark import SparkContext
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.open_ports import client_settings
+from kinesis_spout.consumer.open_ports import client_settings, read_settings
 from kinesis_spout.consumer.ports import Companion, Ports
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.streams.batch_slots import BatchSlots
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.jobs import BatchRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
-from shard_state import Order, Pause, ShardStatus
+from shard_state import BreakerPause, Order, ShardStatus
 
 _CAUGHT_UP_CHECK_SECONDS = 0.05
 
@@ -107,14 +107,14 @@ class SpoutQuery:
             return self._consumer.failures.counts
 
     @property
-    def pause(self) -> Pause | None:
+    def breaker_pause(self) -> BreakerPause | None:
         """The state of a pause, which begins when practically every record failed; None while there is no pause.
 
         During a pause a single record is tried at a time, at growing intervals, and nothing is given up. The
         first that succeeds (or is rejected) ends the pause.
         """
         with self._consumer.lock:
-            return self._consumer.manager.pause
+            return self._consumer.manager.breaker_pause
 
     def resume(self) -> bool:
         """End the pause now; False if there is no pause."""
@@ -147,13 +147,13 @@ class SpoutQuery:
     @property
     def paused_by_operator(self) -> str | None:
         """What an operator has paused of this member's shards, in words; None if nothing."""
-        return self._engine.halted_text()
+        return self._engine.paused_by_operator_text()
 
     @property
     def paused_shards(self) -> frozenset[str]:
         """The shards of this member that an operator has paused, and that it has something left to do with."""
         with self._consumer.lock:
-            return self._consumer.manager.halted
+            return self._consumer.manager.paused_shards
 
     def shards(self) -> list[ShardStatus]:
         """Every known shard as this query sees it, parents before children."""
@@ -265,10 +265,8 @@ def task_settings(config: SpoutConfig) -> TaskSettings:
     return TaskSettings(
         stream=config.stream,
         client=client_settings(config),
+        read=read_settings(config),
         order=Order(config.order),
-        fail_on_data_loss=config.fail_on_data_loss,
-        deaggregate=config.deaggregate,
-        records_per_fetch=config.max_records_per_fetch,
         bytes_per_slice=config.max_bytes_per_slice,
         max_seconds=min(config.max_batch_seconds, timeout / 4),
         max_left_bytes=config.max_buffered_bytes // 4,

@@ -29,7 +29,7 @@ class Ticking:
         without a shard, for then another consumer works, or nobody may.
         """
         manager = self._manager
-        return manager.pause is None and not manager.owned <= manager.halted
+        return manager.breaker_pause is None and not manager.owned <= manager.paused_shards
 
     def begins(self, now: float, read_to: float | None) -> None:
         """Take in that a batch is about to run. In a pause it brings no ticks: it is for the one record in it.
@@ -38,5 +38,5 @@ class Ticking:
             now: monotonic.
             read_to: see ``Ticks.advance``.
         """
-        if self._ticks is not None and self._manager.pause is None:
+        if self._ticks is not None and self._manager.breaker_pause is None:
             self._ticks.advance(now, read_to)

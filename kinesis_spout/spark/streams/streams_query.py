@@ -17,7 +17,7 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.batch_progress import totals_of
 from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.streams.batch_slots import BatchSlots
-from shard_state import Pause, ShardStatus
+from shard_state import BreakerPause, ShardStatus
 
 StartOne = Callable[[SpoutConfig, Ports, str, BatchSlots], SpoutQuery]
 """Starts the query of one stream: its settings, its ports, its name, and where it gets room for its batches."""
@@ -171,9 +171,9 @@ class StreamsQuery(SpoutQuery):
         return self._view.failures
 
     @property
-    def pause(self) -> Pause | None:
+    def breaker_pause(self) -> BreakerPause | None:
         """The state of a pause, of the first stream that has one: each pauses by itself."""
-        return self._view.pause
+        return self._view.breaker_pause
 
     def resume(self) -> bool:
         """End the pauses of all streams now; False if there is none."""

@@ -180,7 +180,7 @@ class OwnSpoutQuery:
         return {"message": message, "isDataAvailable": False, "isTriggerActive": bool(self._tag)}
 
     @property
-    def pause(self) -> None:
+    def breaker_pause(self) -> None:
         """None: the spout decides itself when a tuple that failed comes again."""
         return
 

@@ -17,7 +17,7 @@ from kinesis_spout.storm.picture import mermaid, svg
 from kinesis_spout.storm.running.counts import ComponentCounts, added
 from kinesis_spout.storm.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.storm.topology_conf import BuiltTopology
-from shard_state import Pause, ShardStatus
+from shard_state import BreakerPause, ShardStatus
 
 _LOOK_SECONDS: Final = 0.05
 _WATCH_SECONDS: Final = 0.5
@@ -153,9 +153,9 @@ class TopologyQuery:
         return error if isinstance(error, KinesisSpoutError) else None
 
     @property
-    def pause(self) -> Pause | None:
+    def breaker_pause(self) -> BreakerPause | None:
         """Why deliveries pause, of the first spout whose do; None while none does."""
-        return self._view.pause
+        return self._view.breaker_pause
 
     def resume(self) -> bool:
         """End the pauses of all spouts now; False if there is none."""

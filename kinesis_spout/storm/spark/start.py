@@ -24,7 +24,7 @@ from kinesis_spout.storm.spark.runner import TopologyRunner
 from kinesis_spout.storm.spark.tasks.tree_delivery import SpoutValues
 from kinesis_spout.storm.state import KeyedState, check_folder
 from kinesis_spout.storm.topology_conf import BuiltTopology, TopologyConf
-from kinesis_spout.zookeeper.tree.paths import check_name
+from kinesis_spout.zookeeper.paths import check_name
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

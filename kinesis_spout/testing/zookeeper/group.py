@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from kinesis_spout.model.errors import CheckpointUnreadable
 from kinesis_spout.testing.zookeeper.nodes import InMemoryNodes
-from shard_state import Assignment, GroupMember, Halt
+from shard_state import Assignment, GroupMember, OperatorPause
 from shard_state.errors import InvalidStoredForm
 
 
@@ -96,28 +96,28 @@ class InMemoryGroup:
             self._zookeeper.drained.discard(member)
             self._zookeeper.tell()
 
-    def halt(self, shard_id: str | None) -> None:
+    def pause(self, shard_id: str | None) -> None:
         """Pause a shard, or everything."""
         with self._zookeeper.lock:
             self._zookeeper.check_available()
-            self._zookeeper.halted.add(shard_id)
+            self._zookeeper.paused.add(shard_id)
             self._zookeeper.tell()
 
-    def end_halt(self, shard_id: str | None) -> Halt:
+    def resume(self, shard_id: str | None) -> OperatorPause:
         """End the pause of a shard, or every one."""
         with self._zookeeper.lock:
             self._zookeeper.check_available()
-            halted = self._zookeeper.halted
-            ended = halted.copy() if shard_id is None else halted & {shard_id}
-            halted -= ended
+            paused = self._zookeeper.paused
+            ended = paused.copy() if shard_id is None else paused & {shard_id}
+            paused -= ended
             self._zookeeper.tell()
-            return _halt_of(ended)
+            return _operator_pause_of(ended)
 
-    def halted(self) -> Halt:
+    def paused(self) -> OperatorPause:
         """Give what is paused."""
         with self._zookeeper.lock:
             self._zookeeper.check_available()
-            return _halt_of(self._zookeeper.halted)
+            return _operator_pause_of(self._zookeeper.paused)
 
     def close(self) -> None:
         """Lead no more."""
@@ -130,8 +130,10 @@ class InMemoryGroup:
             self._zookeeper.tell()
 
 
-def _halt_of(halted: set[str | None]) -> Halt:
-    return Halt(everything=None in halted, shards=frozenset(name for name in halted if name is not None))
+def _operator_pause_of(paused: set[str | None]) -> OperatorPause:
+    return OperatorPause(
+        everything=None in paused, shards=frozenset(name for name in paused if name is not None)
+    )
 
 
 def _nothing() -> None:

@@ -75,7 +75,7 @@ class InMemoryNodes:
         """Those that stand for the leadership; the first one leads."""
         self.assignment = b""
         self.drained: set[str] = set()
-        self.halted: set[str | None] = set()
+        self.paused: set[str | None] = set()
         """None stands for everything."""
         self.pauses: dict[str, str] = {}
         """The notices of the members that have paused."""

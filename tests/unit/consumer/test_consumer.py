@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_spout.consumer import burying, commits, consumer
+from kinesis_spout.consumer import commits, consumer, dead_lettering
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, StoreUnavailable
 from kinesis_spout.plain.record_spout import RecordSpout
@@ -149,14 +149,14 @@ def test_a_letter_under_way_says_nothing_of_the_next_ownership_of_its_shard(worl
 def test_closing_waits_for_a_sink_that_hangs_but_not_for_ever(
     world: World, monkeypatch: pytest.MonkeyPatch, *, begun_before: bool
 ) -> None:
-    monkeypatch.setattr(burying, "LAST_LETTERS_SECONDS", 0.2)
+    monkeypatch.setattr(dead_lettering, "LAST_LETTERS_SECONDS", 0.2)
     world.dead_letters = sink = GatedSink()
     spout = world.spout(retry_limit=0, commit_interval_seconds=NEVER)
     one, two = world.put("one", "two")
     world.take(spout, 2)
     spout.ack(f"{one}#1.1")
     if not begun_before:
-        _rest_undertaker(spout)
+        _rest_letter_writer(spout)
     spout.fail(f"{two}#1.1")
     if begun_before:
         world.until(lambda: sink.begun == 1, "the letter is on its way")
@@ -328,20 +328,20 @@ def test_the_thread_that_writes_letters_begins_with_the_first_one(world: World) 
     assert spout._started is not None
     started, _ = spout._started
 
-    def undertaker() -> threading.Thread | None:
-        return started._undertaker
+    def letter_writer() -> threading.Thread | None:
+        return started._letter_writer
 
-    assert undertaker() is None
+    assert letter_writer() is None
     spout.fail(f"{one}#1.1")
-    first = undertaker()
+    first = letter_writer()
     assert first is not None
     spout.fail(f"{two}#1.1")
-    assert undertaker() is first
+    assert letter_writer() is first
     world.until_stored(two)
 
 
-def _rest_undertaker(spout: RecordSpout) -> None:
+def _rest_letter_writer(spout: RecordSpout) -> None:
     """Let the closing thread find the letter unwritten, as it does when it came a moment ago."""
     assert spout._started is not None
     started, _ = spout._started
-    started._chores.burying.until = NEVER
+    started._chores.dead_lettering.until = NEVER

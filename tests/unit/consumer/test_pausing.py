@@ -76,7 +76,7 @@ def place() -> Iterator[Place]:
 def test_a_handler_that_is_broken_from_the_start_gives_up_fewer_than_fifty_records(place: Place) -> None:
     place.put(1000)
     place.work(600.0, place.fail)
-    assert place.spout.pause is not None
+    assert place.spout.breaker_pause is not None
     assert place.letters == 49
 
 
@@ -86,7 +86,7 @@ def test_with_retries_no_record_is_given_up() -> None:
     place.work(600.0, place.fail)
     assert place.letters == 0
     place.work(120.0, place.ack)
-    assert place.spout.pause is None
+    assert place.spout.breaker_pause is None
     assert place.letters == 0
     assert place.spout.counters.acked == 1000
     place.spout.close()
@@ -95,7 +95,7 @@ def test_with_retries_no_record_is_given_up() -> None:
 def test_probes_come_one_by_one_at_growing_intervals_every_second_one_a_fresh_record(place: Place) -> None:
     place.put(1000)
     place.work(0.5, place.fail)
-    assert place.spout.pause is not None
+    assert place.spout.breaker_pause is not None
     tried: list[tuple[float, bool]] = []
     started = place.clock.monotonic()
 
@@ -113,7 +113,7 @@ def test_time_outs_are_failures() -> None:
     place = Place(retry_limit=None, message_timeout_seconds=1.0)
     place.put(200)
     place.work(5.0, lambda _: None)
-    assert place.spout.pause is not None
+    assert place.spout.breaker_pause is not None
     assert place.spout.counters.timed_out >= 100
     place.spout.close()
 
@@ -122,7 +122,7 @@ def test_the_ack_of_a_probe_ends_the_pause(place: Place) -> None:
     place.put(300)
     place.work(0.5, place.fail)
     place.work(30.0, place.ack)
-    assert place.spout.pause is None
+    assert place.spout.breaker_pause is None
     assert place.spout.counters.acked == 300 - 49
 
 
@@ -130,7 +130,7 @@ def test_the_handle_ends_the_pause(place: Place) -> None:
     place.put(150)
     place.work(0.5, place.fail)
     assert place.spout.resume()
-    assert place.spout.pause is None
+    assert place.spout.breaker_pause is None
     assert len(place.work(0.1, place.ack)) >= 50
     assert not place.spout.resume()
 
@@ -144,7 +144,7 @@ def test_an_operator_ends_the_pause_by_zookeeper_and_sees_it_there(place: Place)
     assert "mostly ValueError at" in notice
     operator.resume()
     place.work(1.0, place.ack)
-    assert place.spout.pause is None
+    assert place.spout.breaker_pause is None
     assert operator.pauses() == {}
 
 
@@ -152,7 +152,7 @@ def test_commits_go_on_while_it_pauses_and_a_restart_counts_no_attempt_of_the_pa
     place = Place(retry_limit=1)
     place.put(150)
     place.work(0.01, place.fail)
-    assert place.spout.pause is not None
+    assert place.spout.breaker_pause is not None
     place.work(100.0, place.fail)
     place.spout.crash()
     place.spout = place.new_spout()

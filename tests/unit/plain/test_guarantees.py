@@ -238,7 +238,7 @@ class TestAtMostOnce:
                 came.append(emitted.values)
                 spout.fail(emitted.message_id)
         assert came == list("abcdefgh")
-        assert spout.pause is not None
+        assert spout.breaker_pause is not None
         assert sorted(world.letters()) == list("abcdefgh")
 
     def test_a_record_held_behind_its_key_comes_later_or_after_a_clean_restart(self, world: World) -> None:

@@ -92,7 +92,7 @@ def test_records_that_failed_at_the_owner_before_do_not_make_the_next_one_pause(
     world = World()
     one = world.spout()
     world.handles(one, lambda: world.failed >= 400)
-    assert one.pause is None
+    assert one.breaker_pause is None
     world.clock.advance(10.0)
     one.do_what_is_due()
     ends(one)
@@ -102,7 +102,7 @@ def test_records_that_failed_at_the_owner_before_do_not_make_the_next_one_pause(
     for _ in range(20_000):
         for spout in (one, two) if ends is joins else (two,):
             world.handles(spout, lambda: False, seconds=0.1)
-            pauses.append(spout.pause)
+            pauses.append(spout.breaker_pause)
         if world.acked == world.good() and len(world.given_up) == RECORDS // 2:
             break
     assert set(pauses) == {None}
@@ -123,14 +123,14 @@ def test_an_outage_that_goes_on_after_restarts_is_seen_by_each_owner_and_costs_n
         spout.crash()
         spout = world.spout()
         before = world.failed
-        world.handles(spout, lambda spout=spout: spout.pause is not None)  # type: ignore[misc] # of this round
-        assert spout.pause is not None
+        world.handles(spout, lambda spout=spout: spout.breaker_pause is not None)  # type: ignore[misc] # of this round
+        assert spout.breaker_pause is not None
         assert world.failed - before <= 300 + 100
         world.handles(spout, lambda: False, seconds=600.0)
         assert world.given_up == set()
     world.outage = False
     world.handles(spout, lambda: world.acked == world.good() and len(world.given_up) == RECORDS // 2)
-    assert spout.pause is None
+    assert spout.breaker_pause is None
     assert world.acked == world.good()
     assert len(world.given_up) == RECORDS // 2
 
@@ -145,9 +145,9 @@ def test_what_failed_before_holds_up_no_pause_that_a_fresh_record_can_end() -> N
     first.crash()
     second = world.spout()
     world.outage = True
-    world.handles(second, lambda: second.pause is not None)
+    world.handles(second, lambda: second.breaker_pause is not None)
     world.outage = False
     began = world.clock.monotonic()
-    world.handles(second, lambda: second.pause is None)
-    assert second.pause is None
+    world.handles(second, lambda: second.breaker_pause is None)
+    assert second.breaker_pause is None
     assert world.clock.monotonic() - began < 60.0

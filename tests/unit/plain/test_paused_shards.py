@@ -33,8 +33,11 @@ def test_a_paused_shard_is_not_handed_out_and_does_not_stop_the_others(place: Pl
     spout.pause_shards(FIRST)
     assert set(place.run(spout, seconds=5.0)) == second
     assert spout.paused_shards == {FIRST}
-    assert [(status.shard_id, status.halted) for status in spout.status()] == [(FIRST, True), (SECOND, False)]
-    assert spout.pause is None, "that is the circuit breaker's"
+    assert [(status.shard_id, status.paused_by_operator) for status in spout.status()] == [
+        (FIRST, True),
+        (SECOND, False),
+    ]
+    assert spout.breaker_pause is None, "that is the circuit breaker's"
     assert spout.resume_shards(FIRST)
     assert set(place.run(spout, seconds=5.0)) == first
     assert not spout.resume_shards()

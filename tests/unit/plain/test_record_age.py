@@ -104,5 +104,5 @@ def test_nothing_expires_while_practically_every_record_fails(place: Place) -> N
         place.put(f"r{number}", key=f"key-{number}")
     spout = place.spout(retry_limit=None, breaker_window=100, **MAXIMUM)
     place.run(spout, lambda each: spout.fail(each.message_id), seconds=600.0)
-    assert spout.pause is not None
+    assert spout.breaker_pause is not None
     assert spout.counters.expired == 0

@@ -565,7 +565,7 @@ class TestMessageIds:
         inside = MessageId.parse(f"{FIRST}:7:3#2.1")
         assert inside == (FIRST, SequenceNumber(7, 3), 2, 1)
 
-    def test_a_late_fail_of_an_old_delivery_does_not_bury_a_record_whose_present_one_succeeds(
+    def test_a_late_fail_of_an_old_delivery_does_not_dead_letter_a_record_whose_present_one_succeeds(
         self, world: World
     ) -> None:
         spout = world.spout(retry_limit=1)

@@ -72,12 +72,12 @@ class TestRecordByRecord:
         manager = heir_of(range(1, 101), order=order)
         for number in range(1, 101):
             fails(manager, number)
-        assert manager.pause is None
+        assert manager.breaker_pause is None
 
     def test_they_are_given_up_at_their_limit_as_always(self) -> None:
         manager = heir_of(range(1, 101), limit=1)
         assert all(isinstance(fails(manager, number), Exhausted) for number in range(1, 101))
-        assert manager.pause is None
+        assert manager.breaker_pause is None
 
     def test_in_an_outage_first_deliveries_open_it_as_after_any_start(self) -> None:
         manager = heir_of(range(1, 51))
@@ -85,9 +85,9 @@ class TestRecordByRecord:
             fails(manager, number)
         for number in range(51, 50 + LEAST):
             fails(manager, number)
-            assert manager.pause is None
+            assert manager.breaker_pause is None
         assert isinstance(fails(manager, 50 + LEAST), Retry)
-        assert manager.pause is not None
+        assert manager.breaker_pause is not None
 
     def test_one_that_succeeds_says_that_the_handler_works(self) -> None:
         manager = heir_of(range(1, 3))
@@ -96,7 +96,7 @@ class TestRecordByRecord:
             assert manager.ack("a", n(number), 0.0)
         for number in range(3, 13):
             fails(manager, number)
-        assert manager.pause is None, "10 of 12 are fewer than nine of ten"
+        assert manager.breaker_pause is None, "10 of 12 are fewer than nine of ten"
 
     def test_while_it_is_open_they_wait_and_what_never_failed_is_tried(self) -> None:
         manager = self.owner_that_tries_a_fresh_record(inherited=range(6, 31))
@@ -109,7 +109,7 @@ class TestRecordByRecord:
         assert manager.emit("a", n(31), None, LATER).deliver
         assert not manager.may_read("a", LATER)
         assert manager.ack("a", n(31), LATER)
-        assert manager.pause is None
+        assert manager.breaker_pause is None
 
     def test_what_was_finished_before_is_passed_over_and_is_no_probe(self) -> None:
         manager = self.owner_that_tries_a_fresh_record(inherited=[6, 9], finished=((6, 8),))
@@ -165,7 +165,7 @@ class TestRecordByRecord:
         manager = heir_of(inherited, finished=finished, order=order)
         for number in range(1, 6):
             fails(manager, number)
-        assert manager.pause is not None
+        assert manager.breaker_pause is not None
         retry = manager.take_retry("a", 60.0)
         assert retry is not None
         manager.fail("a", retry.sequence, 60.0, attempt=retry.attempt)
@@ -188,7 +188,7 @@ class TestAnOutageThatGoesOn:
         for _ in range(5):
             manager = heir_of([]) if stored is None else self.next_owner(stored)
             decisions = [fails(manager, number) for number in range(1, LEAST + 1)]
-            assert manager.pause is not None
+            assert manager.breaker_pause is not None
             assert not any(isinstance(decision, Exhausted) for decision in decisions)
             for now in (100.0, 200.0, 300.0, 400.0, 500.0):
                 retry = manager.take_retry("a", now)
@@ -221,15 +221,15 @@ class TestSliceBySlice:
         (plan,) = manager.plan(0.0, {})
         again = [failure(number, number - 1, 2) for number in range(1, 101)]
         manager.settle(plan, outcome(again, 100), 0.0, delivered=100)
-        assert manager.pause is None
+        assert manager.breaker_pause is None
 
     def test_in_an_outage_the_first_deliveries_among_them_open_it(self) -> None:
         manager = heir_of(range(1, 101))
         (plan,) = manager.plan(0.0, {})
         failures = [failure(number, number - 1, 2 if number <= 100 else 1) for number in range(1, 106)]
         assert manager.settle(plan, outcome(failures, 105), 0.0, delivered=105) == []
-        assert manager.pause is not None
-        assert (manager.pause.failed, manager.pause.outcomes) == (5, 5)
+        assert manager.breaker_pause is not None
+        assert (manager.breaker_pause.failed, manager.breaker_pause.outcomes) == (5, 5)
 
     def test_one_that_kills_its_worker_again_does_not_count(self) -> None:
         manager = heir_of(range(1, 11))
@@ -240,9 +240,9 @@ class TestSliceBySlice:
             if not plan.alone:
                 manager.died(plan, held, now)
                 (plan,) = [plan for plan in manager.plan(now, {"a": 1}) if plan.is_fresh]
-            assert manager.convicts(plan, held)
+            assert manager.isolates(plan, held)
             manager.died(plan, held, now)
-        assert manager.pause is None
+        assert manager.breaker_pause is None
 
     @pytest.mark.parametrize("carried", [0, 40])
     def test_a_probe_passes_over_what_failed_before(self, carried: int) -> None:
@@ -252,7 +252,7 @@ class TestSliceBySlice:
         assert plan.kind is (SliceKind.CARRIED if carried else SliceKind.READ)
         held = [failure(number, number - 6, 1, held=True) for number in range(6, 31)]
         manager.settle(plan, outcome(held, 26, 6), LATER, delivered=1)
-        assert manager.pause is None
+        assert manager.breaker_pause is None
         retries = [plan for plan in manager.plan(LATER + 59.0, {}) if not plan.is_fresh]
         assert {retry.sequence for plan in retries for retry in plan.retries} == set(map(n, range(1, 6)))
         manager.settle(retries[0], SliceOutcome(), LATER + 59.0, delivered=5)
@@ -263,7 +263,7 @@ class TestSliceBySlice:
         manager, plan = self.probing(0)
         held = [failure(number, number - 6, 1, held=True) for number in range(6, 20)]
         manager.settle(plan, outcome(held, 14, 6), LATER, delivered=0)
-        assert manager.pause is not None
+        assert manager.breaker_pause is not None
         (following,) = manager.plan(LATER, {})
         assert following.is_fresh
         assert following.position.sequence_number == n(19)
@@ -282,7 +282,7 @@ class TestSliceBySlice:
         assert not plan.probe
         assert plan.limit == 1
         manager.settle(plan, outcome([], 1, 6), LATER, delivered=1)
-        assert manager.pause is None
+        assert manager.breaker_pause is None
 
     def test_of_an_order_by_shard_the_first_record_is_tried_whatever_its_past(self) -> None:
         manager = heir_of([1, 2], order=Order.SHARD)
@@ -298,7 +298,7 @@ class TestSliceBySlice:
         (plan,) = manager.plan(0.0, {})
         first = [failure(number, number - 1, 1) for number in range(1, 6)]
         manager.settle(plan, outcome(first, 5), 0.0, delivered=5)
-        assert manager.pause is not None
+        assert manager.breaker_pause is not None
         (probe,) = manager.plan(60.0, {})
         assert probe.kind is SliceKind.RETRY
         (retry,) = probe.retries

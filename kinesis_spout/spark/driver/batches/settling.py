@@ -122,7 +122,7 @@ class Settling:
         self._retry_data.drop(shard_id, finished | {gone.sequence for gone in exhausted})
         for given_up in exhausted:
             unfinished = records[given_up.sequence]
-            self._consumer.bury(given_up, unfinished.record, unfinished.error, unfinished.raised)
+            self._consumer.dead_letter(given_up, unfinished.record, unfinished.error, unfinished.raised)
         self._count(result, len(exhausted))
         if plan.kind is SliceKind.CARRIED:
             shard.settled(outcome.count)
@@ -226,10 +226,10 @@ class Settling:
         position = None if before is None else before.position
         known = None if plan.kind is SliceKind.READ else outcome
         if batch.cancelled_for is not None:
-            self._consumer.counters.timed_out += self._manager.convicts(plan, known)
+            self._consumer.counters.timed_out += self._manager.isolates(plan, known)
         for given_up in self._manager.died(plan, known, now):
             record = next(record for record in work.records if record.sequence == given_up.sequence)
-            self._consumer.bury(given_up, record, reason, raised)
+            self._consumer.dead_letter(given_up, record, reason, raised)
             self._retry_data.drop(plan.shard_id, [given_up.sequence])
         if plan.kind is SliceKind.CARRIED and before is not None and before.position != position:
             # They wait now, to be halved.

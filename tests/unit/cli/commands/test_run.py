@@ -18,7 +18,7 @@ from kinesis_spout.cli.runs.progress_views import open_view
 from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import InvalidConfig, StreamNotFound, Unavailable
-from shard_state import Pause, SequenceNumber, ShardPhase, ShardStatus
+from shard_state import BreakerPause, SequenceNumber, ShardPhase, ShardStatus
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 
@@ -28,7 +28,7 @@ class QueryInProgress:
     def __init__(self, lag: str | None = None) -> None:
         self.counters = Counters()
         self.last_error: Unavailable | None = None
-        self.pause: Pause | None = None
+        self.breaker_pause: BreakerPause | None = None
         self.paused_by_operator: str | None = None
         self.lastProgress = (  # as SpoutQuery spells it
             None if lag is None else {"sources": [{"metrics": {"maxMsBehindLatest": lag}}]}
@@ -318,12 +318,12 @@ def test_ctrl_c_while_spark_starts_waits_for_spark_and_begins_nothing(
     assert signal.getsignal(signal.SIGINT) is before
 
 
-PAUSE = Pause(failed=97, outcomes=100, probes_failed=3, probe_at=5.0)
+PAUSE = BreakerPause(failed=97, outcomes=100, probes_failed=3, probe_at=5.0)
 
 
 def test_the_progress_says_that_deliveries_pause(capsys: pytest.CaptureFixture[str]) -> None:
     query = QueryInProgress()
-    query.pause = PAUSE
+    query.breaker_pause = PAUSE
     look = reading(query)
     with open_view(json=False, detailed=False) as view:
         view.show(look.take("running"))
@@ -338,10 +338,10 @@ def test_the_progress_says_that_deliveries_pause(capsys: pytest.CaptureFixture[s
 class StoppableQuery(QueryInProgress):
     """A query that ends when it has caught up, at once unless it pauses; or when it is stopped."""
 
-    def __init__(self, *, dead_lettered: int = 0, pause: Pause | None = None) -> None:
+    def __init__(self, *, dead_lettered: int = 0, pause: BreakerPause | None = None) -> None:
         super().__init__()
         self.counters.dead_lettered = dead_lettered
-        self.pause = pause
+        self.breaker_pause = pause
         self._ended = threading.Event()
 
     @property
@@ -349,7 +349,7 @@ class StoppableQuery(QueryInProgress):
         return not self._ended.is_set()
 
     def processAllAvailable(self) -> None:  # noqa: N802
-        if self.pause is not None:
+        if self.breaker_pause is not None:
             self._ended.wait(30)
 
     def exception(self) -> None:
@@ -435,7 +435,7 @@ def test_a_run_up_to_an_end_that_pauses_for_too_long_ends_with_exit_code_8(
 ) -> None:
     monkeypatch.setattr("kinesis_spout.cli.runs.following._LONGEST_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
-    query = StoppableQuery(pause=Pause(failed=9, outcomes=10, probes_failed=0, probe_at=None))
+    query = StoppableQuery(pause=BreakerPause(failed=9, outcomes=10, probes_failed=0, probe_at=None))
     monkeypatch.setattr("kinesis_spout.cli.commands.run._Job.start", lambda *_: query)
     FakeWorld().call("run", "json:loads", "--until", "latest", *SETTINGS, exit_code=8)
 

@@ -17,7 +17,7 @@ def world() -> Iterator[EngineWorld]:
 
 
 def test_a_shard_paused_before_the_start_is_not_read_until_it_is_resumed(world: EngineWorld) -> None:
-    world.zookeeper.process("operator").group.halt(FIRST)
+    world.zookeeper.process("operator").group.pause(FIRST)
     world.put_in(FIRST, "a", "b")
     world.put_in(SECOND, "c", "d")
     diary = Diary()

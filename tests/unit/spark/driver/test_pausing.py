@@ -41,7 +41,7 @@ def put(world: EngineWorld, count: int) -> set[str]:
 
 
 def paused(running: RunningQuery) -> None:
-    wait_until(lambda: running.query.pause is not None, "the query pauses")
+    wait_until(lambda: running.query.breaker_pause is not None, "the query pauses")
 
 
 @pytest.mark.parametrize("order", ["unordered", "key"])
@@ -54,7 +54,7 @@ def test_a_handler_that_is_broken_for_every_record_costs_none_of_them(world: Eng
     wait_until(lambda: set(handler.acked) == payloads, "all are acked")
     wait_until(lambda: running.consumer.manager.unresolved == 0, "all are finished")
     assert world.dead_letters.letters == []
-    assert running.query.pause is None
+    assert running.query.breaker_pause is None
     running.stop()
 
 
@@ -74,7 +74,8 @@ def test_while_it_pauses_one_record_is_tried_at_a_time_and_nothing_is_given_up(w
     paused(running)
     tried_before = len(running.runner.batches)
     wait_until(
-        lambda: (pause := running.query.pause) is not None and pause.probes_failed >= 2, "two probes failed"
+        lambda: (pause := running.query.breaker_pause) is not None and pause.probes_failed >= 2,
+        "two probes failed",
     )
     probes = running.runner.batches[tried_before:]
     assert all(sum(work.plan.limit for work in batch) == 1 for batch in probes[1:])
@@ -101,10 +102,10 @@ def test_the_next_query_does_not_pause_for_what_failed_at_the_one_before(world: 
     again = world.start(handle, retry_backoff_seconds=60.0)
     wait_until(lambda: len(deliveries) == 600, "what failed was delivered again")
     wait_until(lambda: again.consumer.manager.idle, "it has settled")
-    assert again.query.pause is None
+    assert again.query.breaker_pause is None
     world.put("secret-1000", key="fresh")
     wait_until(lambda: "secret-1000" in acked, "a fresh record goes through")
-    assert again.query.pause is None
+    assert again.query.breaker_pause is None
     again.stop()
 
 
@@ -204,7 +205,7 @@ def test_without_the_breaker_everything_is_given_up_as_before(world: EngineWorld
     settings: dict[str, Any] = {"breaker_failure_ratio": None}
     running = world.start(Mendable(), retry_limit=0, **settings)
     wait_until(lambda: len(world.dead_letters.letters) == 300, "all are dead-lettered")
-    assert running.query.pause is None
+    assert running.query.breaker_pause is None
     running.stop()
 
 

@@ -52,7 +52,7 @@ def test_a_handler_that_puts_off_practically_everything_opens_no_breaker(world: 
     diary = Diary(**{text: [NotNow(0.05)] for text in texts})
     running = world.start(diary, retry_limit=0)
     world.until_stored(last)
-    assert running.query.pause is None
+    assert running.query.breaker_pause is None
     assert running.consumer.counters.acked == 300
     assert world.dead_letters.letters == []
 

@@ -128,7 +128,7 @@ def test_a_batch_without_records_moves_no_checkpoint(world: EngineWorld) -> None
 
 
 def test_shards_that_an_operator_has_paused_do_not_tick_until_they_are_resumed(world: EngineWorld) -> None:
-    world.zookeeper.process("operator").group.halt(None)
+    world.zookeeper.process("operator").group.pause(None)
     ticks = DueTicks()
     running = world.start(Diary(), ticks=ticks)
     wait_until(lambda: running.query.paused_shards == {FIRST, SECOND}, "both are paused")
@@ -150,7 +150,7 @@ def test_while_practically_everything_fails_nothing_ticks(world: EngineWorld) ->
     for number in range(3_000):
         world.put(str(number), key=str(number))
     running = world.start(fails, ticks=ticks, retry_limit=0)
-    wait_until(lambda: running.query.pause is not None, "the query pauses")
+    wait_until(lambda: running.query.breaker_pause is not None, "the query pauses")
     before = ticks.advanced
     ticks.are_due()
     batches = len(running.runner.batches)
