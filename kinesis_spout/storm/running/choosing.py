@@ -54,12 +54,7 @@ def _places(grouping: Grouping, stream: Stream) -> list[int]:
 def _by_key(
     places: Sequence[int], choose: Callable[[tuple[Any, ...]], _Chosen]
 ) -> Callable[[Sequence[Any]], _Chosen]:
-    """Remember what was chosen for a key.
-
-    Args:
-        places: of the values that the key is made of.
-        choose: is given the key as a tuple.
-    """
+    """Remember what was chosen for a key, a tuple of the values at these places."""
     pick, is_one = itemgetter(*places), len(places) == 1
     known: dict[Any, _Chosen] = {}
 
@@ -100,8 +95,6 @@ def _two_choices(key: tuple[Any, ...], tasks: int) -> tuple[int, int]:
 
 
 class _Custom:
-    """The user's choice, by task ids."""
-
     def __init__(self, grouping: CustomGrouping, targets: Sequence[Target]) -> None:
         self._grouping = grouping
         self._tasks = tuple(task for task, _ in targets)

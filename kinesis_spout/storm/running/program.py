@@ -46,24 +46,19 @@ class Program:
     """Whether all bolts are in one stage, in one process: see ``one_by_one``."""
 
     def one_by_one(self) -> "Program":
-        """Give the program whose roots run one by one."""
+        """Give the program of the same whose roots run one by one."""
         return replace(self, plan=self.plan.in_one_stage(), partitions=1, is_one_by_one=True)
 
     @property
     def stateful(self) -> list[str]:
-        """The bolts that keep state."""
         return [name for name in self.plan.stage_of if self.graph[name].is_stateful]
 
     def conf_of(self, component: str) -> dict[str, Any]:
-        """Give what a component is given: the topology's conf, with its own over it."""
+        """Give the topology's conf, with the component's own over it."""
         return {**self.conf, **self.graph[component].conf}
 
     def check_travels(self) -> None:
-        """Make sure that what the topology is wired and configured with gets to other processes.
-
-        Raises:
-            InvalidConfig: names what cannot be pickled.
-        """
+        """Refuse what the topology is wired or configured with, and cannot be pickled."""
         _pickled("the conf of the topology", self.conf)
         for component in self.graph:
             _pickled(f"the conf of {component.name!r}", component.conf)
@@ -71,7 +66,6 @@ class Program:
                 _pickled(f"bolt {component.name!r}, its custom grouping", subscription.grouping.custom)
 
     def new_bolt(self, component: str) -> Bolt:
-        """Make a copy of a bolt, for one task."""
         bolt: Bolt = cloudpickle.loads(self.bolts[component])
         return bolt
 
@@ -85,19 +79,7 @@ def program_of(
     conf: Mapping[str, Any],
     parallelism: int,
 ) -> Program:
-    """Make the program of one of a topology's spouts.
-
-    Args:
-        name: the topology's.
-        graph: the topology's.
-        spout: whose tuples it is for.
-        options: the topology's.
-        conf: for the components.
-        parallelism: how many tasks Spark runs at a time.
-
-    Raises:
-        InvalidConfig: a bolt cannot be pickled.
-    """
+    """Make the program of one of a topology's spouts; ``parallelism`` is how many tasks Spark runs at a time."""
     plan = plan_of(graph, spout)
     partitions = options.partitions or max(1, min(plan.most_tasks(graph), parallelism))
     return Program(

@@ -68,7 +68,6 @@ class Homes:
         self.address = HomesAddress(host=host, port=self._server.port, key=key)
 
     def answer(self, question: Question) -> Machine:
-        """Say where a task lives."""
         with self._lock:
             home = self._homes.get(question.task)
             if home is None:
@@ -87,7 +86,6 @@ class Homes:
             return home
 
     def close(self) -> None:
-        """Take no more connections. May be called twice."""
         self._server.close()
 
     def _serve(self, connected: socket.socket) -> None:
@@ -105,11 +103,7 @@ class HomesClient:
         self._connected: socket.socket | None = None
 
     def ask(self, question: Question) -> Machine:
-        """Ask where a task lives.
-
-        Raises:
-            OSError: the driver cannot be reached.
-        """
+        """Ask where a task lives. OSError: the driver cannot be reached."""
         is_new = self._connected is None
         try:
             channel = MessageChannel(self._connection(), wait_seconds=_ANSWER_SECONDS)
@@ -126,7 +120,6 @@ class HomesClient:
         return str(self._connection().getsockname()[0])
 
     def close(self) -> None:
-        """End the connection. May be called twice."""
         if self._connected is not None:
             self._connected.close()
             self._connected = None

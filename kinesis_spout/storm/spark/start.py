@@ -121,7 +121,6 @@ def start_topology(topology: BuiltTopology, spark: "SparkSession", name: str) ->
 
 
 def programs_of(topology: BuiltTopology, context: "SparkContext") -> dict[str, Program]:
-    """Give what runs of a topology in this start of it, by spout."""
     run = f"{topology.name}-{uuid.uuid4()}"
     return {each.name: _program(topology, each, context, run) for each in topology.graph.spouts}
 
