@@ -10,11 +10,10 @@ from kinesis_spout.settings.rules import IN_PYTHON, check_zookeeper
 from kinesis_spout.settings.sources import checked, from_keywords
 from kinesis_spout.settings.table.connection import PLACE
 from kinesis_spout.zookeeper import ZooKeeperSession
-from kinesis_spout.zookeeper.security import acls
-from kinesis_spout.zookeeper.security.acls import NodeAcls
-from kinesis_spout.zookeeper.security.credentials import Login, Tls
-from kinesis_spout.zookeeper.settings import ZooKeeperSettings
-from kinesis_spout.zookeeper.tree.paths import check_name
+from kinesis_spout.zookeeper import credentials as acls
+from kinesis_spout.zookeeper.backend import ZooKeeperSettings
+from kinesis_spout.zookeeper.credentials import Login, NodeAcls, Tls
+from kinesis_spout.zookeeper.paths import check_name
 
 
 def started_session(

@@ -14,7 +14,7 @@ from kinesis_spout.settings.table.connection import PLACE
 from shard_state import StartPositions
 
 if TYPE_CHECKING:
-    from kinesis_spout.zookeeper.settings import ZooKeeperSettings
+    from kinesis_spout.zookeeper.backend import ZooKeeperSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
