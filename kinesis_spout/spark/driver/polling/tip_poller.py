@@ -12,8 +12,8 @@ from functools import partial
 from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
-from kinesis_spout.kinesis.patience import Action
 from kinesis_spout.kinesis.read.getter import Cursor
+from kinesis_spout.kinesis.retry_policy import Action
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
