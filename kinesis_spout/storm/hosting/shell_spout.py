@@ -10,12 +10,11 @@ from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.components.collector import SpoutOutputCollector
 from kinesis_spout.storm.components.context import TaskContext
-from kinesis_spout.storm.components.output import OutputFields, declared_streams
+from kinesis_spout.storm.components.output import OutputFields
 from kinesis_spout.storm.components.spout import Spout
-from kinesis_spout.storm.hosting.handshake import SUBPROCESS_TIMEOUT, handshake_conf, handshake_context
-from kinesis_spout.storm.hosting.processes.children import Children, NotYet
-from kinesis_spout.storm.hosting.remarks import ComponentFailed, Remarks
-from kinesis_spout.storm.hosting.shell_bolt import DEFAULT_TIMEOUT_SECONDS, ShellSettings
+from kinesis_spout.storm.hosting.component_reports import ComponentFailed, ComponentReports
+from kinesis_spout.storm.hosting.processes.children import NotYet, OwnChildren
+from kinesis_spout.storm.hosting.shell_settings import DEFAULT_TIMEOUT_SECONDS, ShellSettings
 from kinesis_spout.storm.hosting.talk import ChildFailed, Talk
 from kinesis_spout.storm.multilang.conversation import SPOUT, State
 from kinesis_spout.storm.multilang.frames import CODECS
@@ -152,13 +151,13 @@ class _SpoutProcess:
         self._key = shell.key(conf, context)
         self._codec = CODECS[shell.serializer]
         self._settings = shell.child_settings()
-        own = {SUBPROCESS_TIMEOUT: shell.timeout_seconds}
-        self._conf = handshake_conf(conf, context, own, self._codec)
-        self._context = handshake_context(context, declared_streams(context.component, shell.output))
+        self._conf, self._context = shell.handshake(conf, context, {})
         self._collector = collector
         self._clock = clock
-        self._children = Children(clock)
-        self.remarks = Remarks(str(self._key), clock, collector.report_metric, collector.report_error)
+        self._children = OwnChildren(clock)
+        self.reports = ComponentReports(
+            str(self._key), clock, collector.report_metric, collector.report_error
+        )
         self.is_active = False
         self._talk: Talk | None = None
         self._number = 0
@@ -174,12 +173,12 @@ class _SpoutProcess:
                 while self._waiting:
                     self._ask(talk, self._waiting.popleft())
         except ChildFailed as error:
-            self._condemn(error)
+            self._discard(error)
 
     def tell(self, message_id: SpoutMessage, command: type[Ack] | type[Fail]) -> None:
         """Tell the process what became of a tuple, if it is the one that emitted it."""
         if self._talk is None or message_id.process != self._number:
-            self.remarks.count("unknown_to_process")
+            self.reports.count("unknown_to_process")
             return
         (ack,) = self._codec.decoder().feed(message_id.ack)
         told = command(id=ack["id"])
@@ -202,7 +201,7 @@ class _SpoutProcess:
             lease,
             table=SPOUT,
             codec=self._codec,
-            remarks=self.remarks,
+            reports=self.reports,
             timeout_seconds=self._shell.timeout_seconds,
             clock=self._clock,
             component=self._key.component,
@@ -211,7 +210,7 @@ class _SpoutProcess:
         self._is_proven = False
         self._waiting.clear()
         talk.shake_hands(self._conf, self._context)
-        self._children.greeted(self._key, lease)
+        self._children.greeted(lease)
         if self.is_active and not isinstance(command, Activate):
             self._ask(talk, Activate())
         return talk
@@ -265,11 +264,11 @@ class _SpoutProcess:
         if message.id is not None:
             self._waiting.append(Fail(id=message.id))
 
-    def _condemn(self, error: ChildFailed) -> None:
+    def _discard(self, error: ChildFailed) -> None:
         talk, self._talk = self._talk, None
         assert talk is not None
-        words = self._children.condemn(self._key, talk.lease, is_proven=self._is_proven)
-        self.remarks.count("restarts")
+        words = self._children.discard(talk.lease, is_proven=self._is_proven)
+        self.reports.count("restarts")
         self._collector.report_error(
-            ComponentFailed(f"{self._key} (pid {self.remarks.pid}) {error}; {words}")
+            ComponentFailed(f"{self._key} (pid {self.reports.pid}) {error}; {words}")
         )

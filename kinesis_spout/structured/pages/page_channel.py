@@ -1,7 +1,7 @@
 """The connection between the reader and a task: authenticated, with messages that carry pages.
 
 Messages go over a Unix socket where both ends are on one machine (Linux), else over TCP, which costs more. Both
-ends prove that they know a key (``connections.handshake``). Nothing is encrypted.
+ends prove that they know a key (``processes.keyed_connections``). Nothing is encrypted.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from kinesis_spout.processes.handshake import HANDSHAKE_SECONDS, introduce
+from kinesis_spout.processes.keyed_connections import HANDSHAKE_SECONDS, introduce
 from kinesis_spout.processes.message_channel import MessageChannel
 from kinesis_spout.structured.pages.page_buffer import Segment
 

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import msgspec
 
 from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.storm.hosting.pipes import PipeEnd
 from kinesis_spout.storm.hosting.processes.child_process import ChildProcess, ChildSettings
 from kinesis_spout.storm.hosting.resources import find_resources
 
@@ -48,8 +49,9 @@ class ChildKey(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to speak with a child, until it is released, or its holder is gone."""
+    """The right to speak with a child, until it is given back, or its holder is gone."""
 
+    key: ChildKey
     number: int
     """Grows with each lease of the child. Tuple ids begin with it, so that no two leases have one in common."""
     pid: int
@@ -57,32 +59,13 @@ class Lease:
     """Descriptor to write to, non-blocking."""
     stdout: int
     """Descriptor to read from, non-blocking."""
-    exchange: "ExchangeBytes | None" = None
-    """Where the child is on another machine: writes and reads in place of the descriptors, which are -1."""
+    distant: PipeEnd | None = None
+    """Where the child is on another machine: in place of the descriptors, which are -1."""
     pid_folder: str
     is_fresh: bool
     """It was just started: the hand-shake is due."""
     is_disturbed: bool
     """The holder before was lost in the middle. The child may wait for an answer, or have half a frame."""
-
-
-class ExchangeBytes(Protocol):
-    """Writes to a child of another machine, waits until it has written something, and reads."""
-
-    def __call__(
-        self, data: bytes | memoryview, wait_seconds: float, *, waits_for_room: bool
-    ) -> tuple[int | None, bytes | None]:
-        """Give how many bytes were written, None if its input is closed; and what was read, None if that was all.
-
-        Args:
-            data: what to write, as far as it goes.
-            wait_seconds: how long to wait for something to read, after that.
-            waits_for_room: wait no longer than until something can be written.
-
-        Raises:
-            OSError: the machine cannot be reached.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +75,8 @@ class NotYet:
     reason: str
 
 
-class Keeper(Protocol):
-    """Owns children and leases them. What the bolt needs of it; see ``Children`` and ``hosted_children``."""
+class Children(Protocol):
+    """Owns children and leases them, as far as bolts see it."""
 
     def lease(self, key: ChildKey, settings: ChildSettings, wait_seconds: float) -> Lease | NotYet:
         """Lease a child, which is started if there is none. Waits while it is leased, or backing off.
@@ -104,26 +87,25 @@ class Keeper(Protocol):
         """
         ...
 
-    def greeted(self, key: ChildKey, lease: Lease) -> None:
+    def greeted(self, lease: Lease) -> None:
         """Say that a fresh child has answered the hand-shake. A child that has not is not leased again."""
         ...
 
-    def release(self, key: ChildKey, lease: Lease, *, is_proven: bool) -> None:
+    def release(self, lease: Lease, *, is_proven: bool) -> None:
         """Give a child back: nothing is owed to it.
 
         Args:
-            key: which.
             lease: by which it was had; its descriptors are not to be used any more.
             is_proven: it did something right. Ends a back-off.
         """
         ...
 
-    def condemn(self, key: ChildKey, lease: Lease, *, is_proven: bool) -> str:
+    def discard(self, lease: Lease, *, is_proven: bool) -> str:
         """End a child that failed, give it back, and say how it ended and the end of its standard error."""
         ...
 
     def close(self) -> None:
-        """Give back what is leased; what this keeper itself started ends. May be called twice."""
+        """Give back what is leased; what these children's owner itself started ends. May be called twice."""
         ...
 
 
@@ -148,8 +130,8 @@ class _Place:
         self.start_at = now + min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** min(self.failures - 1, 16))
 
 
-class Children:
-    """Owns children in this process. Thread-safe; see ``Keeper``.
+class OwnChildren:
+    """Owns children in this process. Thread-safe.
 
     Args:
         clock: for back-off.
@@ -173,40 +155,36 @@ class Children:
                 if left <= 0:
                     return NotYet(reason)
                 self._changed.wait(min(left, _TICK_SECONDS))
-            return self._leased(place, settings)
+            return self._leased(key, place, settings)
 
-    def greeted(self, key: ChildKey, lease: Lease) -> None:
+    def greeted(self, lease: Lease) -> None:
         with self._changed:
-            place = self._held(key, lease)
+            place = self._held(lease)
             if place is not None:
                 place.is_greeted = True
 
-    def release(self, key: ChildKey, lease: Lease, *, is_proven: bool) -> None:
+    def release(self, lease: Lease, *, is_proven: bool) -> None:
         with self._changed:
-            place = self._held(key, lease)
+            place = self._held(lease)
             if place is not None:
-                place.is_leased = False
-                place.used_at = self._clock.monotonic()
                 place.failures = 0 if is_proven else place.failures
-                self._changed.notify_all()
+                self._given_back(place)
 
-    def abandon(self, key: ChildKey, lease: Lease) -> None:
+    def abandon(self, lease: Lease) -> None:
         """Take a child back whose holder is gone, maybe in the middle of a message."""
         with self._changed:
-            place = self._held(key, lease)
+            place = self._held(lease)
             if place is not None:
                 if place.child is not None and not place.is_greeted:
                     place.child.end_at_once()
                     place.child = None
-                place.is_leased = False
                 place.is_disturbed = True
-                place.used_at = self._clock.monotonic()
-                self._changed.notify_all()
+                self._given_back(place)
 
-    def condemn(self, key: ChildKey, lease: Lease, *, is_proven: bool) -> str:
-        """See ``Keeper``. Other children are waited for and leased meanwhile."""
+    def discard(self, lease: Lease, *, is_proven: bool) -> str:
+        """End a child that failed. Other children are waited for and leased meanwhile."""
         with self._changed:
-            place = self._held(key, lease)
+            place = self._held(lease)
             child = place.child if place is not None else None
         if place is None or child is None:
             return "it has ended already"
@@ -214,8 +192,7 @@ class Children:
         with self._changed:
             place.failures = 0 if is_proven else place.failures
             place.failed(self._clock.monotonic())
-            place.is_leased = False
-            self._changed.notify_all()
+            self._given_back(place)
         return words
 
     def close(self) -> None:
@@ -225,6 +202,11 @@ class Children:
             self._places.clear()
             self._changed.notify_all()
         _end_all(children)
+
+    def _given_back(self, place: _Place) -> None:
+        place.is_leased = False
+        place.used_at = self._clock.monotonic()
+        self._changed.notify_all()
 
     def _why_not_yet(self, key: ChildKey, place: _Place) -> str | None:
         if self._is_closed:
@@ -239,7 +221,7 @@ class Children:
             return f"{key}: its process failed {place.failures} times, and is started again in {left:.1f} s"
         return None
 
-    def _leased(self, place: _Place, settings: ChildSettings) -> Lease:
+    def _leased(self, key: ChildKey, place: _Place, settings: ChildSettings) -> Lease:
         if place.child is not None and place.settings != settings:
             place.child.end()
             place.child = None
@@ -252,6 +234,7 @@ class Children:
         place.leases += 1
         place.is_leased = True
         return Lease(
+            key=key,
             number=place.leases,
             pid=child.pid,
             stdin=child.stdin,
@@ -261,9 +244,9 @@ class Children:
             is_disturbed=is_disturbed,
         )
 
-    def _held(self, key: ChildKey, lease: Lease) -> _Place | None:
+    def _held(self, lease: Lease) -> _Place | None:
         """Give the place that is held by this lease; None if it is over, however it ended."""
-        place = self._places.get(key)
+        place = self._places.get(lease.key)
         return place if place is not None and place.is_leased and place.leases == lease.number else None
 
     def _end_earlier_runs(self, key: ChildKey) -> None:
