@@ -1,4 +1,4 @@
-"""What a component reports beside its tuples: log lines, errors, metrics; and its output that is invalid.
+"""What a component says that is about no tuple: log lines, errors, metrics, and invalid output.
 
 A component may say as much as it likes. What goes on from here is bounded, in number and in size, and can always
 be written: into a log, and as JSON into a query's progress. What is left out is counted.
@@ -74,7 +74,6 @@ class ComponentReports:
         """Whom the log lines are from."""
 
     def take(self, message: Message) -> None:
-        """Pass on what is about no tuple."""
         if isinstance(message, Log):
             self._log(message)
         elif isinstance(message, Error):

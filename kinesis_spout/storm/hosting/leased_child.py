@@ -49,8 +49,6 @@ _LEAST_TICK_SECONDS: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellTaskSettings:
-    """What a shell bolt's task must know."""
-
     key: ChildKey
     child: ChildSettings
     serializer: str
@@ -116,7 +114,7 @@ class LeasedChild:
         if not pending:
             talk.expect_answer()
         pending[tuple_id] = tup
-        talk.put(frame)
+        talk.pipes.put(frame)
         self._unsent += 1
         if tuples.crowd >= self._settings.max_pending:
             self._make_room()
@@ -140,12 +138,11 @@ class LeasedChild:
         self.hand_over(tup)
         tuples = self._tuples
         self._expect_answer()
-        self.talk.push()
+        self.talk.pipes.push()
         while (tuples.pending if waits_for_answer else tuples.crowd) and self._clock.monotonic() < until:
             self._wait()
 
     def send_tick(self) -> None:
-        """Tell the child that time has passed."""
         self._ticked_at = self._clock.monotonic()
         self.talk.say(tick(self._tuples.give_tick(), round(self._settings.tick_seconds or 0)))
 
@@ -153,12 +150,12 @@ class LeasedChild:
         """Find out whether a child still listens that was left in the middle."""
         self.talk.expect_answer()
         self._send_beat()
-        patience = min(PROBE_SECONDS, self._settings.timeout_seconds)
+        limit = min(PROBE_SECONDS, self._settings.timeout_seconds)
         until = self._clock.monotonic() + self._settings.timeout_seconds  # it may have much to say first
         while self._beat is not None:
-            self._listen(patience)
+            self._listen(limit)
             now = self._clock.monotonic()
-            if now - self.talk.heard_at >= patience or now >= until:
+            if now - self.talk.heard_at >= limit or now >= until:
                 self.talk.nonsense("it did not answer after the Python worker that it served was lost")
 
     def drain(self) -> None:
@@ -167,7 +164,7 @@ class LeasedChild:
         until = self._clock.monotonic() + self._settings.message_timeout_seconds
         looked_at = self._clock.monotonic()
         self._expect_answer()
-        self.talk.push()
+        self.talk.pipes.push()
         while not tuples.is_finished:
             if tuples.crowd > self._settings.max_pending // 2:
                 self._clock.sleep(self._nap_seconds)
@@ -185,11 +182,9 @@ class LeasedChild:
 
     @property
     def has_one(self) -> bool:
-        """Whether it owes an answer for one tuple alone."""
         return len(self._tuples.pending) == 1
 
     def take_back(self) -> Unanswered:
-        """Take back what it has not answered, when it has failed."""
         return self._tuples.take_back()
 
     # Steps
@@ -201,7 +196,7 @@ class LeasedChild:
         room = self._settings.max_pending // 2
         self._expect_answer()
         until = self._clock.monotonic() + self._settings.message_timeout_seconds
-        self.talk.push()
+        self.talk.pipes.push()
         while tuples.crowd > room:
             self._clock.sleep(self._nap_seconds)
             self._wait()
@@ -217,16 +212,16 @@ class LeasedChild:
         more message time-out at most: the whole job has three.
         """
         talk = self.talk
-        talk.drop_unsent()
-        patience = min(self._settings.timeout_seconds, self._settings.message_timeout_seconds)
-        until = self._clock.monotonic() + patience
+        talk.pipes.drop_unsent()
+        limit = min(self._settings.timeout_seconds, self._settings.message_timeout_seconds)
+        until = self._clock.monotonic() + limit
         while self._is_silent or talk.is_inside_a_frame:
-            self._listen(min(LOOK_SECONDS, patience))
+            self._listen(min(LOOK_SECONDS, limit))
             talk.check_silence(
                 "it said nothing, not even to a heart-beat, or stopped in the middle of a frame"
             )
             if self._clock.monotonic() >= until:
-                talk.nonsense(f"when its tuples had timed out, it did not come to rest for {patience:g} s")
+                talk.nonsense(f"when its tuples had timed out, it did not come to rest for {limit:g} s")
 
     def _expect_answer(self) -> None:
         """Let its silence count from here, unless it has not answered since before."""
@@ -263,7 +258,7 @@ class LeasedChild:
         self._beat = self._tuples.next_id()
         self._beat_at = self._clock.monotonic()
         self.talk.say(heartbeat(self._beat))
-        self.talk.push()
+        self.talk.pipes.push()
 
     # What the child says
 
@@ -282,7 +277,7 @@ class LeasedChild:
                     self._take(message)
         except UnknownTuple as error:
             self.talk.nonsense(str(error))
-        self.talk.push()
+        self.talk.pipes.push()
 
     def _take(self, message: Message) -> None:
         if isinstance(message, Fail):

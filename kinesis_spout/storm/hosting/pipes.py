@@ -1,47 +1,29 @@
-"""The two pipes of a child, at the end of whoever leases it.
+"""The two pipes of a child, for the bolt that leases it, on the child's machine or on another one.
 
 A write to a pipe that has room for all of it is not interrupted, not even by a kill; and there is room, unless a
-child reads less than it is given. So whole frames are written at once, and who is killed leaves no half a frame
-behind. Each write may wake the child, which costs more than all else: few are better than many.
+child reads less than it is given. So whole frames are written at once, and a worker that is killed leaves no half
+a frame behind. Each write may wake the child, which costs more than all else: few are better than many.
 Source: pipe(7).
 """
 
 import os
 import select
 from collections import deque
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 _READ_BYTES: Final = 1024 * 1024
-
-
-class PipeEnd(Protocol):
-    """Writes to a child and reads from it. Mutable; one thread's."""
-
-    @property
-    def is_input_closed(self) -> bool:
-        """Whether the child is known to have closed the pipe that it reads."""
-        ...
-
-    def write(self, data: bytes | memoryview) -> int:
-        """Write as much as goes, maybe nothing, without waiting."""
-        ...
-
-    def read(self, wait_seconds: float, *, waits_for_room: bool) -> bytes | None:
-        """Read what has come, maybe nothing. None: there will be nothing more.
-
-        Args:
-            wait_seconds: how long to wait for something, at most.
-            waits_for_room: wait no longer than until something can be written.
-        """
-        ...
+_MOST_SENT_BYTES: Final = 1024 * 1024
+"""At a time, to another machine; a pipe takes no more."""
 
 
 class PipesHere:
-    """Those of a child on this machine. A ``PipeEnd``."""
+    """Those of a child on this machine. Mutable; one thread's."""
 
     def __init__(self, stdin: int, stdout: int) -> None:
         self._stdin, self._stdout = stdin, stdout
         self.is_input_closed = False
+        """Whether the child is known to have closed the pipe that it reads."""
         self._readable = select.poll()
         self._readable.register(stdout, select.POLLIN)
         self._readable.register(stdin, 0)  # for errors alone: nobody reads it any more
@@ -50,6 +32,7 @@ class PipesHere:
         self._either.register(stdin, select.POLLOUT)
 
     def write(self, data: bytes | memoryview) -> int:
+        """Write as much as goes, maybe nothing, without waiting."""
         try:
             return os.write(self._stdin, data)
         except BlockingIOError:
@@ -59,6 +42,12 @@ class PipesHere:
             return 0
 
     def read(self, wait_seconds: float, *, waits_for_room: bool) -> bytes | None:
+        """Read what has come, maybe nothing. None: there will be nothing more.
+
+        Args:
+            wait_seconds: how long to wait for something, at most.
+            waits_for_room: wait no longer than until something can be written.
+        """
         if wait_seconds > 0:
             waits = self._either if waits_for_room and not self.is_input_closed else self._readable
             for descriptor, event in waits.poll(wait_seconds * 1000):
@@ -75,10 +64,50 @@ class PipesHere:
             self._readable.unregister(self._stdin)
 
 
+class DistantPipes:
+    """Those of a child on another machine. What the child writes stays in its pipe until it is asked for.
+
+    So nothing of it is on the way when the lease ends. Each write brings along what there is to read.
+
+    Args:
+        exchange: has bytes written, waits as ``read`` does, and reads. Gives how many were written, None if the
+            child has closed its input; and what was read, None if there will be nothing more. Both are None where
+            that machine is lost.
+    """
+
+    def __init__(self, exchange: Callable[[bytes, float, bool], tuple[int | None, bytes | None]]) -> None:
+        self._exchange = exchange
+        self.is_input_closed = False
+        self._come = b""
+        self._has_asked = False
+        """Since the last ``read``."""
+        self._is_over = False
+
+    def write(self, data: bytes | memoryview) -> int:
+        return self._ask(bytes(data[:_MOST_SENT_BYTES]))
+
+    def read(self, wait_seconds: float, *, waits_for_room: bool) -> bytes | None:
+        if not self._come and (wait_seconds > 0 or not self._has_asked):
+            self._ask(b"", max(0.0, wait_seconds), waits_for_room=waits_for_room)
+        self._has_asked = False
+        come, self._come = self._come, b""
+        return come or (None if self._is_over else b"")
+
+    def _ask(self, data: bytes, wait_seconds: float = 0.0, *, waits_for_room: bool = False) -> int:
+        self._has_asked = True
+        if self._is_over:
+            return 0
+        written, come = self._exchange(data, wait_seconds, waits_for_room)
+        self.is_input_closed |= written is None
+        self._is_over = come is None
+        self._come += come or b""
+        return written or 0
+
+
 class Pipes:
     """Keeps frames until they go, in few writes. Mutable; one thread's."""
 
-    def __init__(self, end: PipeEnd) -> None:
+    def __init__(self, end: PipesHere | DistantPipes) -> None:
         self._end = end
         self._pieces: deque[bytes | memoryview] = deque()
         self._frames: list[bytes] = []

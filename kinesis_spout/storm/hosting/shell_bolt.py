@@ -14,7 +14,7 @@ from kinesis_spout.storm.components.output import OutputFields
 from kinesis_spout.storm.components.tuples import Tuple
 from kinesis_spout.storm.hosting.component_reports import ComponentReports, show_lines
 from kinesis_spout.storm.hosting.leased_child import ShellTaskSettings
-from kinesis_spout.storm.hosting.processes.children import Children, OwnChildren
+from kinesis_spout.storm.hosting.processes.children import OwnChildren
 from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
 from kinesis_spout.storm.hosting.shell_settings import (
     DEFAULT_TIMEOUT_SECONDS,
@@ -122,7 +122,7 @@ class ShellBolt(Bolt):
         show_lines()
         reports = ComponentReports(str(key), clock, collector.report_metric, collector.report_error)
         self._task = ShellTask(settings, children, collector, reports, clock)
-        # Whoever forgets to clean up leaves no process behind.
+        # Without a cleanup no process is left behind.
         self._close = weakref.finalize(self, children.close)
 
     def execute(self, tup: Tuple) -> None:
@@ -145,7 +145,7 @@ class ShellBolt(Bolt):
             self._close()
 
 
-def _children(conf: Mapping[str, Any], context: TaskContext, clock: Clock) -> Children:
+def _children(conf: Mapping[str, Any], context: TaskContext, clock: Clock) -> OwnChildren | HostedChildren:
     """Give those of the machine's host process where ``host_conf`` names it, else of this process."""
     host = conf.get(SHELL_HOST)
     if host is None:

@@ -103,7 +103,6 @@ class ShellSettings:
 
     @staticmethod
     def key(conf: Mapping[str, Any], context: TaskContext) -> ChildKey:
-        """Say whose process it is."""
         return ChildKey(
             topology=context.topology,
             run=str(conf.get("storm.id", "")),
@@ -114,7 +113,6 @@ class ShellSettings:
 
 
 def _is_passed_on(text: object) -> bool:
-    """Tell whether the system passes this on to a program."""
     return isinstance(text, str) and "\0" not in text
 
 

@@ -30,7 +30,8 @@ from kinesis_spout.storm.components.tuples import Tuple
 from kinesis_spout.storm.hosting.component_reports import ComponentFailed, ComponentReports
 from kinesis_spout.storm.hosting.leased_child import LOOK_SECONDS, LeasedChild, ShellTaskSettings
 from kinesis_spout.storm.hosting.pending_tuples import Unanswered
-from kinesis_spout.storm.hosting.processes.children import Children, Lease, NotYet
+from kinesis_spout.storm.hosting.processes.children import Lease, NotYet, OwnChildren
+from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
 from kinesis_spout.storm.hosting.talk import ChildFailed, Talk
 from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
@@ -49,7 +50,7 @@ class ShellTask:
     def __init__(
         self,
         settings: ShellTaskSettings,
-        children: Children,
+        children: OwnChildren | HostedChildren,
         collector: OutputCollector,
         reports: ComponentReports,
         clock: Clock,
@@ -156,7 +157,6 @@ class ShellTask:
     # When a child fails
 
     def _discard(self, child: LeasedChild, error: ChildFailed) -> ComponentFailed:
-        """End the child; say why."""
         self._child = None
         self._has_discarded = True
         # One that failed at a tuple that it had alone may be as good as any.

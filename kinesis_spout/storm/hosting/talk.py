@@ -68,9 +68,7 @@ class Talk:
         self._codec = codec
         self._component = component
         self._decoder = codec.decoder()
-        self._pipes = Pipes(lease.distant or PipesHere(lease.stdin, lease.stdout))
-        self.put = self._pipes.put
-        """Has a frame sent by the next ``push`` or ``hear``."""
+        self.pipes = Pipes(lease.distant or PipesHere(lease.stdin, lease.stdout))
         self._reports = reports
         self._clock = clock
         self._timeout_seconds = timeout_seconds
@@ -95,11 +93,7 @@ class Talk:
             ChildFailed: it did not answer in time, or with something else.
             UnsendableValue: conf or context have a value that cannot be sent.
         """
-        self._pipes.put(
-            self._codec.encode(
-                Handshake(conf=conf, context=context, pid_dir=self.lease.pid_folder), self._component
-            )
-        )
+        self.pipes.put(self.encode(Handshake(conf=conf, context=context, pid_dir=self.lease.pid_folder)))
         self.expect_answer()
         while self._state is State.STARTING:
             self._early = self.hear(self._timeout_seconds)
@@ -118,19 +112,12 @@ class Talk:
         if self._state in FAILED:
             return
         self._happened(Event.TASK_IDS_SENT if isinstance(message, TaskIds) else Event.COMMAND_SENT)
-        self._pipes.put(self.encode(message))
-
-    def push(self) -> None:
-        self._pipes.push()
-
-    def drop_unsent(self) -> None:
-        """Drop frames that the child was not ready to read, but for the rest of one that was begun."""
-        self._pipes.drop_unsent()
+        self.pipes.put(self.encode(message))
 
     @property
     def is_inside_a_frame(self) -> bool:
         """Whether a frame is half sent, or half received."""
-        return self._pipes.is_inside_a_frame or self._decoder.rest() is not None
+        return self.pipes.is_inside_a_frame or self._decoder.rest() is not None
 
     def expect_answer(self) -> None:
         """Take in that the child owes a message from now on: its silence counts from here."""
@@ -143,7 +130,7 @@ class Talk:
             ChildFailed: that is so.
         """
         now = self._clock.monotonic()
-        if self._pipes.is_input_closed:
+        if self.pipes.is_input_closed:
             self._deaf_at = self._deaf_at or now
             if now - self._deaf_at >= _CLOSED_SECONDS:
                 self._happened(Event.ENDED, "it has closed its input")
@@ -177,7 +164,7 @@ class Talk:
             return early
         if self._is_over or self._state in FAILED:
             self._happened(Event.ENDED, "its output has ended")
-        data = self._pipes.pull(wait_seconds)
+        data = self.pipes.pull(wait_seconds)
         if data is None:
             self._is_over = True
             rest = self._decoder.rest()

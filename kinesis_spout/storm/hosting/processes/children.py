@@ -1,8 +1,9 @@
 """The children on this machine, by component and task, and who may speak with each.
 
 A child is leased: one bolt at a time has it, from the first tuple of a micro-batch to the last, and reads and
-writes its pipes itself. So nothing stands between a bolt and its child, whoever owns the process. What a child
-remembers stays with its task, although the bolt that leases it may be in another Python worker each time.
+writes its pipes itself. So nothing stands between a bolt and its child, wherever the child was started.
+What a child remembers stays with its task, although the bolt that leases it may be in another Python worker each
+time.
 
 A child that fails is started again with back-off: at once at first, then after 0.1 s, doubled up to 10 s, until
 it has acked a tuple.
@@ -13,12 +14,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.storm.hosting.pipes import PipeEnd
+from kinesis_spout.storm.hosting.pipes import DistantPipes
 from kinesis_spout.storm.hosting.processes.child_process import ChildProcess, ChildSettings
 from kinesis_spout.storm.hosting.resources import find_resources
 
@@ -33,8 +34,6 @@ _log = logging.getLogger(__name__)
 
 
 class ChildKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Which child."""
-
     topology: str
     run: str
     """Which run of the topology: a new one begins with new children."""
@@ -56,10 +55,9 @@ class Lease:
     """Grows with each lease of the child. Tuple ids begin with it, so that no two leases have one in common."""
     pid: int
     stdin: int
-    """Descriptor to write to, non-blocking."""
     stdout: int
-    """Descriptor to read from, non-blocking."""
-    distant: PipeEnd | None = None
+    """Descriptors to write to and read from, non-blocking."""
+    distant: DistantPipes | None = None
     """Where the child is on another machine: in place of the descriptors, which are -1."""
     pid_folder: str
     is_fresh: bool
@@ -73,40 +71,6 @@ class NotYet:
     """There is no lease for the time being."""
 
     reason: str
-
-
-class Children(Protocol):
-    """Owns children and leases them, as far as bolts see it."""
-
-    def lease(self, key: ChildKey, settings: ChildSettings, wait_seconds: float) -> Lease | NotYet:
-        """Lease a child, which is started if there is none. Waits while it is leased, or backing off.
-
-        Raises:
-            InvalidConfig: its command cannot be started.
-            OSError: its owner cannot be reached.
-        """
-        ...
-
-    def greeted(self, lease: Lease) -> None:
-        """Say that a fresh child has answered the hand-shake. A child that has not is not leased again."""
-        ...
-
-    def release(self, lease: Lease, *, is_proven: bool) -> None:
-        """Give a child back: nothing is owed to it.
-
-        Args:
-            lease: by which it was had; its descriptors are not to be used any more.
-            is_proven: it did something right. Ends a back-off.
-        """
-        ...
-
-    def discard(self, lease: Lease, *, is_proven: bool) -> str:
-        """End a child that failed, give it back, and say how it ended and the end of its standard error."""
-        ...
-
-    def close(self) -> None:
-        """Give back what is leased; what these children's owner itself started ends. May be called twice."""
-        ...
 
 
 class _Place:
@@ -146,6 +110,11 @@ class OwnChildren:
         self._is_closed = False
 
     def lease(self, key: ChildKey, settings: ChildSettings, wait_seconds: float) -> Lease | NotYet:
+        """Lease a child, which is started if there is none. Waits while it is leased, or backing off.
+
+        Raises:
+            InvalidConfig: its command cannot be started.
+        """
         until = self._clock.monotonic() + wait_seconds
         with self._changed:
             self._end_earlier_runs(key)
@@ -158,12 +127,19 @@ class OwnChildren:
             return self._leased(key, place, settings)
 
     def greeted(self, lease: Lease) -> None:
+        """Take in that a fresh child has answered the hand-shake. One that has not is not leased again."""
         with self._changed:
             place = self._held(lease)
             if place is not None:
                 place.is_greeted = True
 
     def release(self, lease: Lease, *, is_proven: bool) -> None:
+        """Take a child back: nothing is owed to it, and the lease's descriptors are not used any more.
+
+        Args:
+            lease: by which it was had.
+            is_proven: it did something right. Ends a back-off.
+        """
         with self._changed:
             place = self._held(lease)
             if place is not None:
@@ -182,7 +158,7 @@ class OwnChildren:
                 self._given_back(place)
 
     def discard(self, lease: Lease, *, is_proven: bool) -> str:
-        """End a child that failed. Other children are waited for and leased meanwhile."""
+        """End a child that failed; say how it ended, and the end of its standard error."""
         with self._changed:
             place = self._held(lease)
             child = place.child if place is not None else None
@@ -196,6 +172,7 @@ class OwnChildren:
         return words
 
     def close(self) -> None:
+        """End all. May be called twice."""
         with self._changed:
             self._is_closed = True
             children = [place.child for place in self._places.values() if place.child is not None]

@@ -61,8 +61,6 @@ _Held = dict[ChildKey, tuple[Lease, PipesHere]]
 
 @dataclass(frozen=True, slots=True)
 class _Executor:
-    """What is known of an executor on this machine."""
-
     watched: int | None
     """A descriptor that tells when its process has ended."""
     shipped_to: tuple[Path, ...]
@@ -254,7 +252,7 @@ def main(folder: Path) -> None:
             listening.bind(str(place))
             listening.listen(128)
             if os.fork():
-                # Whoever started this waits for it no longer: it serves, in a process that is nobody's child.
+                # The worker that started this waits no longer; the forked process serves, detached from it.
                 os._exit(0)
             server = HostServer(listening)
             signal.signal(signal.SIGTERM, lambda *_: server.stop())

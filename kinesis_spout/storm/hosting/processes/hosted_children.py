@@ -13,10 +13,12 @@ import logging
 import os
 import socket
 import sys
+from functools import partial
 from typing import Final
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.keyed_connections import Machine, connect
+from kinesis_spout.storm.hosting.pipes import DistantPipes
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
 from kinesis_spout.storm.hosting.processes.children import ChildKey, Lease, NotYet
 from kinesis_spout.storm.hosting.processes.host_socket import (
@@ -43,8 +45,6 @@ from kinesis_spout.storm.running.program import SHELL_HOST
 
 _ANSWER_SECONDS: Final = 20.0
 """How long a host process of another machine may take for an answer, beyond the time that it is to wait."""
-_MOST_SENT_BYTES: Final = 1024 * 1024
-"""At a time, to another machine; a pipe takes no more."""
 _log = logging.getLogger(__name__)
 
 
@@ -60,7 +60,7 @@ def host_conf(application: str) -> dict[str, str]:
 
 
 class HostedChildren:
-    """Children of host processes. Mutable; one thread's. Connects when it is first needed, and when that was lost.
+    """Leases as ``OwnChildren``. Mutable; one thread's. Connects when it is first needed, and when that was lost.
 
     Args:
         application: see ``host_conf``.
@@ -75,6 +75,12 @@ class HostedChildren:
         self._held: dict[ChildKey, tuple[Lease, _Host]] = {}
 
     def lease(self, key: ChildKey, settings: ChildSettings, wait_seconds: float) -> Lease | NotYet:
+        """Lease as ``OwnChildren.lease``.
+
+        Raises:
+            InvalidConfig: its command cannot be started.
+            OSError: the host process cannot be reached.
+        """
         request = AskLease(key=key, settings=settings, wait_seconds=wait_seconds)
         host, is_new = self._host_of(key)
         try:
@@ -222,67 +228,32 @@ class _Host:
             pid=granted.pid,
             stdin=stdin,
             stdout=stdout,
-            distant=None if self._is_here else DistantPipes(self, key, granted.number),
+            distant=None if self._is_here else DistantPipes(partial(self._exchange, key, granted.number)),
             pid_folder=granted.pid_folder,
             is_fresh=granted.is_fresh,
             is_disturbed=granted.is_disturbed,
         )
 
+    def _exchange(
+        self,
+        key: ChildKey,
+        number: int,
+        data: bytes,
+        wait_seconds: float,
+        waits_for_room: bool,  # noqa: FBT001
+    ) -> tuple[int | None, bytes | None]:
+        request = Exchange(
+            key=key, number=number, data=data, wait_seconds=wait_seconds, waits_for_room=waits_for_room
+        )
+        try:
+            answer, _ = self.ask(request, wait_seconds)
+        except OSError:  # as if the child had ended here: who gives the lease back is told why
+            return None, None
+        return (answer.written, answer.data) if isinstance(answer, Exchanged) else (None, None)
+
     def close(self) -> None:
         """End the connection. May be called twice."""
         self._socket.close()
-
-
-class DistantPipes:
-    """Those of a child on another machine, a ``PipeEnd``. What it writes stays in its pipe until it is asked for.
-
-    So nothing of it is on the way when the lease ends. Each write brings along what there is to read.
-    """
-
-    def __init__(self, host: _Host, key: ChildKey, number: int) -> None:
-        self._host = host
-        self._key = key
-        self._number = number
-        self.is_input_closed = False
-        self._come = b""
-        self._has_asked = False
-        """Since the last ``read``."""
-        self._is_over = False
-
-    def write(self, data: bytes | memoryview) -> int:
-        return self._ask(bytes(data[:_MOST_SENT_BYTES]))
-
-    def read(self, wait_seconds: float, *, waits_for_room: bool) -> bytes | None:
-        if not self._come and (wait_seconds > 0 or not self._has_asked):
-            self._ask(b"", max(0.0, wait_seconds), waits_for_room=waits_for_room)
-        self._has_asked = False
-        come, self._come = self._come, b""
-        return come or (None if self._is_over else b"")
-
-    def _ask(self, data: bytes, wait_seconds: float = 0.0, *, waits_for_room: bool = False) -> int:
-        """Have bytes written and read; give how many were written."""
-        self._has_asked = True
-        written: int | None = None
-        come: bytes | None = None
-        if not self._is_over:
-            exchange = Exchange(
-                key=self._key,
-                number=self._number,
-                data=data,
-                wait_seconds=wait_seconds,
-                waits_for_room=waits_for_room,
-            )
-            try:
-                answer, _ = self._host.ask(exchange, wait_seconds)
-            except OSError:
-                # As if it had ended here: who gives the lease back is told why.
-                answer = Done()
-            if isinstance(answer, Exchanged):  # else the lease is over
-                written, come = answer.written, answer.data
-        self._is_over = come is None
-        self._come += come or b""
-        self.is_input_closed |= written is None
-        return written or 0
 
 
 def _named_by_spark() -> str | None:

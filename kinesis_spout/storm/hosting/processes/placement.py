@@ -1,4 +1,4 @@
-"""Which machine runs the shell processes of which task: the driver knows it, and tells whoever asks.
+"""Which machine runs the shell processes of which task: the driver knows it, and answers their workers.
 
 Spark runs a task on any machine, another one in each micro-batch. The process of a shell bolt's task stays on one:
 the first machine that asks for a task gets it, and a worker that runs the task elsewhere sends its tuples there.

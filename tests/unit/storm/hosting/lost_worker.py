@@ -34,7 +34,7 @@ def give_and_wait(application: str) -> None:
     children.greeted(lease)
     for number, word in enumerate(("a", "b"), lease.number * 10**12 + 1):
         talk.say(TupleIn(id=str(number), component="words", task=1, values=[word]))
-    talk.push()
+    talk.pipes.push()
     sys.stdout.write("given\n")
     sys.stdout.flush()
     time.sleep(600)

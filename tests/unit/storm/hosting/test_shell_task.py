@@ -163,7 +163,7 @@ def test_a_child_that_waits_for_an_answer_that_nobody_can_give_is_replaced(
 def test_a_child_that_talks_and_answers_nothing_is_replaced(children: OwnChildren) -> None:
     lease, talk = begun(children, "only_talks")
     talk.say(TupleIn(id="1", component="words", task=1, values=["lost"]))
-    talk.push()
+    talk.pipes.push()
     children.abandon(lease)
     told = Told()
     other = task(children, "only_talks", told, timeout_seconds=0.5)
@@ -173,8 +173,8 @@ def test_a_child_that_talks_and_answers_nothing_is_replaced(children: OwnChildre
 
 def test_a_child_with_half_a_frame_costs_no_tuple(children: OwnChildren) -> None:
     lease, talk = begun(children, "upper")
-    talk.put(b'{"id": "1", "comp": "words", "str')
-    talk.push()
+    talk.pipes.put(b'{"id": "1", "comp": "words", "str')
+    talk.pipes.push()
     children.abandon(lease)
     told = Told()
     run(task(children, "upper", told), "a")
