@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.storm.components.collector import OutputCollector
+from kinesis_spout.storm.components.given import OutputCollector
 from kinesis_spout.storm.components.tuples import Tuple
 from kinesis_spout.storm.hosting.component_reports import ComponentReports
 from kinesis_spout.storm.hosting.pending_tuples import PendingTuples, Unanswered, UnknownTuple

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.components.context import TaskContext
-from kinesis_spout.storm.components.output import OutputFields, Stream, are_field_names, declared_streams
+from kinesis_spout.storm.components.given import TaskContext
+from kinesis_spout.storm.components.tuples import OutputFields, Stream, are_field_names, declared_streams
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings, check_command
 from kinesis_spout.storm.hosting.processes.children import ChildKey
 from kinesis_spout.storm.hosting.resources import find_resources

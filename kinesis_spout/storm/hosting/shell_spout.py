@@ -8,10 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.components.collector import SpoutOutputCollector
-from kinesis_spout.storm.components.context import TaskContext
-from kinesis_spout.storm.components.output import OutputFields
+from kinesis_spout.storm.components.given import SpoutOutputCollector, TaskContext
 from kinesis_spout.storm.components.spout import Spout
+from kinesis_spout.storm.components.tuples import OutputFields
 from kinesis_spout.storm.hosting.component_reports import ComponentFailed, ComponentReports
 from kinesis_spout.storm.hosting.processes.children import NotYet, OwnChildren
 from kinesis_spout.storm.hosting.shell_settings import DEFAULT_TIMEOUT_SECONDS, ShellSettings
