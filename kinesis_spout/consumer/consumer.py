@@ -8,8 +8,8 @@ I/O is done under it.
 Which shards are ours is the leader's decision (``leading``); what this member wants is in ``sharing``, how it gets
 it in ``ownership``. ``commits`` stores the progress.
 
-Errors that may pass (see ``kinesis.retry_policy``) are retried for as long as it takes, with back-off; they show in
-``last_error``. Any other error ends the consumer: it is raised by the door's next call.
+Errors that may pass (see ``kinesis.retry_policy``) are retried for as long as it takes, with back-off; they show
+in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
 """
 
 import logging

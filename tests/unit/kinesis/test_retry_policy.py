@@ -6,7 +6,15 @@ from kinesis_spout.consumer.consumer import LAST_COMMIT_SECONDS
 from kinesis_spout.kinesis import errors as kinesis_errors
 from kinesis_spout.kinesis import retry_policy
 from kinesis_spout.kinesis.errors import ResourceNotFound
-from kinesis_spout.kinesis.retry_policy import SLOW_SECONDS, Action, RetryPolicy, Tries, Work, reaction_to
+from kinesis_spout.kinesis.retry_policy import (
+    SLOW_SECONDS,
+    STRAY_SECONDS,
+    Action,
+    RetryPolicy,
+    Tries,
+    Work,
+    reaction_to,
+)
 from kinesis_spout.model import errors
 from kinesis_spout.model.errors import (
     AccessDenied,
