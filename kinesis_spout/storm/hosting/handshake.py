@@ -7,8 +7,8 @@ streamparse read.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kinesis_spout.storm.components.context import TaskContext
-from kinesis_spout.storm.components.output import Stream
+from kinesis_spout.storm.components.given import TaskContext
+from kinesis_spout.storm.components.tuples import Stream
 from kinesis_spout.storm.multilang.frames import Codec
 from kinesis_spout.storm.multilang.sendable import UnsendableValue
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.storm.components.collector import OutputCollector
+from kinesis_spout.storm.components.given import OutputCollector
 from kinesis_spout.storm.components.tuples import Tuple
 from kinesis_spout.storm.hosting.given_tuples import GivenTuples, NeverGiven, TakenBack
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings

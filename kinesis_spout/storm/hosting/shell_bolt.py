@@ -8,10 +8,8 @@ from typing import Any, Final
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.components.bolt import Bolt
-from kinesis_spout.storm.components.collector import OutputCollector
-from kinesis_spout.storm.components.context import TaskContext
-from kinesis_spout.storm.components.output import OutputFields, are_field_names, declared_streams
-from kinesis_spout.storm.components.tuples import Tuple
+from kinesis_spout.storm.components.given import OutputCollector, TaskContext
+from kinesis_spout.storm.components.tuples import OutputFields, Tuple, are_field_names, declared_streams
 from kinesis_spout.storm.hosting.handshake import (
     MAX_PENDING,
     MESSAGE_TIMEOUT,

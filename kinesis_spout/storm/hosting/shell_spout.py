@@ -8,10 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.components.collector import SpoutOutputCollector
-from kinesis_spout.storm.components.context import TaskContext
-from kinesis_spout.storm.components.output import OutputFields, declared_streams
+from kinesis_spout.storm.components.given import SpoutOutputCollector, TaskContext
 from kinesis_spout.storm.components.spout import Spout
+from kinesis_spout.storm.components.tuples import OutputFields, declared_streams
 from kinesis_spout.storm.hosting.handshake import SUBPROCESS_TIMEOUT, handshake_conf, handshake_context
 from kinesis_spout.storm.hosting.processes.children import Children, NotYet
 from kinesis_spout.storm.hosting.remarks import ComponentFailed, Remarks

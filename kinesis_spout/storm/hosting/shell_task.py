@@ -25,7 +25,7 @@ from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.handler import NotNow
 from kinesis_spout.storm.components.bolt import Suspected
-from kinesis_spout.storm.components.collector import OutputCollector
+from kinesis_spout.storm.components.given import OutputCollector
 from kinesis_spout.storm.components.tuples import Tuple
 from kinesis_spout.storm.hosting.given_tuples import TakenBack
 from kinesis_spout.storm.hosting.leased_child import LOOK_SECONDS, LeasedChild, ShellTaskSettings

@@ -43,7 +43,7 @@ class Program:
     is_exact: bool = True
     """Whether a tree that fails leaves no trace in the state."""
     is_one_by_one: bool = False
-    """Whether all bolts are in one stage, in one process: see ``stage.one_by_one``."""
+    """Whether all bolts are in one stage, in one process: see ``one_by_one``."""
 
     def one_by_one(self) -> "Program":
         """Give the program whose roots run one by one."""

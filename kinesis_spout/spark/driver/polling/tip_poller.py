@@ -17,12 +17,12 @@ from typing import Final
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.patience import Action
+from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES, Room, ShardReader
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
 from kinesis_spout.spark.driver.polling.driver_shard import DriverShard
-from kinesis_spout.spark.tasks.work import Cursor
 
 _FETCH_THREADS: Final = 16
 _LOOK_AGAIN_SECONDS: Final = 0.5

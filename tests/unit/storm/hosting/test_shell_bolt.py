@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm import ShellBolt
+from kinesis_spout.storm import ShellBolt, TopologyBuilder
 from kinesis_spout.storm.components import DEFAULT_STREAM, BasicBolt, Tuple
-from kinesis_spout.storm.graph import TopologyBuilder
 from kinesis_spout.storm.hosting.remarks import MOST_LINES, MOST_METRICS
 from kinesis_spout.storm.local import LocalResult
 from tests.support.hang_clock import LEAP_SECONDS, HangClock

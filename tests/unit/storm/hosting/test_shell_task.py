@@ -9,7 +9,6 @@ import pytest
 
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.storm.components import DEFAULT_STREAM
-from kinesis_spout.storm.components.metric import Metric
 from kinesis_spout.storm.components.tuples import Source, Tuple
 from kinesis_spout.storm.hosting import leased_child
 from kinesis_spout.storm.hosting.leased_child import ShellTaskSettings
@@ -21,6 +20,7 @@ from kinesis_spout.storm.hosting.talk import Talk
 from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
 from kinesis_spout.storm.multilang.messages import TupleIn
+from kinesis_spout.storm.running.counts import Metric
 from tests.support.shell_topology import ENVIRONMENT, KEY, command
 from tests.support.zookeeper_server import wait_until
 
