@@ -29,9 +29,9 @@ from kinesis_spout.producer.workers import Workers
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import with_settings
 from kinesis_spout.settings.grammar.streams import is_same
-from kinesis_spout.settings.kinesis_client import client_settings
+from kinesis_spout.settings.kinesis import client_settings
 from kinesis_spout.settings.producer_config import ProducerConfig, ProducerSettings
-from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
+from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -15,9 +15,9 @@ from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.storm.components.spout import Spout
 from kinesis_spout.storm.graph.component_graph import Component
 from kinesis_spout.storm.graph.plan import context_of
+from kinesis_spout.storm.hosting.processes.placement import placement_of
 from kinesis_spout.storm.running.counts import added
-from kinesis_spout.storm.running.program import SHELL_HOMES, SHELL_HOST, SHELL_SPOUT, Program, program_of
-from kinesis_spout.storm.spark.homes import homes_of
+from kinesis_spout.storm.running.program import SHELL_HOST, SHELL_PLACEMENT, SHELL_SPOUT, Program, program_of
 from kinesis_spout.storm.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.storm.spark.query import RunningSpout, TopologyQuery
 from kinesis_spout.storm.spark.runner import TopologyRunner
@@ -136,16 +136,16 @@ def _program(topology: BuiltTopology, component: Component, context: "SparkConte
         parallelism=context.defaultParallelism,
     )
     program.check_travels()
-    return _with_homes(topology, program, context)
+    return _with_placement(topology, program, context)
 
 
-def _with_homes(topology: BuiltTopology, program: Program, context: "SparkContext") -> Program:
+def _with_placement(topology: BuiltTopology, program: Program, context: "SparkContext") -> Program:
     """Tell bolts whose keys must find the same task again where to ask for its machine, if there are several."""
     having = [name for name in program.plan.exchanged if topology.graph[name].made_of.has_home]
-    homes = homes_of(context) if having else None
-    if homes is None:
+    placement = placement_of(context) if having else None
+    if placement is None:
         return program
-    return replace(program, conf={**program.conf, SHELL_HOMES: dict.fromkeys(having, homes.address)})
+    return replace(program, conf={**program.conf, SHELL_PLACEMENT: dict.fromkeys(having, placement.address)})
 
 
 def _state(topology: BuiltTopology) -> KeyedState | None:

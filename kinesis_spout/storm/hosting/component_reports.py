@@ -1,4 +1,4 @@
-"""What a component says beside its tuples: log lines, errors, metrics, and what is no message at all.
+"""What a component says that is about no tuple: log lines, errors, metrics, and invalid output.
 
 A component may say as much as it likes. What goes on from here is bounded, in number and in size, and can always
 be written: into a log, and as JSON into a query's progress. What is left out is counted.
@@ -13,7 +13,7 @@ from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.logs.allowance import Allowance
 from kinesis_spout.model.logs.life_lines import Pace
 from kinesis_spout.storm.multilang.frames import CODECS
-from kinesis_spout.storm.multilang.messages import Error, InvalidOutput, Log, Metrics, log_level
+from kinesis_spout.storm.multilang.messages import Error, InvalidOutput, Log, Message, Metrics, Pid, log_level
 from kinesis_spout.storm.multilang.sendable import UnsendableValue, writable_text
 
 MOST_LINES: Final = 1_000
@@ -26,7 +26,7 @@ _MOST_CHARACTERS: Final = 10_000
 _MOST_NAME_CHARACTERS: Final = 200
 _MOST_VALUE_BYTES: Final = 1_000
 _MOST_KINDS: Final = 20
-"""Of junk, shown each at a pace of its own."""
+"""Of invalid output, shown each at a pace of its own."""
 _LEVELS: Final = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 """By Storm's levels: trace, debug, info, warn, error. Python has no trace."""
 _log = logging.getLogger("kinesis_spout.storm.multilang.component")
@@ -46,14 +46,14 @@ def show_lines() -> None:
         _log.setLevel(logging.INFO)
 
 
-class Remarks:
+class ComponentReports:
     """Passes them on for one task, whichever process its child is at the time. Mutable.
 
     Args:
         who: the task, in log lines.
         clock: for the pace of log lines.
-        report: takes the component's metrics, and how often something happened that is no tuple: ``shell.junk``,
-            ``shell.restarts``, ``shell.left_out``, and what ``ShellBolt`` and ``ShellSpout`` name.
+        report: takes the component's metrics, and how often something happened that is no tuple:
+            ``shell.restarts``, ``shell.invalid_output``, ``shell.left_out`` and so on.
         report_error: takes the component's errors.
     """
 
@@ -68,19 +68,27 @@ class Remarks:
         self._errors = Allowance(MOST_LINES)
         self._metrics: set[str] = set()
         self._last_error = ""
-        self._junk = 0
+        self._invalid = 0
         self._pace: dict[str, Pace] = {}
         self.pid = 0
         """Whom the log lines are from."""
 
-    def log(self, message: Log) -> None:
-        """Log a line of the component at its level, with the component's name and process."""
+    def take(self, message: Message) -> None:
+        if isinstance(message, Log):
+            self._log(message)
+        elif isinstance(message, Error):
+            self._error(message)
+        elif isinstance(message, Metrics):
+            self._metric(message)
+        elif isinstance(message, Pid):
+            self.pid = message.pid
+
+    def _log(self, message: Log) -> None:
         if self._may_say(self._lines, "lines to the log"):
             text = _readable(message.msg, _MOST_CHARACTERS)
             _log.log(_LEVELS[log_level(message)], "%s (pid %d): %s", self._who, self.pid, text)
 
-    def error(self, message: Error) -> None:
-        """Pass on an error that the component reports."""
+    def _error(self, message: Error) -> None:
         self._last_error = text = _readable(message.msg, _MOST_CHARACTERS)
         if self._may_say(self._errors, "errors"):
             self._report_error(ComponentFailed(f"{self._who}: {text}"))
@@ -90,8 +98,7 @@ class Remarks:
         error, self._last_error = self._last_error, ""
         return f"{self._who} failed it, and said before: {error}" if error else f"{self._who} failed it"
 
-    def metric(self, message: Metrics) -> None:
-        """Pass on the value of a metric; one that no progress can hold as its text."""
+    def _metric(self, message: Metrics) -> None:
         name = _readable(message.name, _MOST_NAME_CHARACTERS)
         if name not in self._metrics:
             if len(self._metrics) >= MOST_METRICS:
@@ -101,14 +108,13 @@ class Remarks:
         self._report(name, _measured(message.params))
 
     def count(self, what: str, times: int = 1) -> None:
-        """Pass on that something happened."""
         self._report(f"shell.{what}", times)
 
-    def junk(self, junk: InvalidOutput) -> None:
+    def invalid(self, output: InvalidOutput) -> None:
         """Count it. Show the first of each kind, and then at most one a minute, in the log."""
-        self._junk += 1
-        self.count("junk")
-        kind = junk.reason if junk.reason in self._pace or len(self._pace) < _MOST_KINDS else ""
+        self._invalid += 1
+        self.count("invalid_output")
+        kind = output.reason if output.reason in self._pace or len(self._pace) < _MOST_KINDS else ""
         pace = self._pace.get(kind)
         if pace is None:
             pace = self._pace[kind] = Pace()
@@ -120,9 +126,9 @@ class Remarks:
             "%s, got: %s",
             self._who,
             self.pid,
-            self._junk,
-            junk.reason,
-            junk.text,
+            self._invalid,
+            output.reason,
+            output.text,
         )
 
     def _may_say(self, allowance: Allowance, what: str) -> bool:

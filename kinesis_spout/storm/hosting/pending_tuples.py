@@ -17,12 +17,12 @@ _IDS: Final = 10**12
 """Ids of one lease."""
 
 
-class NeverGiven(Exception):  # noqa: N818 - the name says what happened; it never leaves this room
+class UnknownTuple(Exception):  # noqa: N818 - the name says what happened; it never leaves this room
     """The child named a tuple that it cannot have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakenBack:
+class Unanswered:
     """What a child had not answered when it failed, the oldest first."""
 
     begun: list[Tuple]
@@ -33,7 +33,7 @@ class TakenBack:
     does not hold back; else the first."""
 
 
-class GivenTuples:
+class PendingTuples:
     """Those of one lease; what is late may be of earlier ones. Mutable.
 
     Args:
@@ -86,10 +86,10 @@ class GivenTuples:
         """Take out what was acked or failed. None: it is a tick, or not pending for a reason that is counted.
 
         Raises:
-            NeverGiven: nobody ever gave such an id.
+            UnknownTuple: nobody ever gave such an id.
         """
         if type(tuple_id) is not str:
-            raise NeverGiven(_unknown(tuple_id))
+            raise UnknownTuple(_unknown(tuple_id))
         tup = self.pending.pop(tuple_id, None)
         if tup is None:
             if tuple_id in self._ticks:
@@ -108,7 +108,7 @@ class GivenTuples:
         Ticks are no anchors.
 
         Raises:
-            NeverGiven: one was acked or failed before, or never given.
+            UnknownTuple: one was acked or failed before, or never given.
         """
         pending = self.pending
         found = [pending[each] for each in ids if each in pending]
@@ -120,7 +120,7 @@ class GivenTuples:
             if each in pending or each in self._ticks:
                 continue
             if not self._is_late(each):
-                raise NeverGiven(f"it anchored a tuple to {each:.100}, which it had acked or failed before")
+                raise UnknownTuple(f"it anchored a tuple to {each:.100}, which it had acked or failed before")
             late += 1
         if late:
             self._count("late", late)
@@ -134,13 +134,13 @@ class GivenTuples:
         self._taken_out.update(ids)
         return self._without(ids)
 
-    def take_back(self) -> TakenBack:
+    def take_back(self) -> Unanswered:
         """Take out all that are pending: the child has failed."""
         ids = list(self.pending)
         begun = [each for each in ids if each in self._begun]
         untaken = [each for each in ids if int(each) > self._taken]
         oldest = next(iter(begun or untaken or ids), None)
-        taken_back = TakenBack(
+        taken_back = Unanswered(
             begun=[self.pending[each] for each in begun],
             untouched=[self.pending[each] for each in ids if each not in self._begun],
             oldest=None if oldest is None else self.pending[oldest],
@@ -176,14 +176,14 @@ class GivenTuples:
         """Tell whether an id that is not pending was given up or taken out; else it was answered before.
 
         Raises:
-            NeverGiven: nobody ever gave such an id.
+            UnknownTuple: nobody ever gave such an id.
         """
         try:
             number = int(tuple_id)
         except ValueError:
-            raise NeverGiven(_unknown(tuple_id)) from None
+            raise UnknownTuple(_unknown(tuple_id)) from None
         if number > self._issued:
-            raise NeverGiven(_unknown(tuple_id))
+            raise UnknownTuple(_unknown(tuple_id))
         return number <= self._forgotten or tuple_id in self._taken_out
 
 

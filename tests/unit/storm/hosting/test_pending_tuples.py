@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.storm.components.tuples import Source, Tuple
-from kinesis_spout.storm.hosting.given_tuples import GivenTuples, NeverGiven
+from kinesis_spout.storm.hosting.pending_tuples import PendingTuples, UnknownTuple
 
 SOURCE = Source("words", "default", 1, ("word",))
 
@@ -14,7 +14,7 @@ class Given:
 
     def __init__(self, count: int) -> None:
         self.counted: Counter[str] = Counter()
-        self.tuples = GivenTuples(2, lambda what, times: self.counted.update({what: times}))
+        self.tuples = PendingTuples(2, lambda what, times: self.counted.update({what: times}))
         self.ids = [self.give(f"word {number}") for number in range(count)]
 
     def give(self, word: str) -> str:
@@ -47,7 +47,7 @@ def test_what_is_of_an_earlier_lease_or_was_given_up_is_late() -> None:
 
 @pytest.mark.parametrize("strange", ["9" * 30, "x", "", "9" * 5_000, 5, None, ["1"], {"id": 1}])
 def test_an_id_that_nobody_gave_is_told(strange: Any) -> None:
-    with pytest.raises(NeverGiven, match="never given"):
+    with pytest.raises(UnknownTuple, match="never given"):
         Given(1).tuples.answered(strange)
 
 
@@ -57,7 +57,7 @@ def test_an_anchor_that_was_answered_is_told_and_a_tick_is_none() -> None:
     assert given.tuples.anchors([tick]) == []
     assert given.tuples.answered(tick) is None
     given.tuples.answered(given.ids[0])
-    with pytest.raises(NeverGiven, match="acked or failed before"):
+    with pytest.raises(UnknownTuple, match="acked or failed before"):
         given.tuples.anchors(given.ids)
     assert given.counted == {}
 

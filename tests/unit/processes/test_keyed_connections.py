@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.processes import handshake
-from kinesis_spout.processes.handshake import introduce, welcome
+from kinesis_spout.processes import keyed_connections
+from kinesis_spout.processes.keyed_connections import introduce, welcome
 from tests.unit.processes.fips import refuse_md5
 
 KEY = b"k" * 32
@@ -86,7 +86,7 @@ def test_who_sends_back_what_comes_is_refused(ends: tuple[socket.socket, socket.
 
 def test_an_answer_is_of_no_use_on_another_connection(ends: tuple[socket.socket, socket.socket]) -> None:
     client, server = ends
-    overheard = handshake._End(client, KEY)
+    overheard = keyed_connections._End(client, KEY)
 
     def repeating() -> None:
         overheard.send_greeting()
@@ -112,12 +112,12 @@ def test_who_says_a_little_now_and_then_is_not_waited_for_longer(
     end: Callable[[socket.socket, bytes], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(handshake, "HANDSHAKE_SECONDS", 0.1)
+    monkeypatch.setattr(keyed_connections, "HANDSHAKE_SECONDS", 0.1)
     ours, slow = ends
     over = threading.Event()
 
     def drip() -> None:
-        for byte in handshake._GREETING + bytes(1000):
+        for byte in keyed_connections._GREETING + bytes(1000):
             slow.sendall(bytes([byte]))
             if over.wait(0.02):
                 return

@@ -1,13 +1,46 @@
-"""From the options about ZooKeeper to the settings of a session with it. Imports kazoo."""
+"""From the options about ZooKeeper to a session with it. Imports kazoo."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
-from kinesis_spout.settings.zookeeper import address
-from kinesis_spout.settings.zookeeper.acl_text import CREATOR, OPEN, acl_entries
+from kinesis_spout.settings.grammar.zookeeper import CREATOR, OPEN, acl_entries, embedded_directory, hosts
+from kinesis_spout.settings.keywords import ZooKeeperKeywords
+from kinesis_spout.settings.rules import IN_PYTHON, check_zookeeper
+from kinesis_spout.settings.sources import checked, from_keywords
+from kinesis_spout.settings.table.connection import PLACE
+from kinesis_spout.zookeeper import ZooKeeperSession
 from kinesis_spout.zookeeper import credentials as acls
 from kinesis_spout.zookeeper.backend import ZooKeeperSettings
 from kinesis_spout.zookeeper.credentials import Login, NodeAcls, Tls
+from kinesis_spout.zookeeper.paths import check_name
+
+
+def started_session(
+    name: str, keywords: ZooKeeperKeywords, opened: ExitStack
+) -> tuple[str, ZooKeeperSession]:
+    """Start a session, and the embedded ZooKeeper if that is wanted; ``opened`` closes both.
+
+    Args:
+        name: of the work.
+        keywords: where ZooKeeper is and who we are there.
+        opened: takes in what is to be closed.
+
+    Returns:
+        The root node, and the session.
+
+    Raises:
+        InvalidConfig: an argument is not what it must be.
+        StoreUnavailable, StoreError: no ZooKeeper answers, it refuses us, or the embedded one does not start.
+    """
+    check_name("name", name)
+    values = checked(from_keywords(keywords, PLACE), PLACE)
+    check_zookeeper(values, IN_PYTHON)
+    settings = zookeeper_settings(name, values)
+    session = settings.session(settings.server(opened))
+    opened.callback(session.close)
+    session.start()
+    return settings.root, session
 
 
 def zookeeper_settings(app: str, values: Mapping[str, Any]) -> ZooKeeperSettings:
@@ -19,8 +52,8 @@ def zookeeper_settings(app: str, values: Mapping[str, Any]) -> ZooKeeperSettings
     """
     return ZooKeeperSettings(
         app=app,
-        hosts=address.hosts(values["zookeeper"]),
-        directory=address.directory(values["zookeeper"]),
+        hosts=hosts(values["zookeeper"]),
+        directory=embedded_directory(values["zookeeper"]),
         root=values["zookeeper_root"],
         session_timeout_seconds=values["session_timeout_seconds"],
         login=_login(values),
