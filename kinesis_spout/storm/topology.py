@@ -130,13 +130,5 @@ class Topology(BuiltTopology):
 
     def _programs(self, parallelism: int) -> dict[str, Program]:
         return {
-            spout.name: program_of(
-                self.name,
-                self.graph,
-                spout.name,
-                options=self.options,
-                conf=self.conf,
-                parallelism=parallelism,
-            )
-            for spout in self.graph.spouts
+            spout.name: program_of(self, spout.name, parallelism=parallelism) for spout in self.graph.spouts
         }

@@ -11,7 +11,7 @@ from kinesis_spout.storm.components.bolt import Bolt
 from kinesis_spout.storm.components.windowed_bolt import ticks_every
 from kinesis_spout.storm.graph.component_graph import ComponentGraph
 from kinesis_spout.storm.graph.plan import Plan, plan_of
-from kinesis_spout.storm.topology_conf import TopologyConf
+from kinesis_spout.storm.topology_conf import BuiltTopology
 
 SHELL_HOST: Final = "kinesis_spout.shell.host"
 """The name in a component's conf of who shares the processes of shell components; see ``hosting.host_conf``."""
@@ -71,43 +71,38 @@ class Program:
 
 
 def program_of(
-    name: str,
-    graph: ComponentGraph,
-    spout: str,
-    *,
-    options: TopologyConf,
-    conf: Mapping[str, Any],
-    parallelism: int,
+    topology: BuiltTopology, spout: str, *, parallelism: int, started: Mapping[str, Any] | None = None
 ) -> Program:
-    """Make the program of one of a topology's spouts; ``parallelism`` is how many tasks Spark runs at a time."""
+    """Make the program of one of a topology's spouts.
+
+    Args:
+        topology: what is run.
+        spout: its name.
+        parallelism: how many tasks Spark runs at a time.
+        started: what components are told of this start, in their conf.
+    """
+    graph, options = topology.graph, topology.options
     plan = plan_of(graph, spout)
+    bolts = {name: graph[name].made_of for name in plan.stage_of if name != spout}
+    ticks = {name: ticks_every(bolt) for name, bolt in bolts.items()}
     partitions = options.partitions or max(1, min(plan.most_tasks(graph), parallelism))
     return Program(
-        topology=name,
+        topology=topology.name,
         graph=graph.without_objects(),
         plan=plan,
         conf={
-            "topology.name": name,
+            "topology.name": topology.name,
             "topology.message.timeout.secs": options.message_timeout_seconds,
-            **conf,
+            **(started or {}),
+            **topology.conf,
         },
-        bolts={
-            component: _pickled(f"bolt {component!r}", graph[component].made_of)
-            for component in plan.stage_of
-            if component != spout
-        },
+        bolts={name: _pickled(f"bolt {name!r}", bolt) for name, bolt in bolts.items()},
         timeout_seconds=options.message_timeout_seconds,
-        ticks=_ticks(graph, plan),
+        ticks={name: every for name, every in ticks.items() if every is not None},
         partitions=partitions,
         ackers=partitions if options.ackers is None else options.ackers,
         is_exact=options.state_guarantee == "exactly_once",
     )
-
-
-def _ticks(graph: ComponentGraph, plan: Plan) -> dict[str, float]:
-    bolts = {name: graph[name].made_of for name in plan.stage_of if not graph[name].is_spout}
-    ticks = {name: ticks_every(bolt) for name, bolt in bolts.items()}
-    return {name: every for name, every in ticks.items() if every is not None}
 
 
 def _pickled(what: str, made: object) -> bytes:
