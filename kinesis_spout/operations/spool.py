@@ -121,8 +121,12 @@ def _each(records: "Iterable[Spooled]", advance: "Callable[[int], None]") -> "It
 
 
 def _line(record: "Spooled") -> str:
-    key, data, hash_key, _ = record.entry
-    values = {"partition_key": key, "explicit_hash_key": hash_key, "data": base64.b64encode(data).decode()}
+    entry = record.entry
+    values = {
+        "partition_key": entry.partition_key,
+        "explicit_hash_key": entry.explicit_hash_key,
+        "data": base64.b64encode(entry.data).decode(),
+    }
     return json.dumps(values) + "\n"
 
 

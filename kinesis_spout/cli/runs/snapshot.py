@@ -14,7 +14,7 @@ from shard_state import ShardStatus
 
 if TYPE_CHECKING:
     from kinesis_spout.spark.driver.query import SpoutQuery
-    from kinesis_spout.storm.running.component_counts import ComponentCounts
+    from kinesis_spout.storm.running.counts import ComponentCounts
     from kinesis_spout.storm.spark.query import TopologyQuery
 
 Table = tuple[Sequence[str], list[list[str]]]
@@ -106,7 +106,7 @@ class TopologySnapshot(Snapshot):
 
     def details(self) -> Table:
         """Give its components."""
-        from kinesis_spout.storm.picture.count_rows import latency_text  # noqa: PLC0415 - slow to import
+        from kinesis_spout.storm.picture.wiring import latency_text  # noqa: PLC0415 - slow to import
 
         return _COMPONENT_HEADINGS, [
             [

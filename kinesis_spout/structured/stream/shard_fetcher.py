@@ -138,7 +138,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
         if self._closed or self.at_end or self.has_all_until:
             return 0
         if not self._room.has_room(self):
-            self._room.parked.append(self)
+            self._room.park(self)
             return 0
         return self._settings.max_records_per_fetch
 

@@ -18,7 +18,6 @@ from kinesis_spout.kinesis.write.put_records import (
     CallLimits,
     Entry,
     PutOrder,
-    Single,
 )
 from kinesis_spout.kinesis.write.record_putter import (
     MAX_BUFFERED_BYTES,
@@ -152,7 +151,7 @@ class RowPutter:
             self._put_until(records=MAX_BUFFERED_RECORDS // 2, size_bytes=MAX_BUFFERED_BYTES // 2)
 
     def _open(self, stream: str) -> RecordPutter:
-        def reject(entry: Single, error: KinesisError) -> None:
+        def reject(entry: Entry, error: KinesisError) -> None:
             values = RowValues(stream, entry.partition_key, entry.explicit_hash_key, entry.data)
             self._rejected.add(
                 entry.row, values, f"{stream} does not take a record of {entry.size_bytes} bytes: {error}"
