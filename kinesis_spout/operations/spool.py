@@ -49,7 +49,7 @@ def save(world: World, folder: Path, to: Path, *, sound: bool) -> list[dict[str,
 
 def put(world: World, config: SpoutConfig, folder: Path, *, sound: bool) -> list[dict[str, Any]]:
     """Put the records that are whole in damaged files on their stream, then move those files aside."""
-    from kinesis_spout.kinesis.patience import Patience  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.kinesis.retry_policy import RetryPolicy  # noqa: PLC0415 - imports boto3
     from kinesis_spout.kinesis.write.record_putter import put_all  # noqa: PLC0415
 
     stream = _stream_of(folder)
@@ -59,7 +59,7 @@ def put(world: World, config: SpoutConfig, folder: Path, *, sound: bool) -> list
         )
 
     def send(records: "Iterable[Spooled]") -> None:
-        put_all(world.client(config), config.stream, (record.entry for record in records), Patience())
+        put_all(world.client(config), config.stream, (record.entry for record in records), RetryPolicy())
 
     return _save_each(world, folder, send, sound=sound)
 
