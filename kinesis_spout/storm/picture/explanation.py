@@ -205,8 +205,8 @@ def _explained(graph: ComponentGraph, plan: Plan, component: Component) -> Expla
         tasks=graph.tasks[component.name],
         stateful=component.is_stateful,
         streams=component.streams,
-        # Of one that has a home the tasks are as many processes, wherever its tuples come from.
-        spreads=component.name in plan.exchanged or getattr(component.made_of, "has_home", False),
+        # A shell bolt has as many processes as tasks, wherever its tuples come from.
+        spreads=component.name in plan.exchanged or getattr(component.made_of, "has_process", False),
         inputs=tuple(
             Arrow(
                 source=source,

@@ -64,7 +64,7 @@ class BoltTask:
         self._came: list[TupleBlock] = []
         """What has come to a bolt with state in this micro-batch."""
         self.does_flush = type(bolt).flush is not Bolt.flush
-        self._remembers_as_one = isinstance(bolt, StatefulBolt) or bolt.has_home
+        self._remembers_as_one = isinstance(bolt, StatefulBolt) or bolt.has_process
         try:
             bolt.prepare(conf, context, collector)
         except BaseException as error:

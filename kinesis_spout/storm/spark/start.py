@@ -142,7 +142,7 @@ def _program(topology: BuiltTopology, component: Component, context: "SparkConte
 
 def _with_placement(topology: BuiltTopology, program: Program, context: "SparkContext") -> Program:
     """Tell bolts whose keys must find the same task again where to ask for its machine, if there are several."""
-    having = [name for name in program.plan.exchanged if topology.graph[name].made_of.has_home]
+    having = [name for name in program.plan.exchanged if topology.graph[name].made_of.has_process]
     placement = placement_of(context) if having else None
     if placement is None:
         return program
@@ -212,7 +212,7 @@ def config_of(topology: BuiltTopology, component: Component, program: Program) -
     """
     config: SpoutConfig = component.made_of.config
     reached = (topology.graph[name] for stage in program.plan.stages for name in stage)
-    one_by_one = any(each.made_of.has_home for each in reached if not each.is_spout)
+    one_by_one = any(each.made_of.has_process for each in reached if not each.is_spout)
     return msgspec.structs.replace(
         config,
         message_timeout_seconds=_job_timeout_seconds(topology.options),
