@@ -29,6 +29,7 @@ from kinesis_spout.storm.spark.tasks.tree_delivery import (
 )
 from kinesis_spout.storm.spark.tasks.witness import Witness
 from kinesis_spout.storm.state import StateManifest, UnfitValue
+from shard_state import SlicePlan
 
 Keyed = tuple[int, Block]
 """What travels, with the partition that it is for, before that is taken modulo the partitions of the exchange."""
@@ -72,16 +73,16 @@ class FirstStage:
 
             number = {(work.plan.shard_id, work.plan.kind): at for at, work in enumerate(pack)}
 
-            def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+            def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
                 delivery = TreeDelivery(
-                    work,
+                    plan,
                     rules,
                     emitter=run.emitter,
                     trees=run.trees,
                     to_values=to_values,
                     goes_on=program.plan.exchanges > 0,
                     ackers=program.ackers,
-                    acker=(partition + number[work.plan.shard_id, work.plan.kind]) % max(1, program.ackers),
+                    acker=(partition + number[plan.shard_id, plan.kind]) % max(1, program.ackers),
                 )
                 deliveries.append(delivery)
                 return delivery
