@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
     from kinesis_spout.dead_letters.stored_form import RedrivenMark
-    from kinesis_spout.kinesis.patience import Patience
+    from kinesis_spout.kinesis.retry_policy import RetryPolicy
     from kinesis_spout.kinesis.write.put_records import Entry
 
 
@@ -184,7 +184,7 @@ class ChosenLetters:
         *,
         force: bool = False,
         done: Callable[[int], object] = lambda _count: None,
-        patience: "Patience | None" = None,
+        retry_policy: "RetryPolicy | None" = None,
     ) -> int:
         """Put the letters back on their streams, and mark them; say how many, each copy of one not counted.
 
@@ -193,13 +193,13 @@ class ChosenLetters:
             force: also from a sink that cannot mark. It goes on giving the letters back, so a second redrive puts
                 them all again.
             done: is told after each batch how many letters it had.
-            patience: how long Kinesis is tried again.
+            retry_policy: how long Kinesis is tried again.
 
         Raises:
             InvalidConfig: the sink cannot mark; nothing was put.
             DeadLetterError: earlier batches are put and marked; calling again goes on with the others.
         """
-        from kinesis_spout.kinesis.patience import Patience  # noqa: PLC0415 - imports boto3
+        from kinesis_spout.kinesis.retry_policy import RetryPolicy  # noqa: PLC0415 - imports boto3
 
         sink, count = self._sink, 0
         if not isinstance(sink, MarkingSink) and not force:
@@ -212,7 +212,7 @@ class ChosenLetters:
                 )
             )
         for batch in self._batches():
-            _put(client, batch, patience or Patience())
+            _put(client, batch, retry_policy or RetryPolicy())
             if isinstance(sink, MarkingSink):
                 sink.mark_redriven(batch)
             done(len(batch))
@@ -257,7 +257,7 @@ def put_back(world: World, config: SpoutConfig, chosen: ChosenLetters, *, force:
         return chosen.redrive(world.client(config), force=force, done=advance)
 
 
-def _put(client: "KinesisClient", letters: Sequence[DeadLetter], patience: "Patience") -> None:
+def _put(client: "KinesisClient", letters: Sequence[DeadLetter], retry_policy: "RetryPolicy") -> None:
     from kinesis_spout.dead_letters.kinesis_stream import as_dead_letter_errors  # noqa: PLC0415 - imports boto3
     from kinesis_spout.kinesis.write.record_putter import put_all  # noqa: PLC0415
 
@@ -266,7 +266,7 @@ def _put(client: "KinesisClient", letters: Sequence[DeadLetter], patience: "Pati
         by_stream.setdefault(letter.stream, []).append(_entry(letter))
     with as_dead_letter_errors():
         for stream, entries in by_stream.items():
-            put_all(client, stream, entries, patience)
+            put_all(client, stream, entries, retry_policy)
 
 
 def _entry(letter: DeadLetter) -> "Entry":

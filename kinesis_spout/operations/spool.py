@@ -63,7 +63,7 @@ def put(world: World, config: SpoutConfig, folder: Path, *, sound: bool) -> list
         WrongArguments: it is the spool of another stream.
         NotFound, SpoolError, KinesisError.
     """
-    from kinesis_spout.kinesis.patience import Patience  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.kinesis.retry_policy import RetryPolicy  # noqa: PLC0415 - imports boto3
     from kinesis_spout.kinesis.write.record_putter import put_all  # noqa: PLC0415
 
     stream = _stream_of(folder)
@@ -73,7 +73,7 @@ def put(world: World, config: SpoutConfig, folder: Path, *, sound: bool) -> list
         )
 
     def send(records: "Iterable[Spooled]") -> None:
-        put_all(world.client(config), config.stream, (record.entry for record in records), Patience())
+        put_all(world.client(config), config.stream, (record.entry for record in records), RetryPolicy())
 
     return _save_each(world, folder, send, sound=sound)
 
@@ -135,8 +135,12 @@ def _each(records: "Iterable[Spooled]", advance: "Callable[[int], None]") -> "It
 
 
 def _line(record: "Spooled") -> str:
-    key, data, hash_key, _ = record.entry
-    values = {"partition_key": key, "explicit_hash_key": hash_key, "data": base64.b64encode(data).decode()}
+    entry = record.entry
+    values = {
+        "partition_key": entry.partition_key,
+        "explicit_hash_key": entry.explicit_hash_key,
+        "data": base64.b64encode(entry.data).decode(),
+    }
     return json.dumps(values) + "\n"
 
 

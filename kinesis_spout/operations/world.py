@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -169,22 +169,14 @@ class RealWorld:
 
     def stream(self, config: SpoutConfig) -> Stream:
         """Make a lister, and getters that refuse to skip what is lost."""
-        from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter  # noqa: PLC0415
+        from kinesis_spout.consumer.open_ports import read_settings  # noqa: PLC0415
+        from kinesis_spout.kinesis import KinesisShardLister, ShardGetters  # noqa: PLC0415
 
         client = self.client(config)
         lister = KinesisShardLister(client, config.stream, deadline_seconds=DEADLINE_SECONDS)
-
-        def open_getter(shard_id: str, position: Position) -> ShardGetter:
-            return PollingShardGetter(
-                client,
-                stream=config.stream,
-                shard_id=shard_id,
-                position=position,
-                lister=lister,
-                deaggregate=config.deaggregate,
-            )
-
-        return Stream(lister=lister, open_getter=open_getter)
+        read = replace(read_settings(config), fail_on_data_loss=True)
+        getters = ShardGetters(client, config.stream, read, lister=lister)
+        return Stream(lister=lister, open_getter=getters.polled)
 
     def names(self, config: SpoutConfig) -> list[str]:
         from kinesis_spout.kinesis import KinesisStreamDirectory  # noqa: PLC0415

@@ -7,8 +7,8 @@ from typing import Any, Final
 from kinesis_spout.consumer.open_ports import zookeeper_settings
 from kinesis_spout.kinesis_spout import KinesisSpout
 from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
-from kinesis_spout.storm.built_topology import BuiltTopology
 from kinesis_spout.storm.state import StateFiles, StateManifest, merged_rows, read_value
+from kinesis_spout.storm.topology_conf import BuiltTopology
 
 _MOST_READS: Final = 3
 """A running topology deletes files that it has replaced: then its newer state is read, so often at most."""

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kinesis_spout.storm.built_topology import BuiltTopology
-from kinesis_spout.storm.components.output import DEFAULT_STREAM
+from kinesis_spout.storm.components.tuples import DEFAULT_STREAM
 from kinesis_spout.storm.local import LocalResult, LocalTopology
 from kinesis_spout.storm.picture import explanation_of, mermaid, svg
-from kinesis_spout.storm.running.component_counts import ComponentCounts
+from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program, program_of
+from kinesis_spout.storm.topology_conf import BuiltTopology
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,9 +21,8 @@ from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import KinesisProgress
 from kinesis_spout.spark.driver.batch_progress import batch_progress
-from kinesis_spout.storm import Topology, topology_conf
-from kinesis_spout.storm.graph import builder
-from kinesis_spout.storm.running.component_counts import ComponentCounts
+from kinesis_spout.storm import Topology, builder, topology_conf
+from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.spark import query
 from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.testing import run

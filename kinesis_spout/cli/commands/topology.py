@@ -52,7 +52,7 @@ def explain(name: Named, *, json: Json = False) -> None:
     Next: `topology show` draws it, `topology run` runs it.
     """
     from kinesis_spout.storm.picture import explanation_of  # noqa: PLC0415 - slow to import
-    from kinesis_spout.storm.runnable import check_runnable  # noqa: PLC0415
+    from kinesis_spout.storm.spark.start import check_runnable  # noqa: PLC0415
 
     found = find_topology(name)
     if json:
@@ -141,7 +141,7 @@ def run(
     Next: `topology show --progress FILE` draws the counts; `kinesis-spout shards` and `dead-letters list` for
     each spout.
     """
-    from kinesis_spout.storm.runnable import check_runnable  # noqa: PLC0415 - slow to import
+    from kinesis_spout.storm.spark.start import check_runnable  # noqa: PLC0415 - slow to import
 
     found = find_topology(topology)
     try:

@@ -13,7 +13,7 @@ from shard_state import ShardStatus
 
 if TYPE_CHECKING:
     from kinesis_spout.spark.driver.query import SpoutQuery
-    from kinesis_spout.storm.running.component_counts import ComponentCounts
+    from kinesis_spout.storm.running.counts import ComponentCounts
     from kinesis_spout.storm.spark.query import TopologyQuery
 
 _SHARD_HEADINGS: Final = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
@@ -184,7 +184,7 @@ class TopologySnapshot:
 
     def details(self) -> tuple[Sequence[str], list[list[str]]]:
         """Give the headings and the rows of a table: its components."""
-        from kinesis_spout.storm.picture.count_rows import latency_text  # noqa: PLC0415 - slow to import
+        from kinesis_spout.storm.picture.wiring import latency_text  # noqa: PLC0415 - slow to import
 
         return _COMPONENT_HEADINGS, [
             [

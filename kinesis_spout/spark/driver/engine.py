@@ -27,6 +27,7 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import operator_pause_text, pause_text
 from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.spark.driver.batch_progress import batch_progress
@@ -39,7 +40,7 @@ from kinesis_spout.spark.driver.polling.driver_shard import DriverShard, HeldPag
 from kinesis_spout.spark.driver.polling.tip_poller import TipPoller
 from kinesis_spout.spark.streams.batch_slots import BatchSlots
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised, Ticks
-from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SlicePlan
 
 _CANCEL_AGAIN_SECONDS: Final = 0.5
@@ -85,7 +86,14 @@ class MicroBatchEngine:
         self._ended = threading.Event()
         self.is_done = False
         """Whether the engine has ended by itself, for the run has come up to its `until`."""
-        self._tip = TipPoller(consumer, self._shards, self._held, settings, self._calls.put)
+        self._tip = TipPoller(
+            consumer,
+            self._shards,
+            settings,
+            kept_bytes=lambda: self._kept_bytes,
+            call=self._calls.put,
+            wake=self._wake,
+        )
         self._running = RunningBatches(
             runner,
             settings,
@@ -206,8 +214,11 @@ class MicroBatchEngine:
     @property
     def is_full(self) -> bool:
         letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
-        held_bytes = letters_bytes + self._retry_data.size_bytes + self._held.size_bytes
-        return letters_bytes > most // 4 or held_bytes >= most * 3 // 4
+        return letters_bytes > most // 4 or self._kept_bytes >= most * 3 // 4
+
+    @property
+    def _kept_bytes(self) -> int:
+        return self._consumer.letters.size_bytes + self._retry_data.size_bytes + self._held.size_bytes
 
     @property
     def _max_buffered_bytes(self) -> int:
@@ -232,6 +243,7 @@ class MicroBatchEngine:
             self._consumer.end_with(error)
             self._leave()
         finally:
+            self._tip.stop()
             self._grants.close()
             self._slots.leave(self)
             self._ended.set()
@@ -244,6 +256,7 @@ class MicroBatchEngine:
 
     def _leave(self) -> None:
         """Give everything up after an error, so that another consumer can take over at once."""
+        self._tip.stop()
         self._running.close()
         self._running.cancel_all()
         self._consumer.close()
@@ -279,10 +292,11 @@ class MicroBatchEngine:
         now = self._consumer.now
         due = [self._running.cancel_overdue(now)]
         if self._stopping.is_set():
+            self._tip.stop()
             self._slots.withdraw(self)
             return _LONGEST_WAIT_SECONDS
-        waiting_bytes = self._retry_data.size_bytes + self._consumer.letters.size_bytes
-        due += [self._tip.start_fetches(now, waiting_bytes), self._start_batches(now)]
+        self._tip.go_on()
+        due.append(self._start_batches(now))
         if self._ticks is not None:
             due.append(self._start_tick(self._ticks, now))
         soonest = min((at for at in due if at is not None), default=now + _LONGEST_WAIT_SECONDS)

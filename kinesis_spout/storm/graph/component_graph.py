@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.components.output import Stream, names_of
+from kinesis_spout.storm.components.tuples import Stream, names_of
 from kinesis_spout.storm.graph.grouping import Grouping, GroupingKind
 
 

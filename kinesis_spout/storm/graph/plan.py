@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.components.context import TaskContext
+from kinesis_spout.storm.components.given import TaskContext
 from kinesis_spout.storm.components.tuples import Source
 from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph
 from kinesis_spout.storm.graph.grouping import Grouping

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kinesis_spout.storm.components.output import DEFAULT_STREAM, Stream
+from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Stream
 from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph
 from kinesis_spout.storm.graph.plan import Plan, plan_of
 from kinesis_spout.storm.picture.drawing import columns, cut

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph
-from kinesis_spout.storm.picture.count_rows import count_rows
-from kinesis_spout.storm.picture.wiring import wiring_of
-from kinesis_spout.storm.running.component_counts import ComponentCounts
+from kinesis_spout.storm.picture.wiring import count_rows, wiring_of
+from kinesis_spout.storm.running.counts import ComponentCounts
 
 _SPECIAL: Final = re.compile(r"[^\w .,:()/+=*-]")
 """What may mean something to Mermaid, or to HTML; written as the number of the character."""

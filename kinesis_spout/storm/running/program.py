@@ -14,10 +14,10 @@ from kinesis_spout.storm.graph.plan import Plan, plan_of
 from kinesis_spout.storm.topology_conf import TopologyConf
 
 SHELL_HOST: Final = "kinesis_spout.shell.host"
-"""The name in a component's conf of who shares the processes of shell components; see ``multilang.host``."""
-SHELL_HOMES: Final = "kinesis_spout.shell.homes"
-"""The name in the conf of where to ask on which machine a process is, by component: a ``HomesAddress`` for each
-whose tuples come by an exchange. Without it a task has its process on the machine where it runs."""
+"""The name in a component's conf of who shares the processes of shell components; see ``hosting.host_conf``."""
+SHELL_PLACEMENT: Final = "kinesis_spout.shell.placement"
+"""The name in the conf of where to ask on which machine a process is, by component: a ``PlacementAddress`` for
+each whose tuples come by an exchange. Without it a task has its process on the machine where it runs."""
 SHELL_SPOUT: Final = "kinesis_spout.shell.spout"
 """The name in the conf of the spout whose tuples a component gets: each has bolts, and processes, of its own."""
 
@@ -43,7 +43,7 @@ class Program:
     is_exact: bool = True
     """Whether a tree that fails leaves no trace in the state."""
     is_one_by_one: bool = False
-    """Whether all bolts are in one stage, in one process: see ``stage.one_by_one``."""
+    """Whether all bolts are in one stage, in one process: see ``one_by_one``."""
 
     def one_by_one(self) -> "Program":
         """Give the program whose roots run one by one."""

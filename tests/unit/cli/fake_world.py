@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from kinesis_spout.cli.app import app
 from kinesis_spout.cli.output import Terminal
+from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.operations.stored_progress import Listener, StoredProgress
 from kinesis_spout.operations.world import Stream
 from kinesis_spout.ports import CheckpointWrite, DeadLetterSink
@@ -86,7 +87,7 @@ class FakeWorld:
         return Stream(
             lister=InMemoryShardLister(self.kinesis),
             open_getter=lambda shard_id, position: InMemoryShardGetter(
-                self.kinesis, shard_id, position, deaggregate=config.deaggregate
+                self.kinesis, shard_id, position, settings=ReadSettings(deaggregate=config.deaggregate)
             ),
         )
 

@@ -22,7 +22,7 @@ from msgspec import structs
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import OpenGetter, Ports
-from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import HandlerKilledWorker
@@ -91,12 +91,14 @@ def task_settings(client: InMemoryKinesisClient, **changes: Any) -> TaskSettings
         def connect(self) -> "KinesisClient":
             return cast("KinesisClient", client)
 
+    read = ReadSettings(
+        fail_on_data_loss=changes.pop("fail_on_data_loss", True),
+        max_records_per_fetch=changes.pop("records_per_fetch", 10_000),
+    )
     settings: dict[str, Any] = {
         "stream": "orders",
         "order": Order.UNORDERED,
-        "fail_on_data_loss": True,
-        "deaggregate": True,
-        "records_per_fetch": 10_000,
+        "read": read,
         "bytes_per_slice": 64 * 1024 * 1024,
         "max_seconds": 5.0,
         **changes,
@@ -284,7 +286,10 @@ class EngineWorld:
         def open_getter(shard_id: str, position: Position) -> ShardGetter:
             self.getters_opened.append((shard_id, position))
             return InMemoryShardGetter(
-                self.stream, shard_id, position, fail_on_data_loss=config.fail_on_data_loss
+                self.stream,
+                shard_id,
+                position,
+                settings=ReadSettings(fail_on_data_loss=config.fail_on_data_loss),
             )
 
         ports = Ports(

@@ -22,7 +22,7 @@ from kinesis_spout.storm import (
 )
 from kinesis_spout.storm import Tuple as TupleOfBolt
 from kinesis_spout.storm.graph.plan import context_of
-from kinesis_spout.storm.hosting.shell_bolt import ShellSettings
+from kinesis_spout.storm.hosting.shell_settings import ShellSettings
 from kinesis_spout.storm.running.program import program_of
 from kinesis_spout.storm.spark import start
 from tests.support.scripted_topology import Declared, Scripted
