@@ -112,8 +112,6 @@ def _unpacked(packed: bytes) -> _OpenRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTree:
-    """A record whose tree did not complete."""
-
     index: int
     """Among the records of the slice."""
     record: Record
@@ -123,16 +121,12 @@ class FailedTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceBlock(ForDriver):
-    """What came of a slice in the first stage, on its way to the driver."""
-
     batch: int
     result: WorkResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTrees(ForDriver):
-    """The records of a slice whose trees did not complete, on their way to the driver."""
-
     batch: int
     failed: tuple[FailedTree, ...]
 
@@ -148,8 +142,6 @@ class _Piece(NamedTuple):
 
 
 class _Opened:
-    """The open trees of a slice. Mutable."""
-
     __slots__ = ("pieces", "roots")
 
     def __init__(self) -> None:
@@ -170,7 +162,6 @@ class _Opened:
         return np.concatenate(ranges).astype(np.uint64).tobytes()
 
     def packed(self) -> bytes:
-        """Pack the records."""
         records = list(chain.from_iterable(piece.records for piece in self.pieces))
         firsts = accumulate((len(piece.records) for piece in self.pieces), initial=0)
         return _packed(
@@ -314,7 +305,6 @@ class TreeDelivery(SliceDelivery):
 
 
 def failed_trees(unfinished: Unfinished) -> FailedTrees:
-    """Find the records of trees that did not complete."""
     opened = zip(
         array("Q", unfinished.opened.numbers), _unpacked(unfinished.opened.tuples).records(), strict=True
     )
