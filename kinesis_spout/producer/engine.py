@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from kinesis_spout.kinesis.errors import translate
-from kinesis_spout.kinesis.patience import Jitter, Patience
+from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import PutCalls, waiting_records
@@ -67,12 +67,12 @@ class Engine:
         self._spool = spool
         self._clock = clock
         # Each record has a deadline of its own.
-        patience = Patience(deadline_seconds=inf, clock=clock, jitter=jitter)
-        self._calls = PutCalls(client, config.stream, patience)
+        retry_policy = RetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
+        self._calls = PutCalls(client, config.stream, retry_policy)
         records = waiting_records(
             config.stream,
             self._calls.work,
-            patience=patience,
+            retry_policy=retry_policy,
             limits=CallLimits(records=config.max_records_per_call, size_bytes=config.max_bytes_per_call),
             order=PutOrder(config.order),
             aggregate_bytes=config.aggregation_max_bytes if config.aggregation else None,

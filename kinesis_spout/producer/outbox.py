@@ -22,7 +22,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from kinesis_spout.kinesis.errors import ResourceNotFound
-from kinesis_spout.kinesis.patience import Action, Jitter, Work, backoff_seconds, reaction_to
+from kinesis_spout.kinesis.retry_policy import Action, Jitter, Work, backoff_seconds, reaction_to
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import Puttable
 from kinesis_spout.kinesis.write.record_putter import is_about_its_size, no_such_stream

@@ -28,7 +28,7 @@ from kinesis_spout.kinesis.aggregated_record import (
     RECORD_BYTES,
     aggregate_columns,
 )
-from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder, Puttable
 from kinesis_spout.kinesis.write.waiting_records import Settled, WaitingRecords
@@ -117,7 +117,7 @@ class AggregatedRecords(WaitingRecords):
         work: what is done, for errors.
         max_bytes: what an aggregated record may weigh, up to 1 MiB. A record that does not fit with another
             goes by itself.
-        patience: as there.
+        retry_policy: as there.
         limits: as there.
         order: as there. It is restored by ``row``, which grows from record to record.
     """
@@ -128,11 +128,11 @@ class AggregatedRecords(WaitingRecords):
         work: str,
         *,
         max_bytes: int,
-        patience: Patience,
+        retry_policy: RetryPolicy,
         limits: CallLimits,
         order: PutOrder,
     ) -> None:
-        super().__init__(work, patience=patience, limits=limits, order=order)
+        super().__init__(work, retry_policy=retry_policy, limits=limits, order=order)
         self._stream = stream
         self._max_bytes = max_bytes
         self.must_list_first = True

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from math import inf, sqrt
 from typing import Final
 
-from kinesis_spout.kinesis.patience import Tries
+from kinesis_spout.kinesis.retry_policy import Tries
 from kinesis_spout.kinesis.write.put_records import Puttable
 from kinesis_spout.model.errors import KinesisError
 

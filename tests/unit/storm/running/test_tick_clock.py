@@ -30,7 +30,7 @@ class TicksWithState(StatefulBolt, Ticks):
 
 
 class TicksAtHome(Ticks):
-    has_process = True
+    is_sticky = True
 
 
 class World:
