@@ -179,10 +179,9 @@ class RealWorld:
         return Stream(lister=lister, open_getter=getters.polled)
 
     def names(self, config: SpoutConfig) -> list[str]:
-        from kinesis_spout.kinesis import KinesisStreamDirectory  # noqa: PLC0415
+        from kinesis_spout.kinesis import stream_names  # noqa: PLC0415
 
-        directory = KinesisStreamDirectory(self.client(config), deadline_seconds=DEADLINE_SECONDS)
-        return directory.names()
+        return stream_names(self.client(config), deadline_seconds=DEADLINE_SECONDS)
 
     def checks(self, config: SpoutConfig) -> Sequence[Callable[[], None]]:
         """Look at what the embedded ZooKeeper needs, or at an ensemble; at where dead letters go; at the stream.
