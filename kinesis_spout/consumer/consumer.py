@@ -16,6 +16,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from time import monotonic
 from typing import Final
 
@@ -29,7 +30,7 @@ from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.owning.ownership import Ownership
 from kinesis_spout.consumer.owning.sharing import Sharing
-from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
+from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent, operator_pause_text
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
 from kinesis_spout.consumer.rates import DeliveryRate
 from kinesis_spout.consumer.read_errors import ReadErrors
@@ -40,11 +41,7 @@ from kinesis_spout.model.logs.failure_kinds import FailureKinds
 from kinesis_spout.model.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
-from shard_state import (
-    Exhausted,
-    OperatorPause,
-    Shard,
-)
+from shard_state import BreakerPause, Exhausted, Shard, ShardStatus
 
 _LOOK_AROUND_SECONDS: Final = 0.5
 """How soon a lost session is noticed."""
@@ -206,6 +203,11 @@ class Consumer:
         thread.start()
         return thread
 
+    @property
+    def fatal(self) -> BaseException | None:
+        """The error that ended the consumer, if one did."""
+        return self._fatal
+
     def check(self) -> None:
         """Raise the error that ended the consumer, if one did."""
         if self._fatal is not None:
@@ -214,11 +216,6 @@ class Consumer:
     def end_with(self, error: BaseException) -> None:
         """End the consumer with an error that cannot be retried."""
         self._fatal = self._fatal or error
-
-    @property
-    def uncommitted(self) -> int:
-        """How many records are finished and not stored as such: at most so many come again after a kill now."""
-        return self._commits.uncommitted
 
     @property
     def run_is_done(self) -> bool:
@@ -256,47 +253,10 @@ class Consumer:
         self.counters.shards_trimmed += 1
         self.manager.end_read(shard_id)
 
-    def resume(self) -> bool:
-        """End the pause of an open circuit breaker, as an operator says; False if there is none."""
-        with self.lock:
-            resumed = self.manager.resume()
-            if resumed and (listener := self._ownership.listener) is not None:
-                listener.resumed()
+    def commit_soon(self) -> None:
+        """Have the progress committed now. Not sooner than a commit that failed is tried again."""
+        self._chores.commit_at = 0.0
         self._chore_due.set()
-        return resumed
-
-    def pause_shards(self, shard_ids: Collection[str]) -> None:
-        """Pause shards for all members, as an operator says; the whole application if none is named.
-
-        Raises:
-            InvalidConfig: one is not a shard of the stream.
-            StoreUnavailable: retriable.
-        """
-        with self.lock:
-            known = {shard.shard_id for shard in self.manager.status()}
-        for shard_id in shard_ids:
-            if shard_id not in known:
-                raise InvalidConfig(
-                    f"expected a shard of {self.config.stream_name} to pause ({', '.join(sorted(known))}), got "
-                    f"{shard_id!r}"
-                )
-        for each in shard_ids or (None,):
-            self.ports.group.pause(each)
-        self._chore_due.set()
-
-    def resume_shards(self, shard_ids: Collection[str]) -> OperatorPause:
-        """End the pauses of shards that are paused by themselves, or all; give what has ended.
-
-        Raises:
-            StoreUnavailable: retriable.
-        """
-        if not shard_ids:
-            ended = self.ports.group.resume(None)
-        else:
-            parts = [self.ports.group.resume(shard_id) for shard_id in shard_ids]
-            ended = OperatorPause(shards=frozenset().union(*(part.shards for part in parts)))
-        self._chore_due.set()
-        return ended
 
     def dead_letter(
         self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None
@@ -307,10 +267,86 @@ class Consumer:
         if self._letter_writer is None and not self._stopping:
             self._letter_writer = self._started("letter-writer", self._write_letters, self._letter_due)
 
-    def commit_soon(self) -> None:
-        """Have the progress committed now. Not sooner than a commit that failed is tried again."""
-        self._chores.commit_at = 0.0
+    # What a handle tells and does; on any thread, not under the lock
+
+    @property
+    def uncommitted(self) -> int:
+        """How many records are finished and not stored as such."""
+        with self.lock:
+            return self._commits.uncommitted
+
+    def counted(self) -> Counters:
+        """Copy the counts of this moment."""
+        with self.lock:
+            return copy(self.counters)
+
+    def shards(self) -> list[ShardStatus]:
+        """Describe every known shard, parents before children."""
+        with self.lock:
+            return self.manager.status()
+
+    @property
+    def retried_error(self) -> KinesisSpoutError | None:
+        """An error that is being retried now, of storing or of reading."""
+        with self.lock:
+            return self.last_error or next(iter(self.read_errors.current), None)
+
+    @property
+    def breaker_pause(self) -> BreakerPause | None:
+        """The state of the circuit breaker's pause; None while there is none."""
+        with self.lock:
+            return self.manager.breaker_pause
+
+    def resume(self) -> bool:
+        """End that pause, as an operator says; False if there is none."""
+        with self.lock:
+            resumed = self.manager.resume()
+            if resumed and (listener := self._ownership.listener) is not None:
+                listener.resumed()
         self._chore_due.set()
+        return resumed
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The owned shards that an operator has paused, and that there is something left to do with."""
+        with self.lock:
+            return self.manager.paused_shards
+
+    @property
+    def paused_by_operator(self) -> str | None:
+        """The same in words; None if there is none."""
+        paused, config = self.paused_shards, self.config
+        if not paused:
+            return None
+        return operator_pause_text(paused, config.stream_name, bounded=config.until is not None)
+
+    def pause_shards(self, shard_ids: Collection[str]) -> None:
+        """Pause shards for all members, as an operator says; the whole application if none is named.
+
+        Raises:
+            InvalidConfig: one is not a shard of the stream.
+            StoreUnavailable: retriable.
+        """
+        known = {shard.shard_id for shard in self.shards()}
+        for shard_id in shard_ids:
+            if shard_id not in known:
+                raise InvalidConfig(
+                    f"expected a shard of {self.config.stream_name} to pause ({', '.join(sorted(known))}), got "
+                    f"{shard_id!r}"
+                )
+        for each in shard_ids or (None,):
+            self.ports.group.pause(each)
+        self._chore_due.set()
+
+    def resume_shards(self, shard_ids: Collection[str]) -> bool:
+        """End the pauses of shards that are paused by themselves, or all; tell whether there was one.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ended = [self.ports.group.resume(each) for each in shard_ids or (None,)]
+        self._chore_due.set()
+        return any(ended)
 
     def close(self, *, commit: bool = True) -> None:
         """Stop keeping house, write what is left to write, give the shards up. May be called twice.
