@@ -4,7 +4,6 @@ from kinesis_spout.kinesis.client import KinesisClientSettings
 from kinesis_spout.kinesis.directory import KinesisStreamDirectory
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from kinesis_spout.kinesis.read.arrow import ArrowPage, decode_to_arrow
-from kinesis_spout.kinesis.read.buffered_getter import BufferedShardGetter
 from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.getter import PollingShardGetter
 from kinesis_spout.kinesis.read.prefetcher import Prefetcher
@@ -13,7 +12,6 @@ from kinesis_spout.model.columns import SCHEMA
 __all__ = [
     "SCHEMA",
     "ArrowPage",
-    "BufferedShardGetter",
     "FanOutShardGetter",
     "FanOutStream",
     "KinesisClientSettings",

@@ -1,7 +1,7 @@
 """Kinesis on Spark: sessions, handlers, queries."""
 
 from kinesis_spout.spark.driver.query import SpoutQuery
-from kinesis_spout.spark.record_outcomes.each_record import RecordOutcomes, each_record
+from kinesis_spout.spark.per_record.each_record import RecordOutcomes, each_record
 from kinesis_spout.spark.registration import register
 from kinesis_spout.spark.session import LOCAL_CHECKPOINTS, SETTINGS, session
 from kinesis_spout.spark.streams.streams_query import StreamsQuery

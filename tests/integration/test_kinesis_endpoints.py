@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_spout.kinesis import (
-    BufferedShardGetter,
     KinesisClientSettings,
     KinesisShardLister,
     PollingShardGetter,
@@ -23,6 +22,7 @@ from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import StreamNotFound, Unavailable
 from kinesis_spout.producer import KinesisProducer, Ticket
 from shard_state import Position
+from tests.support.buffered_shard import buffered_shard
 from tests.support.kinesis_endpoints import (
     FILLS_CHILDREN,
     KEEPS_CLOSED,
@@ -72,7 +72,7 @@ def test_large_and_small_records_arrive_whole_through_the_buffer(kinesis_endpoin
     polled: list[Record] = []
 
     with Prefetcher(threads=1) as prefetcher:
-        getter = BufferedShardGetter(_getter(client, stream), prefetcher, max_records=50)
+        getter = buffered_shard(_getter(client, stream), prefetcher, max_records=50)
 
         def has_all() -> bool:
             while (record := getter.poll()) is not None:

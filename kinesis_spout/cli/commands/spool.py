@@ -48,19 +48,17 @@ def list_files(folder: Folder, *, json: Json = False) -> None:
     from kinesis_spout.producer.spool.salvage import records_in, reports  # noqa: PLC0415 - imports boto3
 
     _check_folder(folder)
-    found: list[dict[str, Any]] = []
     with progress("records read") as advance:
-        for report in reports(folder):
-            with records_in(report.path) as records:
-                found.append(
-                    {
-                        "file": report.path.name,
-                        "state": report.state,
-                        "records": sum(1 for _ in _each(records, advance)),
-                        "size_bytes": report.size_bytes,
-                        "damage": report.damage or None,
-                    }
-                )
+        found = [
+            {
+                "file": report.path.name,
+                "state": report.state,
+                "records": sum(1 for _ in _each(records_in(report.path), advance)),
+                "size_bytes": report.size_bytes,
+                "damage": report.damage or None,
+            }
+            for report in reports(folder)
+        ]
     if json:
         print_json(found)
     elif found:
@@ -187,7 +185,7 @@ def _line(record: "Spooled") -> str:
 
 def _check_folder(folder: Path) -> str:
     """Name the stream whose spool it is."""
-    from kinesis_spout.producer.spool.files.folder import SpoolFolder  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.producer.spool.folder import SpoolFolder  # noqa: PLC0415 - imports boto3
 
     stream = SpoolFolder(folder).stream()
     if stream is None:

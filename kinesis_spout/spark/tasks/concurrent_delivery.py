@@ -10,18 +10,17 @@ from math import inf
 from typing import Any, Final
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.unfinished_work import is_coroutine_function, refuse_generator_function
 from kinesis_spout.spark.concurrency.concurrent_calls import (
     ConcurrentCalls,
     needs_concurrency,
 )
-from kinesis_spout.spark.concurrency.record_run import Marks, RecordRun, RunRules, Verdict
+from kinesis_spout.spark.concurrency.record_run import RecordRun, RunRules, Verdict
 from kinesis_spout.spark.tasks.coalescing.delivery import delivery_to
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, Handler, SliceDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler
-from kinesis_spout.spark.tasks.journal import MARKS, SliceNotes
+from kinesis_spout.spark.tasks.journal import MARKS
 from kinesis_spout.spark.tasks.task import Deliver
 from kinesis_spout.spark.tasks.work import WorkSlice
 from shard_state import Order
@@ -106,7 +105,8 @@ class ConcurrentDelivery(SliceDelivery):
                 max_deliveries=1 if plan.probe else None,
                 stops_at_failure=order is Order.SHARD,
             ),
-            _Notes(notes, notes.begin_run(self.count, len(part))),
+            notes,
+            notes.begin_run(self.count, len(part)),
             key_of=(lambda at: part[at].partition_key) if order is Order.KEY else None,
             verdict=self._verdict(part, instead),
         )
@@ -160,17 +160,3 @@ class ConcurrentDelivery(SliceDelivery):
         self.delivered += run.begun
         self.count = base + run.reached
         self.last = part[run.reached - 1].sequence if run.reached else before
-
-
-class _Notes:
-    """Makes the notes of a slice those of a run."""
-
-    def __init__(self, notes: SliceNotes, marks: Marks) -> None:
-        self._notes = notes
-        self.marks = marks
-
-    def failed(self, at: int, failure: Failure) -> None:
-        self._notes.failed(at, failure)
-
-    def held(self, at: int) -> None:
-        self._notes.held(at)

@@ -43,7 +43,8 @@ class RecordHandler:
             except BaseException as error:  # noqa: BLE001 - whatever it raises fails its record
                 failure = failure_of(error)
                 failed.append((index - notes.base, failure))
-                notes.failed(index - notes.base, failure)
+                if notes.failed(index - notes.base, failure):
+                    break
             now = monotonic()
             if now >= look_up_at:
                 if notes.tick() or now >= until:

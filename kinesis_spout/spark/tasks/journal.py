@@ -77,10 +77,11 @@ class SliceNotes:
         self.begin(base)
         return marks
 
-    def failed(self, at: int, failure: Failure) -> None:
-        """Keep what a handler said of a record, ``at`` after those before."""
+    def failed(self, at: int, failure: Failure) -> bool:
+        """Keep what a handler said of a record, ``at`` after those before. Returns whether the task is to stop."""
         if self._journal is not None:
             self._journal.append((self._number, self.base + at, failure))
+        return self.must_stop
 
     def held(self, at: int) -> None:
         """Keep that a record is held, ``at`` after those before."""
@@ -104,6 +105,10 @@ class SliceNotes:
     def must_stop(self) -> bool:
         """Whether nobody waits for this task any more: no record may be handed over."""
         return bool(self.words[_STOP])
+
+    def stop(self) -> None:
+        """Have the task hand over no further record."""
+        self.words[_STOP] = 1
 
     def reached(self, count: int) -> None:
         """Note that the handler has returned, and how many records the slice has dealt with by now."""

@@ -13,8 +13,7 @@ from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.logs.allowance import Allowance
 from kinesis_spout.model.logs.life_lines import Pace
 from kinesis_spout.storm.multilang.frames import CODECS
-from kinesis_spout.storm.multilang.junk import Junk
-from kinesis_spout.storm.multilang.messages import Error, Log, Metrics, log_level
+from kinesis_spout.storm.multilang.messages import Error, InvalidOutput, Log, Metrics, log_level
 from kinesis_spout.storm.multilang.sendable import UnsendableValue, writable_text
 
 MOST_LINES: Final = 1_000
@@ -105,7 +104,7 @@ class Remarks:
         """Pass on that something happened."""
         self._report(f"shell.{what}", times)
 
-    def junk(self, junk: Junk) -> None:
+    def junk(self, junk: InvalidOutput) -> None:
         """Count it. Show the first of each kind, and then at most one a minute, in the log."""
         self._junk += 1
         self.count("junk")

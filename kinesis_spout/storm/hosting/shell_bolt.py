@@ -27,7 +27,7 @@ from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
 from kinesis_spout.storm.hosting.remarks import Remarks, show_lines
 from kinesis_spout.storm.hosting.resources import find_resources
 from kinesis_spout.storm.hosting.shell_task import ShellTask
-from kinesis_spout.storm.multilang.component.component import SERIALIZER_VARIABLE
+from kinesis_spout.storm.multilang.component import SERIALIZER_VARIABLE
 from kinesis_spout.storm.multilang.frames import CODECS
 from kinesis_spout.storm.running.program import SHELL_HOMES, SHELL_HOST, SHELL_SPOUT
 

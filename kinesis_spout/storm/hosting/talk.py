@@ -11,21 +11,22 @@ from kinesis_spout.model.clock import Clock
 from kinesis_spout.storm.hosting.pipes import pipes_of
 from kinesis_spout.storm.hosting.processes.children import Lease
 from kinesis_spout.storm.hosting.remarks import Remarks
-from kinesis_spout.storm.multilang.conversation import FAILED, Event, State, next_state, said
+from kinesis_spout.storm.multilang.conversation import FAILED, Event, State, Table, said
 from kinesis_spout.storm.multilang.frames import Codec
-from kinesis_spout.storm.multilang.junk import Junk, junk_of
 from kinesis_spout.storm.multilang.messages import (
     Ack,
     Emit,
     Error,
     Fail,
     Handshake,
+    InvalidOutput,
     Log,
     Message,
     Metrics,
     NotOfTheProtocol,
     Pid,
     TaskIds,
+    invalid_output,
     parse,
 )
 
@@ -50,7 +51,7 @@ class Talk:
         self,
         lease: Lease,
         *,
-        table: dict[tuple[State, Event], State],
+        table: Table,
         codec: Codec,
         remarks: Remarks,
         timeout_seconds: float,
@@ -215,7 +216,7 @@ class Talk:
     def _parsed(self, raw: Any) -> Message | None:
         if type(raw) is dict and raw.get("command") == "ack" and type(raw.get("id")) is str:
             return Ack(id=raw["id"])  # the most of all messages
-        if type(raw) is Junk:
+        if type(raw) is InvalidOutput:
             self._put_aside(raw)
             return None
         if type(raw) is list:
@@ -240,12 +241,12 @@ class Talk:
         elif isinstance(message, Pid):
             self._remarks.pid = message.pid
 
-    def _put_aside(self, junk: Junk) -> None:
+    def _put_aside(self, junk: InvalidOutput) -> None:
         if junk.may_be_emit:
             self.nonsense(
                 f"it wrote what may have been an emit, and cannot be read ({junk.reason}): {junk.text!r:.300}"
             )
-        self._happened(Event.JUNK)
+        self._happened(Event.INVALID_OUTPUT)
         self._remarks.junk(junk)
         self._last_junk = junk.text
         self._junk_in_a_row += 1
@@ -256,12 +257,12 @@ class Talk:
 
     def _happened(self, event: Event, what: str = "") -> None:
         if self._state not in FAILED:
-            self._state = next_state(self._table, self._state, event)
+            self._state = self._table[self._state, event]
             self._what = what
         if self._state in FAILED:
             raise ChildFailed(f"{self._state.name.lower()}: {self._what}")
 
 
-def _junk(raw: object, expected: str) -> Junk:
+def _junk(raw: object, expected: str) -> InvalidOutput:
     """Make junk of what could be decoded and is no message; nothing is lost with it."""
-    return replace(junk_of(repr(raw).encode(errors="replace"), expected), may_be_emit=False)
+    return replace(invalid_output(repr(raw).encode(errors="replace"), expected), may_be_emit=False)

@@ -3,7 +3,6 @@
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from random import random
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from kinesis_spout.kinesis import (
 )
 from kinesis_spout.kinesis.pace import ByteBudget
 from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.settings.source_options import StreamReadOptions
@@ -23,7 +23,7 @@ from kinesis_spout.structured.offsets import ShardOffset
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from kinesis_spout.structured.stream.planning import EVERYTHING, read_up_to
-from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, FetchRoom, ShardFetcher
+from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, ShardFetcher
 from kinesis_spout.structured.stream.stream_shards import KnownShards, StreamShards
 from shard_state import Position, SequenceNumber, Shard
 
@@ -70,11 +70,7 @@ class FetchedShards:
         self._clock = clock
         self.buffer = PageBuffer()
         self.counters = FetchCounters()
-        self.room = FetchRoom(
-            buffer=self.buffer,
-            max_bytes=options.max_buffered_bytes,
-            resume=self._submit,
-        )
+        self.room = Room(lambda: options.max_buffered_bytes, lambda: self.buffer.size_bytes)
         self._budget = ByteBudget(options.max_total_fetch_bytes_per_second)
         self._fetchers: dict[ShardKey, ShardFetcher] = {}
         self._freed: dict[ShardKey, SequenceNumber] = {}
@@ -131,7 +127,7 @@ class FetchedShards:
         """
         behind = [fetcher for fetcher in self._fetchers.values() if fetcher.is_waited_for]
         furthest = min(behind, key=lambda fetcher: fetcher.read_until, default=None)
-        self.room.read_awaited(None if furthest is None else furthest.shard)
+        self.room.read_awaited(furthest)
         if furthest is None:
             return EVERYTHING
         if math.isinf(furthest.read_until):
@@ -182,7 +178,7 @@ class FetchedShards:
             self._close(key)  # back to what is not here any more
         if key not in self._fetchers:
             self._fetchers[key] = self._open(key, shard)
-            self._submit(self._fetchers[key])
+            self._fetchers[key].resume()
         if last is not None:
             self.buffer.free(key, last)
             self._freed[key] = last
@@ -190,10 +186,11 @@ class FetchedShards:
     def _open(self, key: ShardKey, shard: ShardOffset) -> ShardFetcher:
         stream, shard_id = key
         options = self._options
-        getter = self._open_getter(stream, shard_id, shard.position)
-        fetcher = ShardFetcher(
+        return ShardFetcher(
             key,
-            getter,
+            self._open_getter(stream, shard_id, shard.position),
+            buffer=self.buffer,
+            prefetcher=self._prefetcher,
             room=self.room,
             changed=self._changed,
             counters=self.counters,
@@ -205,8 +202,6 @@ class FetchedShards:
             found_children=self._found_children,
             position=shard.position,
         )
-        getter.when_ready(partial(self._prefetcher.hasten, fetcher.fetch))
-        return fetcher
 
     def _open_getter(
         self, stream: str, shard_id: str, position: Position
@@ -253,9 +248,6 @@ class FetchedShards:
 
     def _lister_of(self, stream: str) -> KnownShards:
         return KnownShards(self._listers[stream], self._streams[stream])
-
-    def _submit(self, fetcher: ShardFetcher) -> None:
-        self._prefetcher.submit(fetcher.fetch, fetcher.getter.ready_at)
 
     def _found_children(self, stream: str, children: Sequence[Shard]) -> None:
         if self._until is None:  # what was born after the query began is left to the next one

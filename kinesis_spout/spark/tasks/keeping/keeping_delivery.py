@@ -16,7 +16,7 @@ from kinesis_spout.kinesis.read.arrow import batch_of_records, user_sequence_at
 from kinesis_spout.model.columns import HANDLED_COLUMNS, RECORD_COLUMNS
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.spark.record_outcomes.record_delivery import records_of
+from kinesis_spout.spark.rows import records_of
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.work import WorkSlice
 from shard_state import SequenceNumber

@@ -28,7 +28,7 @@ from kinesis_spout.model.columns import HANDLED_SCHEMA
 from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.model.record import Record
 from kinesis_spout.processes.worker_log import print_log_lines
-from kinesis_spout.spark.record_outcomes.record_delivery import records_of
+from kinesis_spout.spark.rows import records_of
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.jobs import SparkGone
 from kinesis_spout.spark.tasks.keeping.keeping_delivery import KeepingDelivery, Run

@@ -16,7 +16,8 @@ from kinesis_spout.spark.concurrency.concurrent_calls import (
     ConcurrentCalls,
     needs_concurrency,
 )
-from kinesis_spout.spark.concurrency.record_run import NoNotes, RecordRun, RunRules
+from kinesis_spout.spark.concurrency.record_run import RecordRun, RunRules
+from kinesis_spout.spark.tasks.journal import SliceNotes
 from tests.support.zookeeper_server import wait_until
 
 PATIENCE_SECONDS = 20.0
@@ -42,7 +43,7 @@ def carry_out(
     calls: ConcurrentCalls, count: int, look_up: Callable[[], bool] = lambda: False, **rules: Any
 ) -> RecordRun:
     rules = {"concurrency": calls.concurrency} | rules
-    run = RecordRun(count, RunRules(**rules), NoNotes(count))
+    run = RecordRun(count, RunRules(**rules), SliceNotes(None, 0), bytearray(count))
     calls(run, records(count), look_up)
     assert run.is_over
     return run
@@ -267,7 +268,7 @@ def abandoned(calls: ConcurrentCalls) -> int:
 def test_no_more_threads_are_abandoned_than_may_be_under_way() -> None:
     released = threading.Event()
     calls = calls_of(lambda _: released.wait(PATIENCE_SECONDS), 2, 0.02)
-    run = RecordRun(5, RunRules(concurrency=2), NoNotes(5))
+    run = RecordRun(5, RunRules(concurrency=2), SliceNotes(None, 0), bytearray(5))
     task = threading.Thread(target=lambda: calls(run, records(5), lambda: False))
     task.start()
     wait_until(lambda: len(run.failures) == 2 and len(run.under_way) == 2, "two are abandoned")
