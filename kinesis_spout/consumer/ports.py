@@ -60,7 +60,7 @@ class History:
 
 
 class StreamsPorts(Protocol):
-    """The outside world of a spout: opens the ports of each of its streams, and once what they share. Thread-safe."""
+    """The outside world of a spout: opens the ports of each stream, and once what they share. Thread-safe."""
 
     @property
     def clock(self) -> Clock:

@@ -71,7 +71,6 @@ class StreamSet(Generic[S]):
         config: of all streams.
         ports: the outside world; closed with this.
         open_one: makes of one stream what the door reads it with, and starts it. Takes the ports over.
-        over: called once, on the thread that watches, when ``error`` ends all of it, or all is done.
     """
 
     def __init__(
@@ -79,12 +78,10 @@ class StreamSet(Generic[S]):
         config: SpoutConfig,
         ports: StreamsPorts,
         open_one: Callable[[SpoutConfig, Ports], S],
-        over: Callable[[], None] | None = None,
     ) -> None:
         self._config = config
         self._ports = ports
         self._open_one = open_one
-        self._over = over
         self._found = FoundStreams(config, ports)
         self._lock = threading.Lock()
         """Guards the five below."""
@@ -154,14 +151,19 @@ class StreamSet(Generic[S]):
             raise
         self._look_at = self._ports.clock.monotonic() + self._config.stream_list_interval_seconds
 
-    def watch(self) -> None:
+    def watch(self, over: Callable[[], None] | None = None) -> None:
         """Have a thread ``tend`` to those that come and go. Called after ``start``.
 
-        An only stream does neither; of that one the thread waits for the end, if anybody is told of it.
+        An only stream does neither; of that one the thread waits for the end, if there is an ``over``.
+
+        Args:
+            over: called once, on that thread, when ``error`` ends all of it, or all is done.
         """
-        if self._over is None and not self._config.is_several:
+        if over is None and not self._config.is_several:
             return
-        self._watcher = threading.Thread(target=self._watch, name="kinesis-spout-streams", daemon=True)
+        self._watcher = threading.Thread(
+            target=self._watch, args=(over,), name="kinesis-spout-streams", daemon=True
+        )
         self._watcher.start()
 
     def close(self) -> None:
@@ -288,7 +290,7 @@ class StreamSet(Generic[S]):
             self._look()
             self._look_at = self._ports.clock.monotonic() + self._config.stream_list_interval_seconds
 
-    def _watch(self) -> None:
+    def _watch(self, over: Callable[[], None] | None) -> None:
         seconds = _LOOK_SECONDS if self._config.is_several else None
         while True:
             try:
@@ -299,8 +301,8 @@ class StreamSet(Generic[S]):
                 break
             self._wake.wait(seconds)
             self._wake.clear()
-        if not self._closing and self._over is not None:
-            self._over()
+        if not self._closing and over is not None:
+            over()
 
     def look(self) -> None:
         """Have the thread that watches look at once, for a stream has ended."""

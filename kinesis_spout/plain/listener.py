@@ -9,7 +9,6 @@ A message id names one delivery, as ``next_tuple`` gave it; the part before the 
 
 import logging
 from collections import deque
-from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 
@@ -44,11 +43,11 @@ class SpoutListener:
 
 
 class Announcements:
-    """What a listener is yet to be told. Mutable; thread-safe. What is noted under the lock is told by ``make``."""
+    """What a listener is yet to be told, once the lock is free. Mutable; thread-safe."""
 
     def __init__(self, listener: SpoutListener) -> None:
         self._listener = listener
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[partial[None]] = deque()
 
     def emitted(self, message_id: str, attempt: int) -> None:
         self._waiting.append(partial(self._listener.emitted, message_id, attempt))

@@ -47,8 +47,8 @@ class RecordSpout(Handle):
     It is *new* until ``activate`` (or ``open``), then active or deactivated, and in the end closed. A spout
     whose start failed is closed too; make another one to try again.
 
-    With several streams, ``next_tuple`` serves them in turn, and a message id begins with its stream and a slash. A
-    stream that is deleted ends alone.
+    With several streams, ``next_tuple`` serves them in turn, and a message id begins with its stream and a slash.
+    A stream that is deleted ends alone.
 
     Args:
         config: the settings. Without it they are taken from ``settings`` over the environment variables
@@ -84,7 +84,6 @@ class RecordSpout(Handle):
         self._scheme = resolve(scheme)
         self._announcements = Announcements(listener or SpoutListener())
         self._streams: StreamSet[StreamTuples] | None = None
-        self._prefetcher: Prefetcher | None = None
         self._clock: Clock = SystemClock()
         self._active = False
         self._closed = False
@@ -141,6 +140,7 @@ class RecordSpout(Handle):
     def _start(self) -> None:
         ports = self._given_ports or JointPorts(self.config)
         self._clock = ports.clock
+        self._prefetcher = self._new_prefetcher(ports.clock)
         streams = StreamSet(self.config, ports, self._open_one)
         try:
             streams.start()
@@ -154,12 +154,11 @@ class RecordSpout(Handle):
         try:
             streams.close()
         finally:
-            if self._prefetcher is not None:
-                self._prefetcher.close()
+            self._prefetcher.close()
 
     def _open_one(self, config: SpoutConfig, ports: Ports) -> StreamTuples:
         consumer = self._new_consumer(config, ports)
-        shards = BufferedShards(consumer, self._shared_prefetcher(ports.clock))
+        shards = BufferedShards(consumer, self._prefetcher)
         try:
             consumer.start(shards)
         except BaseException:
@@ -167,11 +166,14 @@ class RecordSpout(Handle):
             raise
         prefix = f"{config.stream_name}/" if self.config.is_several else ""
         return StreamTuples(
-            consumer, shards, self._scheme, self._announcements, prefix, lambda: self._active
+            consumer, shards, self._scheme, self._announcements, prefix=prefix, is_active=lambda: self._active
         )
 
     def _new_consumer(self, config: SpoutConfig, ports: Ports) -> Consumer:
         return Consumer(config, ports, message_timeout_seconds=config.message_timeout_seconds)
+
+    def _new_prefetcher(self, clock: Clock) -> Prefetcher:
+        return Prefetcher(clock=clock)
 
     def _watch(self, streams: StreamSet[StreamTuples]) -> None:
         streams.watch()

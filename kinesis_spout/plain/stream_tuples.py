@@ -49,6 +49,7 @@ class StreamTuples:
         shards: BufferedShards,
         scheme: Callable[[Record], Any],
         announcements: Announcements,
+        *,
         prefix: str,
         is_active: Callable[[], bool],
     ) -> None:

@@ -31,6 +31,7 @@ from kinesis_spout.consumer.record_age import RecordAge
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.spark.driver.batch_progress import batch_progress
+from kinesis_spout.spark.driver.batches.batch_slots import BatchSlots
 from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.batches.running_batches import Batch, RunningBatches
 from kinesis_spout.spark.driver.batches.settling import Settling
@@ -39,7 +40,6 @@ from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, Engine
 from kinesis_spout.spark.driver.polling.driver_shard import DriverShard, HeldPages, shard_of
 from kinesis_spout.spark.driver.polling.tip_poller import TipPoller
 from kinesis_spout.spark.driver.ticking import Ticking
-from kinesis_spout.spark.driver.batches.batch_slots import BatchSlots
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised
 from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
 from shard_state import SliceKind, SlicePlan
@@ -67,6 +67,7 @@ class MicroBatchEngine:
         runner: BatchRunner,
         settings: EngineSettings,
         name: str,
+        *,
         slots: BatchSlots | None = None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:

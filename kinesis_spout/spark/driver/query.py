@@ -104,7 +104,11 @@ class SpoutQuery(RunningQuery):
     """
 
     def __init__(
-        self, config: SpoutConfig, streams: StreamSet[StreamEngine] | OneOf, name: str, run_id: str | None = None
+        self,
+        config: SpoutConfig,
+        streams: StreamSet[StreamEngine] | OneOf,
+        name: str,
+        run_id: str | None = None,
     ) -> None:
         super().__init__(name, run_id)
         self._config = config
@@ -299,7 +303,7 @@ def start_query(
                 _engine_settings(of_one, context, companion, coalescing),
                 # The name is part of the tags of its jobs, which must differ.
                 f"{query.name}/{of_one.stream_name}" if config.is_several else query.name,
-                slots,
+                slots=slots,
                 on_end=streams.look,
             )
             engine.start()
@@ -308,10 +312,10 @@ def start_query(
             raise
         return StreamEngine(consumer, engine)
 
-    streams = StreamSet(config, ports, open_one, over=lambda: query.end())
+    streams = StreamSet(config, ports, open_one)
     query = SpoutQuery(config, streams, name or config.app)
     streams.start()
-    streams.watch()
+    streams.watch(over=query.end)
     return query
 
 
