@@ -20,29 +20,28 @@ from copy import copy
 from time import monotonic
 from typing import Final
 
-from kinesis_spout.consumer.chores import CAP_SECONDS, FIRST_SECONDS, Chores
 from kinesis_spout.consumer.commits import Commits
+from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.dead_lettering import DeadLettering
-from kinesis_spout.consumer.deciding import state_manager
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.owning.ownership import Ownership
-from kinesis_spout.consumer.owning.sharing import Sharing
 from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent, operator_pause_text
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
-from kinesis_spout.consumer.rates import DeliveryRate
-from kinesis_spout.consumer.read_errors import ReadErrors
-from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries
+from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries, Work
+from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt
-from kinesis_spout.model.logs.failure_kinds import FailureKinds
 from kinesis_spout.model.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
 from shard_state import BreakerPause, Exhausted, Shard, ShardStatus
 
+_FIRST_SECONDS: Final = 1.0
+_CAP_SECONDS: Final = 10.0
+"""Between the tries at a chore."""
 _LOOK_AROUND_SECONDS: Final = 0.5
 """How soon a lost session is noticed."""
 _FIRST_ASSIGNMENT_SECONDS: Final = 1.0
@@ -56,8 +55,16 @@ LAST_COMMIT_SECONDS: Final = 30.0
 _log = logging.getLogger(__name__)
 
 
-class Consumer:
-    """One member of an application on one stream. Mutable; ``lock`` guards ``manager``."""
+class Consumer(ConsumerState):
+    """One member of an application on one stream. Mutable; see ``ConsumerState`` for its lock.
+
+    Args:
+        config: of one stream.
+        ports: the outside world, closed with this.
+        message_timeout_seconds: for records that come one by one.
+        door: what the user called, for the log.
+        companion: what changes with the records that are finished, and is stored with the progress.
+    """
 
     def __init__(
         self,
@@ -68,75 +75,18 @@ class Consumer:
         door: str = "next_tuple",
         companion: Companion | None = None,
     ) -> None:
-        self.config = config
-        self.ports = ports
-        self.lock = threading.RLock()
-        self.counters = Counters()
-        self.sharers = 1
-        """How many streams share `max_buffered_bytes`, this one included; may change at any time."""
-        self.deliveries = ports.deliveries or DeliveryRate(
-            config.max_deliveries_per_second, config.max_total_deliveries_per_second
-        )
-        """What whoever delivers asks. Thread-safe."""
-        self.last_error: KinesisSpoutError | None = None
-        """The last error that is being retried; None once what failed has worked again."""
-        self.read_errors = ReadErrors(ports.clock)
-        """The shards that cannot be read now. Guarded by ``lock``."""
-        self.manager = state_manager(config, ports, message_timeout_seconds=message_timeout_seconds)
-        self.failures = FailureKinds()
-        """Guarded by ``lock``."""
+        super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds)
         self._pauses = PauseReports(config, ports.coordinator)
         self._life = Lifecycle(
             stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
         )
         self._leading = Leading(ports, self._life, list_seconds=config.shard_list_interval_seconds)
-        self.sharing = Sharing(config, ports, self.manager, self.lock)
-        """Which shards are ours. Guarded by ``lock``."""
-        companionship = Companionship(
-            companion,
-            ports.store,
-            manager=self.manager,
-            lock=self.lock,
-            stream=config.stream_name,
-            patience_seconds=config.hand_over_timeout_seconds + config.session_timeout_seconds,
-        )
-        self._dead_lettering = DeadLettering(
-            config,
-            ports.dead_letters,
-            ports.clock,
-            manager=self.manager,
-            counters=self.counters,
-            lock=self.lock,
-        )
-        self.letters = self._dead_lettering.letters
-        self._ownership = Ownership(
-            ports,
-            manager=self.manager,
-            lock=self.lock,
-            sharing=self.sharing,
-            companionship=companionship,
-            deliveries=self.deliveries,
-            letters=self.letters,
-            read_errors=self.read_errors,
-            life=self._life,
-            stream=config.stream_name,
-            end_with=self.end_with,
-        )
-        self._chores = Chores(ports.clock)
-        self._fatal: BaseException | None = None
+        self._dead_lettering = DeadLettering(self)
+        companionship = Companionship(self, companion)
+        self._ownership = Ownership(self, companionship, self._life)
+        self._chores = _Chores(ports.clock)
         self._chore_due = threading.Event()
-        self._commits = Commits(
-            ports,
-            manager=self.manager,
-            lock=self.lock,
-            sharing=self.sharing,
-            ownership=self._ownership,
-            companionship=companionship,
-            counters=self.counters,
-            life=self._life,
-            stream=config.stream_name,
-            ended=self._chore_due.set,
-        )
+        self._commits = Commits(self, self._ownership, companionship, self._life, ended=self._chore_due.set)
         self._letter_due = threading.Event()
         self._stopping = False
         self._housekeeper: threading.Thread | None = None
@@ -152,7 +102,7 @@ class Consumer:
             KinesisSpoutError: whatever goes wrong at the start is raised at once, so that a wrong name or
                 missing permission does not end in silent retries.
         """
-        self._ownership.listener = listener
+        self.listener = listener
         ports, now = self.ports, self.ports.clock.monotonic()
         summary = ports.lister.summary()
         shards = ports.lister.list_shards()
@@ -204,20 +154,6 @@ class Consumer:
         return thread
 
     @property
-    def fatal(self) -> BaseException | None:
-        """The error that ended the consumer, if one did."""
-        return self._fatal
-
-    def check(self) -> None:
-        """Raise the error that ended the consumer, if one did."""
-        if self._fatal is not None:
-            raise self._fatal
-
-    def end_with(self, error: BaseException) -> None:
-        """End the consumer with an error that cannot be retried."""
-        self._fatal = self._fatal or error
-
-    @property
     def run_is_done(self) -> bool:
         """Whether the run has come up to its `until`: all of this member is finished, and stored. Under the lock.
 
@@ -228,11 +164,6 @@ class Consumer:
         if self.sharing.all_over:
             return True
         return bool(self.manager.owned) and self.sharing.is_settled and self.manager.is_done
-
-    @property
-    def now(self) -> float:
-        """The time that the manager is told."""
-        return self.ports.clock.monotonic()
 
     def reading_failed(self, shard_id: str, error: BaseException) -> Reaction:
         """Decide what an error of reading a shard means, log it and count it. Call under the lock.
@@ -301,7 +232,7 @@ class Consumer:
         """End that pause, as an operator says; False if there is none."""
         with self.lock:
             resumed = self.manager.resume()
-            if resumed and (listener := self._ownership.listener) is not None:
+            if resumed and (listener := self.listener) is not None:
                 listener.resumed()
         self._chore_due.set()
         return resumed
@@ -363,11 +294,11 @@ class Consumer:
         if self._housekeeper is not None:
             self._housekeeper.join()
         try:
-            if commit and self._ownership.listener is not None:
+            if commit and self.listener is not None:
                 self._store_the_last()
         finally:
             self._ownership.left(self.now)
-            self._life.stopped(self._fatal, self.counters)
+            self._life.stopped(self.fatal, self.counters)
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
                 if not self._dead_lettering.sink_hangs:
@@ -384,10 +315,10 @@ class Consumer:
                 # The checkpoint stays behind what could not be dead-lettered; all else is worth storing.
                 self._commit_the_last()
         except KinesisSpoutError as error:
-            if self._fatal is None:
+            if self.fatal is None:
                 raise
             # What ended the consumer is what its user must see; what is not stored now comes again.
-            _log.warning("after %r, the last progress could not be stored either: %s", self._fatal, error)
+            _log.warning("after %r, the last progress could not be stored either: %s", self.fatal, error)
 
     def _commit_the_last(self) -> None:
         """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
@@ -401,8 +332,8 @@ class Consumer:
 
         patience = Patience(
             deadline_seconds=LAST_COMMIT_SECONDS,
-            first_backoff_seconds=FIRST_SECONDS,
-            backoff_cap_seconds=CAP_SECONDS,
+            first_backoff_seconds=_FIRST_SECONDS,
+            backoff_cap_seconds=_CAP_SECONDS,
             clock=self.ports.clock,
         )
         Tries(patience, "the last commit").call(commit)
@@ -414,7 +345,7 @@ class Consumer:
 
     def _keep(self, work: Callable[[float], float], due: threading.Event) -> None:
         """Do a work again and again: each time it says until when it can rest, unless something comes up."""
-        while not self._stopping and self._fatal is None:
+        while not self._stopping and self.fatal is None:
             try:
                 rest_until = work(self.now)
             except Exception as error:  # noqa: BLE001 - whatever ended the thread must reach the user
@@ -478,8 +409,7 @@ class Consumer:
         with self.lock:
             states = [(shard_id, self.manager.shard(shard_id)) for shard_id in self.manager.owned]
             congested = [shard_id for shard_id, state in states if state is not None and state.is_congested]
-            listener = self._ownership.listener
-            is_full = listener is not None and listener.is_full
+            is_full = self.listener is not None and self.listener.is_full
         self._life.looked(congested, is_full=is_full)
 
     def _tried(self, tries: Tries, chore: Callable[[], None]) -> bool:
@@ -494,6 +424,21 @@ class Consumer:
             tries.succeeded()
             self.last_error = None
         return True
+
+
+class _Chores:
+    """When each chore is due, and how its tries went. Mutable; times are the clock's monotonic ones."""
+
+    def __init__(self, clock: Clock) -> None:
+        patience = Patience.without_end(clock, first=_FIRST_SECONDS, cap=_CAP_SECONDS)
+        self.lead_at = 0.0
+        self.commit_at = 0.0
+        self.leading = Tries(patience, "to list and assign the shards", Work.CONSUME)
+        self.following = Tries(patience, "to acquire shards", Work.CONSUME)
+        self.reporting = Tries(patience, "to say what this member reads", Work.CONSUME)
+        self.committing = Tries(patience, "to commit", Work.CONSUME)
+        self.dead_lettering = Tries(patience, "to write dead letters", Work.CONSUME)
+        self.pausing = Tries(patience, "to tell of pauses", Work.CONSUME)
 
 
 @contextmanager

@@ -249,6 +249,7 @@ class RecordSpout(Handle):
         Ends when every shard is over, when the run has come up to its `until` (see ``is_done``), or when the
         spout is deactivated or closed. Raises like ``next_tuple``.
         """
+        self._opened()
         while self._active:
             try:
                 emitted = self.next_tuple()

@@ -201,7 +201,7 @@ class _SteppedConsumer(Consumer):
 
     def do_chores(self) -> None:
         """Do every work that is due, or was asked for, until none is. What it raises ends the consumer."""
-        while self._fatal is None and self.chores_at <= self.now:
+        while self.fatal is None and self.chores_at <= self.now:
             for work in self._works:
                 if work.asked_for.is_set() or work.rest_until <= self.now:
                     work.asked_for.clear()

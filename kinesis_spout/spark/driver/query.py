@@ -231,15 +231,6 @@ class SpoutQuery(RunningQuery):
             _log.warning("the query was stopped by its handler, and: %s", error)
             self._streams.fail(error)
 
-    def end(self) -> None:
-        """Stop all streams, as all are done, or one has ended with an error that is the query's."""
-        if self._streams.error is not None and self._config.is_several:
-            _log.error("the query %s ends, for one of its streams has: %s", self._name, self._streams.error)
-        try:
-            self._streams.close()
-        except KinesisSpoutError as error:
-            _log.warning("the last progress could not be stored: %s", error)
-
     def __repr__(self) -> str:
         return (
             f"SpoutQuery(name={self._name!r}, stream={self._config.stream!r}, app={self._config.app!r}, "
@@ -315,8 +306,18 @@ def start_query(
     streams = StreamSet(config, ports, open_one)
     query = SpoutQuery(config, streams, name or config.app)
     streams.start()
-    streams.watch(over=query.end)
+    streams.watch(over=lambda: _end(streams, query.name))
     return query
+
+
+def _end(streams: StreamSet[StreamEngine], name: str) -> None:
+    """Stop all streams, as all are done, or one has ended with an error that is the query's."""
+    if streams.error is not None and len(streams.current) > 1:
+        _log.error("the query %s ends, for one of its streams has: %s", name, streams.error)
+    try:
+        streams.close()
+    except KinesisSpoutError as error:
+        _log.warning("the last progress could not be stored: %s", error)
 
 
 def _engine_settings(

@@ -95,27 +95,11 @@ class RunningQuery(Handle):
 
     @abstractmethod
     def processAllAvailable(self) -> None:  # noqa: N802
-        """Wait until everything that is in the streams now is finished: acked, or dead-lettered.
-
-        Never returns while records arrive faster than they are processed. For tests and demonstrations. Streams
-        that are found or end meanwhile are not waited for.
-
-        Raises:
-            Exception: whatever ended the query.
-        """
+        """Wait until everything that is in the streams now is finished: acked, or dead-lettered."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End the query: what is in flight may finish within ``stop_timeout_seconds``, then all is committed.
-
-        May be called twice. An error that ended the query before is not raised here; see ``exception``.
-        Called by the query's own handler, on the driver, it returns at once, for the query waits for that very
-        handler: the query stops when the handler has returned, and what is raised here otherwise is then
-        found in ``exception``.
-
-        Raises:
-            KinesisSpoutError: the last commit or dead letters could not be stored; their records come again.
-        """
+        """End the query, and store what is finished. May be called twice."""
 
     def __enter__(self) -> Self:
         return self

@@ -170,7 +170,7 @@ def test_a_shard_lost_alone_ends_the_consumer_and_nothing_more_is_stored(two_sha
     world.zookeeper.remove_owner(SECOND)
 
     consumer, _ = opened(spout)
-    world.until(lambda: consumer._fatal is not None, "the consumer ends")
+    world.until(lambda: consumer.fatal is not None, "the consumer ends")
     with pytest.raises(InvalidConfig, match='mode="standby"'):
         spout.next_tuple()
     spout.close()
@@ -188,7 +188,7 @@ def test_a_fenced_shard_ends_the_consumer_too(two_shards: TallyWorld) -> None:
     world.put_in(FIRST, "b")
     spout.finish(world.take_tuple(spout))
     consumer, _ = opened(spout)
-    world.until(lambda: isinstance(consumer._fatal, InvalidConfig), "the consumer ends")
+    world.until(lambda: isinstance(consumer.fatal, InvalidConfig), "the consumer ends")
     spout.close()
     assert world.stored_tally() == {"a": 1}
     world.work(world.tally_spout(), "a", "b")
@@ -205,7 +205,7 @@ def test_a_second_consumer_that_shares_ends_the_first_and_goes_on_from_what_it_s
         first.finish(emitted)
     second = world.tally_spout()
     consumer, _ = opened(first)
-    world.until(lambda: isinstance(consumer._fatal, InvalidConfig), "the first ends")
+    world.until(lambda: isinstance(consumer.fatal, InvalidConfig), "the first ends")
     assert second.next_tuple() is None, "it waits until it has all shards"
     first.close()
     assert world.stored_tally() == {"a": 1, "b": 1}, "closing stores what is right still"
@@ -235,9 +235,9 @@ def test_two_consumers_that_never_let_each_other_alone_say_so(two_shards: TallyW
     two = world.tally_spout(**settings)
     consumers = [opened(spout)[0] for spout in (one, two)]
     world.until(
-        lambda: all(each._fatal is not None for each in consumers), "both end: nobody closed the other"
+        lambda: all(each.fatal is not None for each in consumers), "both end: nobody closed the other"
     )
-    assert all("are assigned to" in str(each._fatal) or "took" in str(each._fatal) for each in consumers)
+    assert all("are assigned to" in str(each.fatal) or "took" in str(each.fatal) for each in consumers)
 
 
 def test_the_end_of_a_shard_is_no_loss(world: TallyWorld) -> None:
