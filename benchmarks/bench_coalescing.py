@@ -12,10 +12,9 @@ from figures import Figure, cpu_seconds
 
 from kinesis_spout.model.record import Record
 from kinesis_spout.recipes.coalescing import QueueCoordinator
-from kinesis_spout.spark.tasks.coalescing.delivery import delivery_to
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, KeyFunction
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey, KeyFunction
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
-from kinesis_spout.spark.tasks.handlers import RecordHandler
+from kinesis_spout.spark.tasks.handlers import RecordHandler, delivery_to
 from kinesis_spout.spark.tasks.work import WorkSlice
 from shard_state import Order, Position, SliceKind, SlicePlan
 

@@ -12,22 +12,22 @@ The stream's retention ends what it keeps: 24 hours unless it was raised.
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from botocore.exceptions import ClientError
 
-from kinesis_spout.dead_letters.kinesis_failures import as_dead_letter_errors
 from kinesis_spout.dead_letters.stored_form import decoded, encoded
-from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis import KinesisShardLister, ShardGetters
 from kinesis_spout.kinesis.errors import error_code
 from kinesis_spout.kinesis.patience import Patience, Tries
-from kinesis_spout.kinesis.read.getter import MAX_RECORDS
+from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
 from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.errors import DeadLetterError
+from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, KinesisError
 from shard_state import Position
 from shard_state.shards.lineage import parents_first
 
@@ -127,15 +127,14 @@ class KinesisStreamSink:
 
     def _records(self, shard_id: str) -> Iterator[tuple[str, bytes]]:
         """Give every record of a shard with where it is, from the oldest to the tip or the shard's end."""
-        getter = PollingShardGetter(
+        getters = ShardGetters(
             self._client,
-            stream=self._stream,
-            shard_id=shard_id,
-            position=Position.trim_horizon(),
+            self._stream,
             lister=self._lister,
             clock=self._patience.clock,
             jitter=self._patience.jitter,
         )
+        getter = getters.polled(shard_id, Position.trim_horizon())
         while True:
             with as_dead_letter_errors():
                 tries = Tries(self._patience, f"GetRecords of {shard_id} on {self._stream}")
@@ -145,6 +144,15 @@ class KinesisStreamSink:
             # An empty page alone is not the tip, and neither is "0 behind": some emulators always say so.
             if page.at_end or not (page.records or page.millis_behind_latest):
                 return
+
+
+@contextmanager
+def as_dead_letter_errors() -> Iterator[None]:
+    """Raise what the Kinesis side raises inside as a DeadLetterError, from the same cause."""
+    try:
+        yield
+    except (KinesisError, InvalidConfig) as error:
+        raise DeadLetterError(str(error)) from (error.__cause__ or error)
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):

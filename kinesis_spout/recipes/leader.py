@@ -23,8 +23,8 @@ from kinesis_spout.ports.term import Term
 from kinesis_spout.settings import ZooKeeperKeywords
 from kinesis_spout.settings.zookeeper.session import started_session
 from kinesis_spout.zookeeper import ZooKeeperElection, unique_member_name
-from kinesis_spout.zookeeper.tree.layout import make_shared
-from kinesis_spout.zookeeper.tree.paths import office, offices
+from kinesis_spout.zookeeper.nodes import make_shared
+from kinesis_spout.zookeeper.paths import office, offices
 
 __all__ = ["HandOver", "Leader", "LeaderCareer", "Term", "stand_for"]
 

@@ -1,9 +1,21 @@
-"""From the options that say how Kinesis is reached to the settings of its client. Imports boto3."""
+"""From options to what the adapter to Kinesis takes: how it is reached, and how it is read. Imports boto3."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
-from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
+
+
+def read_settings(values: Mapping[str, Any], **derived: Any) -> ReadSettings:
+    """Say how shards are read; can be sent to executors.
+
+    Args:
+        values: by the names of settings, checked.
+        derived: what no setting says alone.
+    """
+    named = {field.name: values[field.name] for field in fields(ReadSettings) if field.name in values}
+    return ReadSettings(**named | derived)
 
 
 def client_settings(

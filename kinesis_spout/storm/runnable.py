@@ -4,7 +4,7 @@ from kinesis_spout.kinesis_spout import KinesisSpout
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.built_topology import BuiltTopology
 from kinesis_spout.storm.state import check_folder
-from kinesis_spout.zookeeper.tree.paths import check_name
+from kinesis_spout.zookeeper.paths import check_name
 
 
 def check_runnable(topology: BuiltTopology) -> None:

@@ -19,6 +19,7 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.kinesis.read.prefetcher import Fetch, Prefetcher
+from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.plain.record_spout import RecordSpout
@@ -37,9 +38,8 @@ def in_memory_ports(
     zookeeper: InMemoryZooKeeper,
     dead_letters: DeadLetterSink | None = None,
     *,
-    fail_on_data_loss: bool = True,
+    settings: ReadSettings = DEFAULT,
     paces: ShardPaces | None = None,
-    deaggregate: bool = True,
 ) -> Ports:
     """Give a new process's ports: to this stream, on its clock, and to this ZooKeeper.
 
@@ -47,9 +47,8 @@ def in_memory_ports(
         stream: to read.
         zookeeper: where progress is kept. Ports to the same one are those of one application.
         dead_letters: a sink in memory unless given.
-        fail_on_data_loss: see ``PollingShardGetter``.
+        settings: how shards are read.
         paces: how fast shards are read; None: as AWS allows.
-        deaggregate: see ``PollingShardGetter``.
     """
     process = zookeeper.process()
     paces = paces or ShardPaces(stream.clock, jitter=lambda: 0.0)
@@ -59,8 +58,7 @@ def in_memory_ports(
             stream,
             shard_id,
             position,
-            fail_on_data_loss=fail_on_data_loss,
-            deaggregate=deaggregate,
+            settings=settings,
             pacing=paces.of(shard_id),
         )
 

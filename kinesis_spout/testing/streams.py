@@ -6,6 +6,7 @@ streams.create("orders").put(b"one")
 spout = SteppedSpout(ports=streams.process(), stream=["orders", "refunds-*"], app="billing")
 """
 
+from kinesis_spout.consumer.open_ports import read_settings
 from kinesis_spout.consumer.ports import History, Ports
 from kinesis_spout.kinesis.pace import ApplicationBudget
 from kinesis_spout.kinesis.shard_paces import ShardPaces
@@ -82,7 +83,7 @@ class InMemoryStreamsPorts:
             world.streams[name],
             world.progress[name],
             world.dead_letters[name],
-            fail_on_data_loss=config.fail_on_data_loss,
+            settings=read_settings(config),
             paces=ShardPaces(self.clock, budget=self._budget, jitter=lambda: 0.0),
         )
 

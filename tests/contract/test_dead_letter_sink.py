@@ -9,9 +9,9 @@ from moto import mock_aws
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
-from kinesis_spout.dead_letters.redrive import MarkingSink
 from kinesis_spout.dead_letters.s3 import S3Sink
 from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.operations.dead_letters import MarkingSink
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
 from tests.support.letters import letter

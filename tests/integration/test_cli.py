@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from kinesis_spout.cli.app import app
-from kinesis_spout.cli.world import RealWorld
+from kinesis_spout.operations.world import RealWorld
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperBackend
 from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until

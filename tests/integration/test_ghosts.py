@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.cli.world import RealWorld
+from kinesis_spout.operations.world import RealWorld
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Checkpoint, Position
 

@@ -11,6 +11,7 @@ from kinesis_spout.kinesis import (
     KinesisShardLister,
     PollingShardGetter,
     Prefetcher,
+    ReadSettings,
 )
 from kinesis_spout.kinesis.aggregated_record import take_apart
 from kinesis_spout.kinesis.patience import Patience
@@ -110,9 +111,7 @@ def test_an_iterator_serves_the_next_process(kinesis_endpoint: KinesisEndpoint) 
         client,
         stream,
         position=old.position,
-        iterator=old.iterator,
-        iterator_obtained_at=old.iterator_obtained_at,
-        not_before=old.not_before,
+        cursor=old.cursor,
     )
 
     assert [record.data for record in new.read(10).records] == [b"two", b"three"]
@@ -187,7 +186,7 @@ def test_aggregates_that_a_split_and_a_merge_overtake_lose_no_record(
 
     seen: list[int] = []
     for shard in KinesisShardLister(client, stream).list_shards():
-        getter = _getter(client, stream, shard.shard_id, deaggregate=False)
+        getter = _getter(client, stream, shard.shard_id, settings=ReadSettings(deaggregate=False))
         while records := (page := getter.read(10_000)).records:
             first, last = shard.hash_range
             for parts in (take_apart(bytes(record.data)) or () for record in records):

@@ -8,7 +8,7 @@ from typing import Any, Self, cast
 
 import pytest
 
-from kinesis_spout.kinesis import PollingShardGetter
+from kinesis_spout.kinesis import ShardGetters
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.record import Record
@@ -206,7 +206,5 @@ def _executors_are_here(clock: Clock) -> Iterator[None]:
     task = "kinesis_spout.spark.tasks.task"
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(f"{task}.ThreadPoolExecutor", _PoolHere)
-        patches.setattr(
-            f"{task}.PollingShardGetter", partial(PollingShardGetter, clock=clock, jitter=lambda: 0.0)
-        )
+        patches.setattr(f"{task}.ShardGetters", partial(ShardGetters, clock=clock, jitter=lambda: 0.0))
         yield

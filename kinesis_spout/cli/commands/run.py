@@ -9,19 +9,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kinesis_spout.cli.each_stream import Streams
-from kinesis_spout.cli.failures import INTERRUPTED, WrongArguments
-from kinesis_spout.cli.runs.following import check_world, follow, tell_dead_letters
-from kinesis_spout.cli.runs.options import FailOnDeadLetters, JsonLines, Master, PyFiles
+from kinesis_spout.cli.failures import INTERRUPTED
+from kinesis_spout.cli.runs.following import follow, stop_signals, tell_dead_letters
 from kinesis_spout.cli.runs.progress_views import LogLevel, open_view
 from kinesis_spout.cli.runs.snapshot import Reading
-from kinesis_spout.cli.runs.spark_session import existing, running_spark
-from kinesis_spout.cli.runs.stop_signals import stop_signals
+from kinesis_spout.cli.runs.spark_session import (
+    FailOnDeadLetters,
+    JsonLines,
+    Master,
+    PyFiles,
+    existing,
+    running_spark,
+)
 from kinesis_spout.cli.runs.users_code import find_in_module
-from kinesis_spout.cli.settings import configured
+from kinesis_spout.cli.shared_options import Streams, configured
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.model.unfinished_work import refuse_generator_function
+from kinesis_spout.operations.errors import WrongArguments
+from kinesis_spout.operations.world import check_ready
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
@@ -117,7 +123,7 @@ def run(
     except InvalidConfig as error:
         raise WrongArguments(f"--{error}") from error
     files = existing(py_files or ())
-    check_world(ctx.obj, config)
+    check_ready(ctx.obj, config)
     job = _Job(config=config, kind=kind, function=function, scheme=scheme)
     # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.
     dead_lettered = 0

@@ -1,29 +1,28 @@
-"""Follows a query until it ends: shows how it goes, and stops it when it is told to."""
+"""Follows a query until it ends: shows how it goes, and stops it when SIGINT or SIGTERM asks for that."""
 
+import contextlib
+import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from kinesis_spout.cli.arguments import as_argument
-from kinesis_spout.cli.each_stream import configs_of
 from kinesis_spout.cli.failures import DeadLettered, PausedTooLong, SparkFailed
 from kinesis_spout.cli.output import note
-from kinesis_spout.cli.runs.stop_signals import Stop
 from kinesis_spout.consumer.pause_reports import pause_text
-from kinesis_spout.model.errors import KinesisError, KinesisSpoutError
+from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.messages import respelled
 from shard_state import BreakerPause
-
-if TYPE_CHECKING:
-    from kinesis_spout.cli.world import World
 
 _LOOK_SECONDS: Final = 0.1
 _REFRESH_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 120.0
 """How long a run that is to end when it has caught up stays paused, before it gives up."""
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_STANDARD_ERROR: Final = 2
+_STOPPING_AT_START: Final = b"stopping when the start is done; a second Ctrl-C does not wait\n"
 
 
 class Followed(Protocol):
@@ -52,26 +51,50 @@ class Followed(Protocol):
         ...
 
 
-def check_world(world: "World", config: SpoutConfig) -> None:
-    """Meet now, rather than when Spark has started, what would end the run then: of all its streams in one error.
+class Stop:
+    """Whether, and by which signal, the run was told to stop. Mutable."""
 
-    A stream that does not answer may do so later, and a consumer waits longer for it than this: that is only told.
-    """
-    refused: list[KinesisError] = []
-    for each in configs_of(world, config):
-        for check in world.checks(each):
-            try:
-                check()
-            except KinesisError as error:
-                if not error.retriable:
-                    refused.append(error)
-                    break
-                said = respelled(str(error), as_argument)
-                note(f"not reached yet, and tried again when Spark has started: {said}")
-    if len(refused) == 1:
-        raise refused[0]
-    if refused:
-        raise type(refused[0])("; ".join(map(str, refused))) from refused[0]
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._told = threading.Event()
+        self._starting = True
+
+    def listen(self) -> None:
+        """Have SIGINT and SIGTERM told to this."""
+        for number in _STOP_SIGNALS:
+            signal.signal(number, self.tell)
+
+    def started(self) -> None:
+        """From now on the progress shows that it stops."""
+        self._starting = False
+
+    def tell(self, number: int, _frame: object) -> None:
+        """Handle a signal: the first asks for a clean stop; of the next ones SIGINT breaks it off."""
+        if self.signal is None:
+            self.signal = signal.Signals(number)
+            self._told.set()
+            if self._starting:
+                # Not by way of sys.stderr, which may be in the middle of a write.
+                os.write(_STANDARD_ERROR, _STOPPING_AT_START)
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+
+    def wait(self, seconds: float) -> bool:
+        """Wait to be told, but no longer than that."""
+        return self._told.wait(seconds)
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[Stop]:
+    """Let SIGINT and SIGTERM ask for a stop, and not PySpark, which would cancel every job."""
+    stop = Stop()
+    before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+    stop.listen()
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def follow(

@@ -13,10 +13,8 @@ from rich.live import Live
 from rich.logging import RichHandler
 from rich.text import Text
 
-from kinesis_spout.cli.arguments import as_argument
-from kinesis_spout.cli.output import live_table, plain_lines, printable
+from kinesis_spout.cli.output import live_table, plain_lines, printable, spelled
 from kinesis_spout.processes.worker_log import LINE_FORMAT, LINE_TIME_FORMAT
-from kinesis_spout.settings.messages import respelled
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -162,7 +160,7 @@ class _Message(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Give the line; of an error with a traceback, the lines."""
-        said = respelled(super().format(record), as_argument)
+        said = spelled(super().format(record))
         return "\n".join(printable(line) for line in said.split("\n"))
 
 

@@ -23,7 +23,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kinesis_spout.model.errors import StoreError, StoreUnavailable
 from kinesis_spout.recipes.coalescing.line import Answer, Event, Line, Moved, State, end, withdraw
 from kinesis_spout.zookeeper import ZooKeeperSession
-from kinesis_spout.zookeeper.tree.layout import make_shared
+from kinesis_spout.zookeeper.nodes import make_shared
 
 TextLine = Line[str, bytes]
 Watch = Callable[[Any], None]

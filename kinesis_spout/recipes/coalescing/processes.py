@@ -28,7 +28,7 @@ from kinesis_spout.recipes.coalescing.turn import (
 from kinesis_spout.settings import ZooKeeperKeywords
 from kinesis_spout.settings.zookeeper.session import started_session
 from kinesis_spout.zookeeper import ZooKeeperSession
-from kinesis_spout.zookeeper.tree.paths import coalescing_place
+from kinesis_spout.zookeeper.paths import coalescing_place
 
 MAX_PAYLOAD_BYTES: Final = 512 * 1024
 """The largest bound that may be set. A node holds 1 MiB less a little, unless ZooKeeper is told otherwise."""

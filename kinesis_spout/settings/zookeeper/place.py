@@ -5,10 +5,9 @@ from typing import Any
 
 from kinesis_spout.settings.zookeeper import address
 from kinesis_spout.settings.zookeeper.acl_text import CREATOR, OPEN, acl_entries
-from kinesis_spout.zookeeper.security import acls
-from kinesis_spout.zookeeper.security.acls import NodeAcls
-from kinesis_spout.zookeeper.security.credentials import Login, Tls
-from kinesis_spout.zookeeper.settings import ZooKeeperSettings
+from kinesis_spout.zookeeper import credentials as acls
+from kinesis_spout.zookeeper.backend import ZooKeeperSettings
+from kinesis_spout.zookeeper.credentials import Login, NodeAcls, Tls
 
 
 def zookeeper_settings(app: str, values: Mapping[str, Any]) -> ZooKeeperSettings:

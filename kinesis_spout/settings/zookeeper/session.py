@@ -9,7 +9,7 @@ from kinesis_spout.settings.table.zookeeper import PLACE
 from kinesis_spout.settings.zookeeper.access_rules import check_access
 from kinesis_spout.settings.zookeeper.place import zookeeper_settings
 from kinesis_spout.zookeeper import ZooKeeperSession
-from kinesis_spout.zookeeper.tree.paths import check_name
+from kinesis_spout.zookeeper.paths import check_name
 
 
 def started_session(

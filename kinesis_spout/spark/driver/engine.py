@@ -28,6 +28,7 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.spark.driver.batch_progress import batch_progress
@@ -41,7 +42,7 @@ from kinesis_spout.spark.driver.polling.driver_shard import DriverShard, HeldPag
 from kinesis_spout.spark.driver.polling.tip_poller import TipPoller
 from kinesis_spout.spark.driver.ticking import Ticking
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised
-from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SlicePlan
 
 _CANCEL_AGAIN_SECONDS: Final = 0.5

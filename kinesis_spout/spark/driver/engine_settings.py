@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 
 WORTH_A_JOB_BYTES: Final = 1024 * 1024
 """So much of what was pushed waits for nothing more: handling it costs more than the job does."""

@@ -12,7 +12,7 @@ from pyspark import SparkContext
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.open_ports import client_settings
+from kinesis_spout.consumer.open_ports import client_settings, read_settings
 from kinesis_spout.consumer.ports import Companion, Ports, StreamsPorts
 from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound
@@ -22,7 +22,7 @@ from kinesis_spout.spark.driver.batches.batch_slots import BatchSlots
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.running_query import RunningQuery
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.jobs import BatchRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from shard_state import Order
@@ -246,10 +246,8 @@ def task_settings(config: SpoutConfig) -> TaskSettings:
     return TaskSettings(
         stream=config.stream,
         client=client_settings(config),
+        read=read_settings(config),
         order=Order(config.order),
-        fail_on_data_loss=config.fail_on_data_loss,
-        deaggregate=config.deaggregate,
-        records_per_fetch=config.max_records_per_fetch,
         bytes_per_slice=config.max_bytes_per_slice,
         max_seconds=min(config.max_batch_seconds, timeout / 4),
         max_left_bytes=config.max_buffered_bytes // 4,

@@ -22,8 +22,8 @@ from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.rows import records_of
-from kinesis_spout.spark.tasks.concurrent_delivery import AnyHandler, deliver_with
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
+from kinesis_spout.spark.tasks.handlers import AnyHandler, delivery_to
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from kinesis_spout.spark.tasks.work import Unfinished, WorkSlice
 from shard_state import FailedRecord, Order, Position, SliceKind, SlicePlan
@@ -147,7 +147,7 @@ class DeliverRecords:
             if notes.must_stop or names.ambiguous(batch) is not None:
                 continue  # read to its end: a task that leaves its input unread costs Spark the worker
             notes.records = _records(batch)
-            delivery = deliver_with(handler)(_WHOLE_BATCH, rules)
+            delivery = delivery_to(handler, _WHOLE_BATCH, rules)
             delivery.deliver(notes.records, math.inf)
             delivered += delivery.delivered
             at_end = _last_in_row(delivery.delivered, delivery.failures)

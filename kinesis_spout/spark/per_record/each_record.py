@@ -56,7 +56,7 @@ from kinesis_spout.spark.per_record.delivery import (
 from kinesis_spout.spark.per_record.failures import BatchPause, FailedRecords, RetryRules
 from kinesis_spout.spark.per_record.on_demand_sink import OnDemandSink
 from kinesis_spout.spark.pickled_handler import PickledHandler
-from kinesis_spout.spark.tasks.concurrent_delivery import record_handler
+from kinesis_spout.spark.tasks.handlers import record_handler
 from shard_state import BreakerRule, RetryPolicy
 
 _MOST_TOGETHER: Final = 1_000

@@ -15,10 +15,9 @@ from kinesis_spout.consumer.record_age import RecordAge
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.spark.tasks.before_bound import before_bound
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.journal import SliceNotes
-from kinesis_spout.spark.tasks.work import Unfinished, WorkSlice
+from kinesis_spout.spark.tasks.work import Unfinished, WorkSlice, before_bound
 from shard_state import FailedRecord, Order, SequenceNumber, SliceKind
 from shard_state.checkpoint.checkpoint import fits
 from shard_state.tracker.restored import within

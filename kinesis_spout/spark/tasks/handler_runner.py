@@ -1,7 +1,7 @@
 """Runs record and Arrow handlers inside the tasks that fetch: the data never leaves the Python worker.
 
 When a worker dies, what its task had noted (``journal``) is found in one of two ways. Where Spark retries tasks,
-the second attempt does not run the handler again: it salvages what the first has left on its machine, and the job
+the second attempt does not run the handler again: it recovers what the first has left on its machine, and the job
 goes on. In local mode a task has one attempt and its job fails, other tasks with it; there this process shares the
 machine, reads what all of them left, and has those stop that still run. On another machine nothing is found: then
 the slices of that task are planned again, alone.
@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
@@ -29,10 +30,10 @@ from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.concurrent_delivery import AnyHandler, deliver_with
+from kinesis_spout.spark.tasks.handlers import AnyHandler, delivery_to
 from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
 from kinesis_spout.spark.tasks.journal import Journal, Remains
-from kinesis_spout.spark.tasks.salvage import lost, salvage
+from kinesis_spout.spark.tasks.recovery import lost, recover
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind
@@ -116,7 +117,7 @@ class RunSlices:
         task, attempt = context.partitionId(), context.attemptNumber()
         for pack in packs:
             if attempt:
-                yield from self._salvage(pack, self._folder.file(task))
+                yield from self._recover(pack, self._folder.file(task))
             else:
                 yield from self._run(pack, task)
 
@@ -124,13 +125,13 @@ class RunSlices:
         handler = self._handler.load()
         has_marks = isinstance(handler, ConcurrentCalls)
         notes = self._folder.open(task, 0, len(pack), has_marks=has_marks)
-        yield from run_slices(pack, self._settings, deliver_with(handler), notes)
+        yield from run_slices(pack, self._settings, partial(delivery_to, handler), notes)
         if notes is not None:
             notes.close()
             if not self._folder.is_read_here:
                 self._folder.remove(self._folder.file(task))
 
-    def _salvage(self, pack: Sequence[WorkSlice], file: Path) -> Iterator[WorkResult]:
+    def _recover(self, pack: Sequence[WorkSlice], file: Path) -> Iterator[WorkResult]:
         remains = journal.read(file) if self._folder.is_ours else None
         if remains is None or not remains.is_over:
             # It ran on another machine, or Spark has started a second attempt beside the first.
@@ -138,7 +139,7 @@ class RunSlices:
             return
         # Under another parent it was not the worker that died but the executor, and nobody knows of what.
         if remains.parent == os.getppid():
-            yield from salvage(pack, remains, self._settings, _DIED)
+            yield from recover(pack, remains, self._settings, _DIED)
         else:
             yield from map(lost, pack)
         if not self._folder.is_read_here:
@@ -160,7 +161,7 @@ class HandlerRunner:
         self._name = f"kinesis-spout-{uuid.uuid4().hex}"
 
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
-        """See ``BatchRunner``. Raises only where nothing can be salvaged."""
+        """See ``BatchRunner``. Raises only where nothing can be recovered."""
         digest = hashlib.sha256(tag.encode()).hexdigest()[:16]
         folder = _Folder(name=f"{self._name}-{digest}", is_read_here=self._is_local)
         settings = self._settings.of_one_task(len(packs))
@@ -173,7 +174,7 @@ class HandlerRunner:
         except HandlerKilledWorker as death:
             if not (self._is_local and folder.is_ours):
                 raise  # on other machines, or not to be written
-            results = salvage_job(packs, folder.file, settings, death)
+            results = recover_job(packs, folder.file, settings, death)
             if results is None:
                 raise
             return results
@@ -193,7 +194,7 @@ class HandlerRunner:
         cancel(self._context, tag)
 
 
-def salvage_job(
+def recover_job(
     packs: Sequence[Sequence[WorkSlice]],
     file: Callable[[int], Path],
     settings: TaskSettings,
@@ -234,7 +235,7 @@ def salvage_job(
             continue
         hangs = cancelled and remains.hangs_since(since)
         blame = f"{_DIED}: {death}" if task == guilty else str(death) if hangs else None
-        results += salvage(pack, remains, settings, blame, hangs=hangs)
+        results += recover(pack, remains, settings, blame, hangs=hangs)
     if cancelled and any(found) and not anybody_hangs:
         # Then it is the reading that takes too long: the driver should read these shards.
         return [
@@ -245,7 +246,7 @@ def salvage_job(
 
 
 def _not_begun(pack: Sequence[WorkSlice], settings: TaskSettings) -> list[WorkResult]:
-    return salvage(pack, Remains(counts=(0,) * len(pack)), settings, None)
+    return recover(pack, Remains(counts=(0,) * len(pack)), settings, None)
 
 
 def _stopped(file: Path, until: float) -> Remains | None:

@@ -8,7 +8,7 @@ write: the failures as they happen, and the result of every slice that ended.
 Where several records are under way at a time, each record of the run has a mark of its own (``record_run``).
 
 The file tells after a death what the task knew: the slices that had ended, those that had not begun,
-and how far the others were. ``salvage`` makes results of that.
+and how far the others were. ``recovery`` makes results of that.
 """
 
 import logging
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.processes.liveness import has_ended
 from kinesis_spout.spark.concurrency import record_run
-from kinesis_spout.spark.tasks.coalescing.window import Window
+from kinesis_spout.spark.tasks.coalescing import CoalescingWindow
 from kinesis_spout.spark.tasks.work import WorkResult
 
 UNDER_WAY: Final = 0
@@ -36,7 +36,7 @@ _WORD_BYTES: Final = 8
 MARKS: Final = 16_384
 """The most records of a run; a whole number of words."""
 
-Entry = tuple[int, int | None, Failure | WorkResult | Window | None]
+Entry = tuple[int, int | None, Failure | WorkResult | CoalescingWindow | None]
 """The number of a slice; a record's index in it, and what its handler said (None: it is held); or the result."""
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class SliceNotes:
         if self._journal is not None:
             self._journal.append((self._number, self.base + at, None))
 
-    def coalesces(self, window: Window) -> None:
+    def coalesces(self, window: CoalescingWindow) -> None:
         """Keep what stands for what among the records that come next, of which only some are handed over.
 
         Indices that handlers note are then counted over those that are.
@@ -184,8 +184,8 @@ class Remains:
     """How many records each slice had dealt with."""
     failures: dict[int, dict[int, Failure | None]] = field(default_factory=dict)
     """By slice, and by the record's index in it; None: it was held."""
-    windows: dict[int, list[Window]] = field(default_factory=dict)
-    """Where records were coalesced, by slice. The indices here are then those of ``Windows.index_of``."""
+    windows: dict[int, list[CoalescingWindow]] = field(default_factory=dict)
+    """Where records were coalesced, by slice. The indices here are those of ``CoalescingWindows.index_of``."""
     slice_number: int = 0
     under_way: int | None = None
     """The index of the record in whose handler the task was, in the slice above; None: in none."""
@@ -254,7 +254,7 @@ def _parse(content: bytes) -> Remains:
     for of_slice, index, entry in _entries(content, entries_from):
         if isinstance(entry, WorkResult):
             remains.results[of_slice] = entry
-        elif isinstance(entry, Window):
+        elif isinstance(entry, CoalescingWindow):
             remains.windows.setdefault(of_slice, []).append(entry)
         elif index is not None:
             remains.failures.setdefault(of_slice, {})[index] = entry

@@ -16,16 +16,17 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Self
 
-from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis import KinesisClientSettings, PollingShardGetter, ReadSettings, ShardGetters
 from kinesis_spout.kinesis.patience import Action, reaction_to
+from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
 from kinesis_spout.processes.worker_memory import set_aside_imports
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Journal, SliceNotes
-from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import Order, SliceKind, SliceOutcome
 
 _THREADS = 8
@@ -39,10 +40,8 @@ class TaskSettings:
 
     stream: str
     client: KinesisClientSettings
+    read: ReadSettings
     order: Order
-    fail_on_data_loss: bool
-    deaggregate: bool
-    records_per_fetch: int
     bytes_per_slice: int
     max_seconds: float
     """How long a task goes on handling. It ends before twice that, but for one record and one fetch."""
@@ -192,7 +191,7 @@ class _Read:
         """Read the next page, waiting for the shard's read limits."""
         if self._getter is None:
             self._getter = self._open()
-        return self._delivery.fetch(self._getter, self._settings.records_per_fetch)
+        return self._delivery.fetch(self._getter, self._settings.read.max_records_per_fetch)
 
     def take(self, done: Future[Page]) -> Page | None:
         """Look at a fetched page. None: the slice ends here."""
@@ -259,12 +258,7 @@ class _Read:
         delivery, getter = self._delivery, self._getter
         cursor = Cursor()
         if getter is not None:
-            cursor = Cursor(
-                iterator=getter.iterator if self._whole else None,
-                iterator_obtained_at=getter.iterator_obtained_at,
-                not_before=getter.not_before,
-                throttled_to=getter.throttled_to,
-            )
+            cursor = getter.cursor if self._whole else replace(getter.cursor, iterator=None)
         result = WorkResult(
             plan=self._work.plan,
             outcome=SliceOutcome(
@@ -295,21 +289,9 @@ class _Read:
         return self._notes.ended(result)
 
     def _open(self) -> PollingShardGetter:
-        client = self._settings.client.connect()
-        cursor = self._work.cursor
-        return PollingShardGetter(
-            client,
-            stream=self._settings.stream,
-            shard_id=self._work.plan.shard_id,
-            position=self._work.plan.position,
-            lister=KinesisShardLister(client, self._settings.stream),
-            fail_on_data_loss=self._settings.fail_on_data_loss,
-            iterator=cursor.iterator,
-            iterator_obtained_at=cursor.iterator_obtained_at,
-            not_before=cursor.not_before,
-            pace=cursor.pace,
-            throttled_to=cursor.throttled_to,
-            deaggregate=self._settings.deaggregate,
-            hash_keys=self._work.hash_keys,
-            extra_columns=self._delivery.extra_columns,
+        settings, work = self._settings, self._work
+        read = replace(settings.read, extra_columns=tuple(self._delivery.extra_columns))
+        getters = ShardGetters(settings.client.connect(), settings.stream, read)
+        return getters.polled(
+            work.plan.shard_id, work.plan.position, hash_keys=work.hash_keys, cursor=work.cursor
         )

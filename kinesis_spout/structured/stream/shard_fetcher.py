@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter, Prefetcher
+from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter, Prefetcher, ReadSettings
 from kinesis_spout.kinesis.patience import (
     OUTAGE_SECONDS,
     Action,
@@ -56,10 +56,9 @@ class ShardFetcher(ShardReader[ArrowPage]):
         prefetcher: see ``ShardReader``, as ``room``, ``clock`` and ``periods``.
         changed: the reader's lock and signal.
         counters: shared with the other shards.
-        records_per_fetch: the limit of one GetRecords.
+        settings: how it is read.
         until: for a query that ends with what is available: seconds since the epoch. What arrived later is not
             read, roughly; None reads on for ever.
-        fail_on_data_loss: whether a shard that retention took away is an error, or over.
         found_children: told of the shards that continue one that has ended.
         position: where the getter stands.
     """
@@ -74,10 +73,9 @@ class ShardFetcher(ShardReader[ArrowPage]):
         room: Room,
         changed: threading.Condition,
         counters: FetchCounters,
-        records_per_fetch: int,
+        settings: ReadSettings,
         periods: tuple[float, float],
         until: float | None,
-        fail_on_data_loss: bool,
         clock: Clock,
         found_children: Callable[[str, tuple[Shard, ...]], None],
         position: Position,
@@ -88,9 +86,8 @@ class ShardFetcher(ShardReader[ArrowPage]):
         self._buffer = buffer
         self._changed = changed
         self._counters = counters
-        self._records_per_fetch = records_per_fetch
+        self._settings = settings
         self._until = until
-        self._fail_on_data_loss = fail_on_data_loss
         self._found_children = found_children
         self._throttles_seen = 0
         self._losses_seen = 0
@@ -143,7 +140,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
         if not self._room.has_room(self):
             self._room.parked.append(self)
             return 0
-        return self._records_per_fetch
+        return self._settings.max_records_per_fetch
 
     def _read(self, limit: int) -> ArrowPage:
         return self._getter.read_arrow(limit)
@@ -178,7 +175,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
     def _note_reached(self, page: ArrowPage) -> None:
         behind_seconds = page.millis_behind_latest / 1000
         # A full page has more behind it, also where the endpoint does not say so.
-        is_full = page.kinesis_records >= self._records_per_fetch
+        is_full = page.kinesis_records >= self._settings.max_records_per_fetch
         self._is_behind = is_full or behind_seconds > _LIVE_SECONDS
         self._failing_since = None
         self._is_given_up = False
@@ -196,7 +193,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
             self._count()
             self._note_failure()
             return read_again_at(self._clock.monotonic(), self.ready_at)
-        if reaction.action is Action.END_SHARD and not self._fail_on_data_loss:
+        if reaction.action is Action.END_SHARD and not self._settings.fail_on_data_loss:
             lose(str(error), fail=False)
             self._counters.data_losses += 1
             self.at_end = True

@@ -25,8 +25,7 @@ from typing import IO, Final, Self
 
 from kinesis_spout.model.directories.writable_directory import check_directory
 from kinesis_spout.model.errors import KinesisSpoutError, StoreError
-from kinesis_spout.zookeeper.embedded.java import HOST, JavaServer, find_jars, find_java
-from kinesis_spout.zookeeper.embedded.listening_port import is_free, port_for
+from kinesis_spout.zookeeper.embedded.java import HOST, JavaServer, find_jars, find_java, is_free, port_for
 from kinesis_spout.zookeeper.embedded.users_pipe import UsersPipe
 
 DEFAULT_TICK_MILLIS: Final = 500

@@ -16,9 +16,9 @@ from kazoo.protocol.states import EventType, WatchedEvent
 from kinesis_spout.model.errors import CheckpointUnreadable, KinesisSpoutError, StoreUnavailable
 from kinesis_spout.ports.term import Term
 from kinesis_spout.zookeeper.members.election import ZooKeeperElection
-from kinesis_spout.zookeeper.members.operator_pauses import OperatorPauses, operator_pause_of
+from kinesis_spout.zookeeper.members.pauses import OperatorPauses, operator_pause_of
+from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.session import ZooKeeperSession
-from kinesis_spout.zookeeper.tree.paths import Paths, check_name
 from shard_state import Assignment, GroupMember, OperatorPause
 from shard_state.errors import InvalidStoredForm
 
@@ -60,7 +60,6 @@ class ZooKeeperGroup:
         session.subscribe(self)
 
     def take_part(self, changed: Callable[[], None]) -> None:
-        """Watch, and stand for the leadership in the background (see the port)."""
         self._changed = changed
         self._candidate = threading.Thread(target=self._stand, name="kinesis-spout-candidate", daemon=True)
         self._candidate.start()
@@ -110,20 +109,18 @@ class ZooKeeperGroup:
             self._election.resign(elected)
 
     def leader(self) -> str | None:
-        """Read who is the first of the candidates (see the port)."""
-        self._session.await_connection(self._session.deadline())
+        self._session.ready()
         return self._election.leader()
 
     def _has_place(self) -> bool:
         """Whether the application's nodes are there: where they were lost, a candidacy must not make them anew."""
-        self._session.await_connection(self._session.deadline())
+        self._session.ready()
         return self._session.answer(self._client.exists_async(self._paths.leader)) is not None
 
     # -- what the leader reads and writes
 
     def members(self) -> list[GroupMember]:
-        """Give the living members that have said what they want (see the port)."""
-        self._session.await_connection(self._session.deadline())
+        self._session.ready()
         names = self._children(self._paths.members)
         draining = set(self._children(self._paths.draining))
         said = self._data([self._paths.member(name) for name in names])
@@ -142,7 +139,6 @@ class ZooKeeperGroup:
         return sorted(members, key=lambda member: member.joined)
 
     def assignment(self) -> Assignment | None:
-        """Read the assignment (see the port)."""
         path = self._paths.assignment
         found = self._data([path]).get(path)
         stored = b"" if found is None else found[0]
@@ -154,11 +150,10 @@ class ZooKeeperGroup:
         return self._decoded[1]
 
     def assign(self, assignment: Assignment) -> bool:
-        """Write it, in one transaction with the check that the term lasts (see the port)."""
         term = self._term
         if term is None:
             return False
-        self._session.await_connection(self._session.deadline())
+        self._session.ready()
         transaction = self._client.transaction()
         transaction.check(term.node, -1)
         transaction.set_data(self._paths.assignment, assignment.encode())
@@ -174,29 +169,23 @@ class ZooKeeperGroup:
     # -- operators
 
     def drain(self, member: str) -> None:
-        """Write the member's name (see the port)."""
         check_name("member", member)
-        self._session.await_connection(self._session.deadline())
+        self._session.ready()
         with suppress(NodeExistsError):
             self._session.answer(self._client.create_async(self._paths.drain(member), b""))
 
     def end_drain(self, member: str) -> None:
-        """Remove the member's name (see the port)."""
         check_name("member", member)
-        self._session.await_connection(self._session.deadline())
-        with suppress(NoNodeError):
-            self._session.answer(self._client.delete_async(self._paths.drain(member)))
+        self._session.ready()
+        self._session.delete(self._paths.drain(member))
 
     def pause(self, shard_id: str | None) -> None:
-        """Write what is paused (see the port)."""
         self._operator_pauses.begin(shard_id)
 
     def resume(self, shard_id: str | None) -> OperatorPause:
-        """Remove it (see the port)."""
         return self._operator_pauses.end(shard_id)
 
     def paused(self) -> OperatorPause:
-        """Read it (see the port)."""
         return operator_pause_of(self._children(self._paths.operator_pauses))
 
     def close(self) -> None:

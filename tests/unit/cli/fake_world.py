@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from typer.testing import CliRunner
 
 from kinesis_spout.cli.app import app
-from kinesis_spout.cli.stored_progress import StoredProgress
-from kinesis_spout.cli.world import Stream
+from kinesis_spout.cli.output import Terminal
+from kinesis_spout.kinesis import ReadSettings
+from kinesis_spout.operations.stored_progress import Listener, StoredProgress
+from kinesis_spout.operations.world import Stream
 from kinesis_spout.ports import CheckpointWrite, DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import (
@@ -60,6 +62,7 @@ class FakeWorld:
         """What the commands connected to."""
         self.problem: KinesisSpoutError | None = None
         """What a check finds."""
+        self.listener: Listener = Terminal()
         self._operators = 0
 
     # What commands see
@@ -84,7 +87,7 @@ class FakeWorld:
         return Stream(
             lister=InMemoryShardLister(self.kinesis),
             open_getter=lambda shard_id, position: InMemoryShardGetter(
-                self.kinesis, shard_id, position, deaggregate=config.deaggregate
+                self.kinesis, shard_id, position, settings=ReadSettings(deaggregate=config.deaggregate)
             ),
         )
 

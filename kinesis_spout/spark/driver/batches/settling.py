@@ -226,7 +226,7 @@ class Settling:
         position = None if before is None else before.position
         known = None if plan.kind is SliceKind.READ else outcome
         if batch.cancelled_for is not None:
-            self._consumer.counters.timed_out += self._manager.convicts(plan, known)
+            self._consumer.counters.timed_out += self._manager.isolates(plan, known)
         for given_up in self._manager.died(plan, known, now):
             record = next(record for record in work.records if record.sequence == given_up.sequence)
             self._consumer.dead_letter(given_up, record, reason, raised)

@@ -13,12 +13,12 @@ from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.kinesis.patience import Action
+from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
 from kinesis_spout.spark.driver.polling.driver_shard import DriverShard, HeldPages
 from kinesis_spout.spark.driver.polling.poll_schedule import ALLOWANCE, PollSchedule, aligned, tick_seconds
-from kinesis_spout.spark.tasks.work import Cursor
 
 _FETCH_THREADS: Final = 16
 _LOOK_AGAIN_SECONDS: Final = 0.5

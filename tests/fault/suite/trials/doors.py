@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from kinesis_spout.spark.dataframe.dataframe_runner import Collector
     from kinesis_spout.spark.tasks.handlers import ArrowCollector
-    from kinesis_spout.spark.tasks.keeping.dataframe import Collector
 
 FINISH: Final = "finish"
 """What the file ``end`` says where a door is to end all that is under way, before it stops."""

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.cli.stored_progress import StoredProgress
-from kinesis_spout.cli.world import RealWorld
 from kinesis_spout.model.errors import (
     DeadLetterError,
     InvalidConfig,
@@ -17,6 +15,8 @@ from kinesis_spout.model.errors import (
     StoreError,
     StoreUnavailable,
 )
+from kinesis_spout.operations.stored_progress import StoredProgress
+from kinesis_spout.operations.world import RealWorld
 from kinesis_spout.settings import SpoutConfig
 from tests.unit.cli.commands.test_run import refuses_to_start
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld

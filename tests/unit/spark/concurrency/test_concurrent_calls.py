@@ -12,11 +12,9 @@ import pytest
 
 from kinesis_spout.model.handler import Reject, RetryLater
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.concurrency.concurrent_calls import (
-    ConcurrentCalls,
-    needs_concurrency,
-)
+from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.concurrency.record_run import RecordRun, RunRules
+from kinesis_spout.spark.tasks.handlers import record_handler
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from tests.support.zookeeper_server import wait_until
 
@@ -189,6 +187,12 @@ def test_no_record_begins_when_nobody_waits_for_it_any_more(timeout_seconds: flo
 
 def test_an_async_def_needs_an_event_loop_and_more_than_one_record_or_a_time_out_threads() -> None:
     async def handle(_: int) -> None: ...
+
+    def needs_concurrency(
+        handler: Callable[..., object], concurrency: int, timeout_seconds: float | None
+    ) -> bool:
+        made = record_handler(handler, repr, concurrency=concurrency, timeout_seconds=timeout_seconds)
+        return isinstance(made, ConcurrentCalls)
 
     assert needs_concurrency(handle, 1, None)
     assert not needs_concurrency(print, 1, None)

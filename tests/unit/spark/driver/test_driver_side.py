@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.spark.driver.batches.packing import HandlingTime, pack
 from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
-from kinesis_spout.spark.driver.batches.running_batches import RunningBatches
+from kinesis_spout.spark.driver.batches.running_batches import HandlingTime, RunningBatches, pack
 from kinesis_spout.spark.driver.polling.driver_shard import DriverShard
-from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import Position, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 
 if TYPE_CHECKING:

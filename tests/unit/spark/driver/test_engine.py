@@ -164,7 +164,7 @@ def test_a_record_that_kills_its_worker_is_isolated_and_its_neighbours_are_handl
     assert running.query.last_error is None
 
 
-def test_nothing_of_a_convict_without_retries_stays_in_the_buffer(world: EngineWorld) -> None:
+def test_nothing_of_an_isolated_record_without_retries_stays_in_the_buffer(world: EngineWorld) -> None:
     world.put("a", "b")
     running = world.start(Diary(a=[KillsWorker()] * 100), retry_limit=0)
     running.query.processAllAvailable()

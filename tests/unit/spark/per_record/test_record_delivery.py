@@ -11,7 +11,7 @@ from kinesis_spout import Reject, RetryLater
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.per_record.delivery import DeliverRecords, Failed, Round, TaskEnd, table_of
 from kinesis_spout.spark.pickled_handler import PickledHandler
-from kinesis_spout.spark.tasks.concurrent_delivery import AnyHandler, record_handler
+from kinesis_spout.spark.tasks.handlers import AnyHandler, record_handler
 
 
 def number_of(payload: str) -> str:

@@ -3,7 +3,7 @@
 import threading
 from typing import Any, cast
 
-from kinesis_spout.kinesis import PollingShardGetter, Prefetcher
+from kinesis_spout.kinesis import PollingShardGetter, Prefetcher, ReadSettings
 from kinesis_spout.kinesis.patience import OUTAGE_SECONDS, SLOW_SECONDS, STRAY_SECONDS
 from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.model.errors import KeyUnavailable
@@ -39,10 +39,9 @@ def test_the_shard_is_read_again_slowly_ends_no_query_and_holds_the_others_up_fo
         room=Room(lambda: 1 << 30),
         changed=changed,
         counters=FetchCounters(),
-        records_per_fetch=10,
+        settings=ReadSettings(max_records_per_fetch=10),
         periods=(0.2, 1.0),
         until=None,
-        fail_on_data_loss=True,
         clock=clock,
         found_children=lambda *_: None,
         position=Position.trim_horizon(),
