@@ -61,7 +61,7 @@ class Commits:
         Raises:
             KinesisSpoutError: see ``CheckpointStore.commit``.
         """
-        finished = self._state.counters.finished
+        finished = self._state.counted().finished
         pending, attachment = self._copies()
         if not pending and attachment is None:
             self._finished = finished
@@ -110,7 +110,7 @@ class Commits:
             listener = self._state.listener
             if over and listener is not None:
                 listener.shards_lost(over)
-        self._life.committed(pending, self._state.counters, self._ports.clock.monotonic())
+        self._life.committed(pending, self._state.counted(), self._ports.clock.monotonic())
         self._life.finished(over)
         if over:
             self._ports.coordinator.release(over)

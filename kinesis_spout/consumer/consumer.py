@@ -16,13 +16,11 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from copy import copy
 from time import monotonic
 from typing import Final
 
 from kinesis_spout.consumer.commits import Commits
 from kinesis_spout.consumer.consumer_state import ConsumerState
-from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.dead_lettering import DeadLettering
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
@@ -141,7 +139,9 @@ class Consumer(ConsumerState):
         while True:
             self._chore_due.clear()
             self._share(self.now)
-            if self.sharing.is_placed or not self._chore_due.wait(until - monotonic()):
+            with self.lock:
+                is_placed = self.sharing.is_placed
+            if is_placed or not self._chore_due.wait(until - monotonic()):
                 return
 
     def _started(
@@ -205,11 +205,6 @@ class Consumer(ConsumerState):
         """How many records are finished and not stored as such."""
         with self.lock:
             return self._commits.uncommitted
-
-    def counted(self) -> Counters:
-        """Copy the counts of this moment."""
-        with self.lock:
-            return copy(self.counters)
 
     def shards(self) -> list[ShardStatus]:
         """Describe every known shard, parents before children."""
@@ -298,7 +293,7 @@ class Consumer(ConsumerState):
                 self._store_the_last()
         finally:
             self._ownership.left(self.now)
-            self._life.stopped(self.fatal, self.counters)
+            self._life.stopped(self.fatal, self.counted())
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
                 if not self._dead_lettering.sink_hangs:
@@ -328,7 +323,9 @@ class Consumer(ConsumerState):
         def commit() -> None:
             self._ownership.take_lost()
             self._commits.commit()
-            self.ports.coordinator.release(self.manager.owned)
+            with self.lock:
+                owned = self.manager.owned
+            self.ports.coordinator.release(owned)
 
         patience = Patience(
             deadline_seconds=LAST_COMMIT_SECONDS,
@@ -374,7 +371,7 @@ class Consumer(ConsumerState):
             self._tell_back_pressure()
         if now >= chores.pausing.until:
             self._tried(chores.pausing, self._tell_of_pauses)
-        look_seconds = _LOOK_AT_LEAVING_SECONDS if self.sharing.leaving else _LOOK_AROUND_SECONDS
+        look_seconds = _LOOK_AT_LEAVING_SECONDS if self._is_leaving else _LOOK_AROUND_SECONDS
         commit_at = max(chores.commit_at, chores.committing.until)
         return min(commit_at, max(chores.lead_at, chores.leading.until), now + look_seconds)
 
@@ -387,8 +384,13 @@ class Consumer(ConsumerState):
             self._tried(chores.leading, self._lead)
         if now >= chores.following.until:
             self._tried(chores.following, lambda: self._ownership.follow(now))
-        if self.sharing.leaving and now >= chores.committing.until:
+        if self._is_leaving and now >= chores.committing.until:
             self._tried(chores.committing, lambda: self._ownership.hand_over(now, self._commits.commit))
+
+    @property
+    def _is_leaving(self) -> bool:
+        with self.lock:
+            return bool(self.sharing.leaving)
 
     def _report(self) -> None:
         self.sharing.report(self.now)

@@ -75,6 +75,11 @@ class ConsumerState:
         """The time that the manager is told."""
         return self.ports.clock.monotonic()
 
+    def counted(self) -> Counters:
+        """Copy the counts of this moment. Takes the lock."""
+        with self.lock:
+            return Counters.total([self.counters])
+
     def check(self) -> None:
         """Raise the error that ended the consumer, if one did."""
         if self.fatal is not None:
