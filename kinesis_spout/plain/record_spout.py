@@ -82,9 +82,10 @@ class RecordSpout(Handle):
         self.config = SpoutConfig.load(**settings) if config is None else config
         self._given_ports = None if ports is None else given_ports(ports, self.config)
         self._scheme = resolve(scheme)
-        self._announcements = Announcements(listener or SpoutListener())
+        self._announcements = Announcements(listener)
         self._streams: StreamSet[StreamTuples] | None = None
         self._clock: Clock = SystemClock()
+        self._is_several = self.config.is_several
         self._active = False
         self._closed = False
         self._turns: deque[str] = deque()
@@ -164,7 +165,7 @@ class RecordSpout(Handle):
         except BaseException:
             consumer.close(commit=False)
             raise
-        prefix = f"{config.stream_name}/" if self.config.is_several else ""
+        prefix = f"{config.stream_name}/" if self._is_several else ""
         return StreamTuples(
             consumer, shards, self._scheme, self._announcements, prefix=prefix, is_active=lambda: self._active
         )
@@ -213,7 +214,8 @@ class RecordSpout(Handle):
                 StreamNotFound: the stream is deleted; or all are, and no pattern may find others.
         """
         streams = self._opened()
-        tuples, now = self._enrolled(streams), self._clock.monotonic()
+        tuples = self._enrolled(streams)
+        now = self._clock.monotonic() if len(tuples) > 1 else 0.0  # an only stream never rests
         try:
             for _ in range(len(self._turns)):
                 name = self._turns[0]
@@ -274,7 +276,7 @@ class RecordSpout(Handle):
             SpoutClosed: it was closed, or never activated.
         """
         tuples, delivery = self._addressed_tuple(message_id)
-        acked = tuples is not None and tuples.ack(delivery)
+        acked = tuples is not None and tuples.ack(delivery, message_id)
         self._announcements.make()
         return acked
 
@@ -312,7 +314,7 @@ class RecordSpout(Handle):
     def _addressed_tuple(self, message_id: str) -> tuple[StreamTuples | None, MessageId]:
         """Give what has handed out a tuple, None for a stream that is not read any more, and its delivery."""
         current = self._opened().current
-        if not self.config.is_several:
+        if not self._is_several:
             return next(iter(current.values())), MessageId.parse(message_id)
         stream, slash, rest = message_id.partition("/")
         if not slash:
@@ -348,8 +350,7 @@ class RecordSpout(Handle):
     # Inside
 
     def _consumers(self) -> Mapping[str, Consumer]:
-        several = self.config.is_several
-        return {f"{name}/" * several: each.consumer for name, each in self._opened().current.items()}
+        return {f"{name}/" * self._is_several: each.consumer for name, each in self._opened().current.items()}
 
     def _counted_before(self) -> Iterable[Counters]:
         return self._opened().past

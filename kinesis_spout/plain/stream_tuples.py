@@ -83,13 +83,13 @@ class StreamTuples:
                 if isinstance(error, KeyboardInterrupt):
                     raise  # it may be the caller's Ctrl-C; see kinesis_spout.model.handler
                 continue
-            message_id = f"{self._prefix}{delivery}"
+            message_id = self._prefix + str(delivery)
             self._announcements.emitted(message_id, record.attempt)
             return Emitted(message_id, values)
         return None
 
-    def ack(self, delivery: MessageId) -> bool:
-        """Finish a record; False if that changes nothing."""
+    def ack(self, delivery: MessageId, message_id: str) -> bool:
+        """Finish a record, which the user knows by that id; False if that changes nothing."""
         shard_id, sequence = delivery.shard_id, delivery.sequence
         with self.consumer.lock:
             acked = self.consumer.manager.ack(shard_id, sequence, self.consumer.now)
@@ -97,7 +97,7 @@ class StreamTuples:
                 self.consumer.counters.acked += 1
                 self.shards.retained.finished(shard_id, sequence)
         if acked:
-            self._announcements.acked(f"{self._prefix}{delivery}")
+            self._announcements.acked(message_id)
         return acked
 
     def fail(self, delivery: MessageId, reason: str | BaseException) -> bool:
