@@ -8,8 +8,8 @@ I/O is done under it.
 Which shards are ours is the leader's decision (``leading``); what this member wants is in ``sharing``, how it gets
 it in ``ownership``. ``commits`` stores the progress.
 
-Errors that may pass (see ``kinesis_spout.kinesis.patience``) are retried for as long as it takes, with back-off;
-they show in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
+Errors that may pass (see ``kinesis.retry_policy``) are retried for as long as it takes, with back-off; they show
+in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
 """
 
 import logging
@@ -28,7 +28,7 @@ from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.owning.ownership import Ownership
 from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent, operator_pause_text
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
-from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries, Work
+from kinesis_spout.kinesis.retry_policy import Action, Reaction, RetryPolicy, Tries, Work
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt
@@ -327,13 +327,13 @@ class Consumer(ConsumerState):
                 owned = self.manager.owned
             self.ports.coordinator.release(owned)
 
-        patience = Patience(
+        retry_policy = RetryPolicy(
             deadline_seconds=LAST_COMMIT_SECONDS,
             first_backoff_seconds=_FIRST_SECONDS,
             backoff_cap_seconds=_CAP_SECONDS,
             clock=self.ports.clock,
         )
-        Tries(patience, "the last commit").call(commit)
+        Tries(retry_policy, "the last commit").call(commit)
 
     def _write_the_last_letters(self) -> None:
         self._dead_lettering.write_the_last(self._letter_writer)
@@ -432,15 +432,15 @@ class _Chores:
     """When each chore is due, and how its tries went. Mutable; times are the clock's monotonic ones."""
 
     def __init__(self, clock: Clock) -> None:
-        patience = Patience.without_end(clock, first=_FIRST_SECONDS, cap=_CAP_SECONDS)
+        retry_policy = RetryPolicy.without_end(clock, first=_FIRST_SECONDS, cap=_CAP_SECONDS)
         self.lead_at = 0.0
         self.commit_at = 0.0
-        self.leading = Tries(patience, "to list and assign the shards", Work.CONSUME)
-        self.following = Tries(patience, "to acquire shards", Work.CONSUME)
-        self.reporting = Tries(patience, "to say what this member reads", Work.CONSUME)
-        self.committing = Tries(patience, "to commit", Work.CONSUME)
-        self.dead_lettering = Tries(patience, "to write dead letters", Work.CONSUME)
-        self.pausing = Tries(patience, "to tell of pauses", Work.CONSUME)
+        self.leading = Tries(retry_policy, "to list and assign the shards", Work.CONSUME)
+        self.following = Tries(retry_policy, "to acquire shards", Work.CONSUME)
+        self.reporting = Tries(retry_policy, "to say what this member reads", Work.CONSUME)
+        self.committing = Tries(retry_policy, "to commit", Work.CONSUME)
+        self.dead_lettering = Tries(retry_policy, "to write dead letters", Work.CONSUME)
+        self.pausing = Tries(retry_policy, "to tell of pauses", Work.CONSUME)
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.kinesis_client import client_settings as settings_of_client
-from kinesis_spout.settings.kinesis_client import read_settings as settings_of_read
-from kinesis_spout.settings.zookeeper.place import zookeeper_settings as settings_of_zookeeper
+from kinesis_spout.settings.kinesis import client_settings as settings_of_client
+from kinesis_spout.settings.kinesis import read_settings as settings_of_read
+from kinesis_spout.settings.zookeeper import zookeeper_settings as settings_of_zookeeper
 from kinesis_spout.zookeeper import ZooKeeperBackend, ZooKeeperSettings
 from shard_state import Position
 

@@ -14,8 +14,8 @@ from typing import Final
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.record_age import RecordAge
 from kinesis_spout.kinesis import Prefetcher
-from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
 from kinesis_spout.kinesis.read.shard_reader import Room
+from kinesis_spout.kinesis.retry_policy import Action, Reaction, reaction_to
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.plain.buffered_shard import BufferedShard
 from kinesis_spout.plain.caution import Caution

@@ -21,7 +21,7 @@ from kinesis_spout.model.errors import StoreUnavailable
 from kinesis_spout.ports import Elected, Election
 from kinesis_spout.ports.term import Term
 from kinesis_spout.settings import ZooKeeperKeywords
-from kinesis_spout.settings.zookeeper.session import started_session
+from kinesis_spout.settings.zookeeper import started_session
 from kinesis_spout.zookeeper import ZooKeeperElection, unique_member_name
 from kinesis_spout.zookeeper.nodes import make_shared
 from kinesis_spout.zookeeper.paths import office, offices

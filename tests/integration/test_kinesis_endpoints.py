@@ -14,8 +14,8 @@ from kinesis_spout.kinesis import (
     ReadSettings,
 )
 from kinesis_spout.kinesis.aggregated_record import take_apart
-from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import RecordPutter
@@ -161,7 +161,10 @@ def test_aggregates_that_a_split_and_a_merge_overtake_lose_no_record(
     kinesis_endpoint.needs(SHARD_END, KEEPS_CLOSED, FILLS_CHILDREN)
     client, stream = kinesis_endpoint.client(), kinesis_endpoint.create_stream()
     putter = RecordPutter(
-        client, stream, aggregate_bytes=51_200, patience=Patience(deadline_seconds=30, clock=SystemClock())
+        client,
+        stream,
+        aggregate_bytes=51_200,
+        retry_policy=RetryPolicy(deadline_seconds=30, clock=SystemClock()),
     )
 
     def add(first: int, last: int) -> None:

@@ -19,7 +19,7 @@ from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery
 from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import SteppedSpout
-from kinesis_spout.testing.stepped_spout import _SteppedConsumer
+from kinesis_spout.testing.stepped_spout import _SteppedConsumer, _SteppedPrefetcher
 from tests.model.call_faults import Crashed
 from tests.model.counted_processes import Door, Process
 from tests.model.counted_world import RETRY_LIMIT
@@ -100,9 +100,8 @@ class MicroBatchDoor(Door):
             batch_timeout_seconds=None,
         )
         self._engine = MicroBatchEngine(self._consumer, _Runner(process), settings, "stepped")
-        here = cast("Any", _RunsHere(process))
-        self._engine._tip._fetchers = here
-        self._engine._running._threads = here
+        self._polls = self._engine._tip.polls = _SteppedPrefetcher(clock=process.ports.clock)
+        self._engine._running._threads = cast("Any", _RunsHere(process))
         try:
             self._consumer.start(self._engine)
         except KinesisSpoutError:
@@ -112,6 +111,8 @@ class MicroBatchDoor(Door):
     def step(self) -> None:
         self._consumer.do_chores()
         self._consumer.check()
+        self._polls.fetch_due()
+        self._process.check_alive()
         with self._consumer.lock:
             self._engine._start_work()
         self._engine._make_calls(0.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from kinesis_spout.operations.errors import NotFound, WrongArguments
 
 if TYPE_CHECKING:
-    from kinesis_spout.storm.running.component_counts import ComponentCounts
+    from kinesis_spout.storm.running.counts import ComponentCounts
     from kinesis_spout.storm.spark.query import TopologyQuery
 
 _LOOKED_AT_BYTES: Final = 1 << 20
@@ -62,7 +62,7 @@ def newest_counts(path: Path, components: Collection[str]) -> Mapping[str, "Comp
         WrongArguments: the file cannot be read, or holds something else, or is of another topology.
         NotFound: no micro-batch has ended yet.
     """
-    from kinesis_spout.storm.running.component_counts import ComponentCounts  # noqa: PLC0415 - PySpark is slow
+    from kinesis_spout.storm.running.counts import ComponentCounts  # noqa: PLC0415 - PySpark is slow
 
     for line in reversed(_last_lines(path)):
         try:

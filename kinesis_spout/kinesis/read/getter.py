@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
 from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.pace import Pace
-from kinesis_spout.kinesis.patience import ITERATOR_REFUSED, Action, Jitter, reaction_to
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, ArrowReply
 from kinesis_spout.kinesis.read.calls.get_records import (
     FetchArrow,
@@ -30,6 +29,7 @@ from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.page import GetRecordsReply
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, MAX_RECORDS, ReadSettings
 from kinesis_spout.kinesis.read.user_records import HashKeys, page_of_reply
+from kinesis_spout.kinesis.retry_policy import ITERATOR_REFUSED, Action, Jitter, reaction_to
 from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, start_to_keep
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import DataLoss, KinesisError, Unavailable

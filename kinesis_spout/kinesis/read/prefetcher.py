@@ -11,9 +11,9 @@ import heapq
 import itertools
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from kinesis_spout.model.clock import Clock, SystemClock
 
@@ -21,67 +21,74 @@ Fetch = Callable[[], float | None]
 """Fetches once. Gives the monotonic time to be called again at, or None to be put aside until submitted."""
 
 
+Poll = TypeVar("Poll", bound=Hashable)
+
+
 class _Entry(NamedTuple):
     due_at: float
     next_at: float
     """When the poll after this one would be due."""
     tie: int
-    fetch: Fetch
 
 
-class PollSchedule:
-    """The next run of each fetch. Mutable; not thread-safe. Times are monotonic."""
+class PollSchedule(Generic[Poll]):
+    """When each poll is due. Mutable; not thread-safe. Times are monotonic."""
 
     def __init__(self) -> None:
-        self._entries: dict[Fetch, _Entry] = {}
+        self._entries: dict[Poll, _Entry] = {}
         """What holds. Anything else in the heaps was replaced."""
-        self._waiting: list[tuple[float, int, _Entry]] = []
-        self._due: list[tuple[float, int, _Entry]] = []
+        self._waiting: list[tuple[float, int, Poll]] = []
+        """A heap, by when each is due."""
+        self._due: list[tuple[float, int, Poll]] = []
+        """A heap of those whose time has come, by when the one after it would be due."""
         self._ties = itertools.count()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, fetch: Fetch) -> bool:
-        return fetch in self._entries
+    def __contains__(self, poll: Poll) -> bool:
+        return poll in self._entries
 
-    def put(self, fetch: Fetch, due_at: float, period: float) -> None:
-        """Have ``fetch`` run at ``due_at``, instead of when it would have been."""
-        entry = _Entry(due_at, due_at + period, next(self._ties), fetch)
-        self._entries[fetch] = entry
-        heapq.heappush(self._waiting, (due_at, entry.tie, entry))
+    def put(self, poll: Poll, due_at: float, period: float) -> None:
+        """Have ``poll`` made at ``due_at``, instead of when it would have been."""
+        entry = self._entries[poll] = _Entry(due_at, due_at + period, next(self._ties))
+        heapq.heappush(self._waiting, (due_at, entry.tie, poll))
 
-    def remove(self, fetch: Fetch) -> None:
-        """Have it run no more."""
-        self._entries.pop(fetch, None)
+    def remove(self, poll: Poll) -> None:
+        """Leave a poll out."""
+        self._entries.pop(poll, None)
 
     def clear(self) -> None:
-        """Have nothing run."""
+        """Leave all of them out."""
         self._entries.clear()
 
-    def take(self, now: float) -> Fetch | None:
-        """Take off the most urgent fetch whose time has come; None if none's has."""
+    def take(self, now: float) -> Poll | None:
+        """Take off the most urgent poll whose time has come; None if none's has."""
         while self._waiting and self._waiting[0][0] <= now:
-            _, tie, entry = heapq.heappop(self._waiting)
-            if self._holds(entry):
-                heapq.heappush(self._due, (entry.next_at, tie, entry))
+            _, tie, poll = heapq.heappop(self._waiting)
+            if self._holds(poll, tie):
+                heapq.heappush(self._due, (self._entries[poll].next_at, tie, poll))
         while self._due:
-            _, _, entry = heapq.heappop(self._due)
-            if self._holds(entry):
-                del self._entries[entry.fetch]
-                return entry.fetch
+            _, tie, poll = heapq.heappop(self._due)
+            if self._holds(poll, tie):
+                del self._entries[poll]
+                return poll
         return None
 
     def next_at(self) -> float | None:
-        """Tell when the next fetch is due; None if none is."""
+        """Tell when the next poll is due; None if none is."""
+        soonest: float | None = None
         for heap in (self._due, self._waiting):
-            while heap and not self._holds(heap[0][2]):
+            while heap and not self._holds(heap[0][2], heap[0][1]):
                 heapq.heappop(heap)
-        soonest = [entry.due_at for _, _, entry in (*self._due[:1], *self._waiting[:1])]
-        return min(soonest, default=None)
+            if heap:
+                due_at = self._entries[heap[0][2]].due_at
+                soonest = due_at if soonest is None else min(soonest, due_at)
+        return soonest
 
-    def _holds(self, entry: _Entry) -> bool:
-        return self._entries.get(entry.fetch) is entry
+    def _holds(self, poll: Poll, tie: int) -> bool:
+        entry = self._entries.get(poll)
+        return entry is not None and entry.tie == tie
 
 
 class Prefetcher:
@@ -102,7 +109,7 @@ class Prefetcher:
         self._threads_allowed = threads
         self._clock = clock or SystemClock()
         self._name = name
-        self._schedule = PollSchedule()
+        self._schedule = PollSchedule[Fetch]()
         self._running: set[Fetch] = set()
         self._again_at: dict[Fetch, float] = {}
         """When those that run were submitted again for."""

@@ -81,6 +81,11 @@ class Room:
             self.parked.remove(reader)
             reader.resume()
 
+    def park(self, reader: "ShardReader[Any]") -> None:
+        """Have a reader wait for room."""
+        if reader not in self.parked:
+            self.parked.append(reader)
+
     def read_ended(self) -> None:
         """Note that a read is over: what was set aside for it is free again."""
         self.under_way -= 1
@@ -132,14 +137,17 @@ class ShardReader(ABC, Generic[PageT]):
     def fetch(self) -> float | None:
         """Read a page, if the door wants one now; see ``prefetcher.Fetch``. Runs on a thread of the prefetcher."""
         with self._lock:
-            limit = self._wanted()
+            try:
+                limit = self._wanted()
+            except Exception as error:  # noqa: BLE001 - not hidden: the door decides what it means
+                return self._failed(error)
             if not limit:
                 return None
             self._room.under_way += 1
         begun_at = self._clock.monotonic()
         try:
             page = self._read(limit)
-        except Exception as error:  # noqa: BLE001 - not hidden: the door decides what it means
+        except Exception as error:  # noqa: BLE001 - as above
             with self._lock:
                 self._room.read_ended()
                 return self._failed(error)

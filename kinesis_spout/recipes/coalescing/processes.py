@@ -26,7 +26,7 @@ from kinesis_spout.recipes.coalescing.turn import (
     log_unhandled,
 )
 from kinesis_spout.settings import ZooKeeperKeywords
-from kinesis_spout.settings.zookeeper.session import started_session
+from kinesis_spout.settings.zookeeper import started_session
 from kinesis_spout.zookeeper import ZooKeeperSession
 from kinesis_spout.zookeeper.paths import coalescing_place
 

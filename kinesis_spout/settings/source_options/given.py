@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.settings.kinesis_client import read_settings
+from kinesis_spout.settings.kinesis import read_settings
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import Option, Use
 from kinesis_spout.settings.source_options.elsewhere import HINTS, INSTEAD, OF_SPARK, OF_TABLES

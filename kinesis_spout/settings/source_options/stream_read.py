@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Literal
 from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.settings.grammar.streams import is_pattern
 from kinesis_spout.settings.option import Use
-from kinesis_spout.settings.rules import fan_out_consumer
+from kinesis_spout.settings.rules import check_zookeeper, fan_out_consumer
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.source_options.streams import client_of, one_stream_per_shard, streams_to_read
-from kinesis_spout.settings.table.zookeeper import PLACE
-from kinesis_spout.settings.zookeeper.access_rules import check_access
+from kinesis_spout.settings.table.connection import PLACE
 from shard_state import StartPositions
 
 if TYPE_CHECKING:
@@ -124,10 +123,10 @@ def _published_in(given: GivenOptions, streams: Sequence[str]) -> "ZooKeeperSett
                 "expected streams that are named beside it, got a pattern; name them, or leave it out: Spark's "
                 "checkpoint has the progress",
             )
-        from kinesis_spout.settings.zookeeper.place import zookeeper_settings  # noqa: PLC0415 - executors need none
+        from kinesis_spout.settings.zookeeper import zookeeper_settings  # noqa: PLC0415 - executors need none
 
         values = given.values(PLACE.values()) | {"zookeeper": given.value("zookeeper")}
-        check_access(values, given)
+        check_zookeeper(values, given)
         return zookeeper_settings(given.value("checkpointApp"), values)
     for name in ("progressFrom", *(row.name for row in PLACE.values())):
         if name in given:

@@ -91,7 +91,14 @@ class MicroBatchEngine:
         self._on_end = on_end
         self.is_done = False
         """Whether the engine has ended by itself, for the run has come up to its `until`."""
-        self._tip = TipPoller(consumer, self._shards, self._held, settings, self._calls.put)
+        self._tip = TipPoller(
+            consumer,
+            self._shards,
+            settings,
+            kept_bytes=lambda: self._kept_bytes,
+            call=self._calls.put,
+            wake=self._wake,
+        )
         self._running = RunningBatches(runner, settings, consumer.ports, name, self._ended_batch)
         self._settling = Settling(consumer, self._shards, self._retry_data, self._tip, settings)
         self._grants = DeliveryGrants(consumer.deliveries, consumer)
@@ -199,8 +206,11 @@ class MicroBatchEngine:
     @property
     def is_full(self) -> bool:
         letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
-        held_bytes = letters_bytes + self._retry_data.size_bytes + self._held.size_bytes
-        return letters_bytes > most // 4 or held_bytes >= most * 3 // 4
+        return letters_bytes > most // 4 or self._kept_bytes >= most * 3 // 4
+
+    @property
+    def _kept_bytes(self) -> int:
+        return self._consumer.letters.size_bytes + self._retry_data.size_bytes + self._held.size_bytes
 
     @property
     def _max_buffered_bytes(self) -> int:
@@ -225,6 +235,7 @@ class MicroBatchEngine:
             self._consumer.end_with(error)
             self._leave()
         finally:
+            self._tip.stop()
             self._grants.close()
             self._slots.leave(self)
             self._ended.set()
@@ -238,6 +249,7 @@ class MicroBatchEngine:
 
     def _leave(self) -> None:
         """Give everything up after an error, so that another consumer can take over at once."""
+        self._tip.stop()
         self._running.close()
         self._running.cancel_all()
         self._consumer.close()
@@ -273,10 +285,11 @@ class MicroBatchEngine:
         now = self._consumer.now
         due = [self._running.cancel_overdue(now)]
         if self._stopping.is_set():
+            self._tip.stop()
             self._slots.withdraw(self)
             return _LONGEST_WAIT_SECONDS
-        waiting_bytes = self._retry_data.size_bytes + self._consumer.letters.size_bytes
-        due += [self._tip.start_fetches(now, waiting_bytes), self._start_batches(now), self._start_tick(now)]
+        self._tip.go_on()
+        due += [self._start_batches(now), self._start_tick(now)]
         soonest = min((at for at in due if at is not None), default=now + _LONGEST_WAIT_SECONDS)
         return min(_LONGEST_WAIT_SECONDS, max(0.001, soonest - now))
 

@@ -222,7 +222,6 @@ class Component(ABC):
             raise
 
     def _tell(self, error: Exception) -> None:
-        """Report what a method raised."""
         self._say_logged()
         self.error(str(error) if isinstance(error, GiveUp) else _raised_text(error))
 
@@ -242,7 +241,6 @@ def codec_named(serializer: str | None) -> Codec:
 
 
 def _raised_text(error: BaseException) -> str:
-    """Give an exception with its traceback, for the host."""
     return "".join(traceback.format_exception(error)).rstrip()
 
 

@@ -34,7 +34,6 @@ class State(Enum):
     HUNG = auto()
     """It said nothing for too long."""
     BROKEN = auto()
-    """It said what cannot be true."""
 
 
 class Event(Enum):

@@ -115,8 +115,6 @@ class Fail(_Command, frozen=True, tag="fail"):
 
 
 class Emit(_Command, frozen=True, tag="emit"):
-    """A component emits a tuple."""
-
     values: list[Any] = msgspec.field(name="tuple")
     id: Any = None
     """A spout's message id: any JSON value. None: not tracked."""
@@ -135,22 +133,16 @@ class Emit(_Command, frozen=True, tag="emit"):
 
 
 class Log(_Command, frozen=True, tag="log"):
-    """A line for the host's log."""
-
     msg: Any
     level: Any = 2
     """0 trace, 1 debug, 2 info, 3 warn, 4 error."""
 
 
 class Error(_Command, frozen=True, tag="error"):
-    """An exception in the component, as text; it goes on."""
-
     msg: Any
 
 
 class Metrics(_Command, frozen=True, tag="metrics"):
-    """A value for the metric of this name."""
-
     name: str
     params: Any = None
 
@@ -160,8 +152,6 @@ class Sync(_Command, frozen=True, tag="sync"):
 
 
 class Pid(msgspec.Struct, frozen=True, kw_only=True):
-    """A component's answer to the hand-shake."""
-
     pid: int
 
 

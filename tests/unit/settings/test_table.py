@@ -12,8 +12,8 @@ from kinesis_spout.settings.messages import respelled
 from kinesis_spout.settings.option import Option, Use
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
 from kinesis_spout.settings.table import OPTIONS, SETTINGS
+from kinesis_spout.settings.table.connection import PLACE
 from kinesis_spout.settings.table.spelling import as_option
-from kinesis_spout.settings.table.zookeeper import PLACE
 from kinesis_spout.spark import each_record
 from kinesis_spout.zookeeper import ZooKeeperSettings
 

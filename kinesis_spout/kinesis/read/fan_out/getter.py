@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.errors import ResourceNotFound
-from kinesis_spout.kinesis.patience import Jitter, reaction_to
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.calls.get_records import RecordsForm, Reply, ReplyForm, shard_text
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import ConsumerRegistration
@@ -26,6 +25,7 @@ from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.page import GetRecordsReply
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.user_records import HashKeys, page_of_reply
+from kinesis_spout.kinesis.retry_policy import Jitter, reaction_to
 from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, start_to_keep
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import DataLoss, KinesisSpoutError

@@ -11,7 +11,7 @@ import pytest
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import StreamNotFound, Unavailable
-from kinesis_spout.storm.running.component_counts import ComponentCounts
+from kinesis_spout.storm.running.counts import ComponentCounts
 from shard_state import BreakerPause, ShardStatus
 from tests.unit.cli.fake_world import FakeWorld
 
