@@ -51,12 +51,12 @@ def explain(name: Named, *, json: Json = False) -> None:
 
     Next: `topology show` draws it, `topology run` runs it.
     """
-    from kinesis_spout.storm.picture import explanation_of  # noqa: PLC0415 - slow to import
+    from kinesis_spout.storm.picture import Explanation  # noqa: PLC0415 - slow to import
     from kinesis_spout.storm.spark.start import check_runnable  # noqa: PLC0415
 
     found = find_topology(name)
     if json:
-        print_json(explanation_of(found.name, found.graph, found.options).document())
+        print_json(Explanation(found.name, found.graph, found.options).document())
     else:
         for line in found.explain().splitlines():
             typer.echo(line)

@@ -55,8 +55,6 @@ class Gathered(NamedTuple):
 
 
 class GatheringCollector:
-    """Takes what a spout emits until it travels. Mutable."""
-
     def __init__(self, name: str, streams: dict[str, Stream]) -> None:
         self._name = name
         self._streams = streams
@@ -78,11 +76,7 @@ class GatheringCollector:
         self._errors.report(error)
 
     def refused(self, given: GivenTuple, error: Exception) -> TreeEnd:
-        """Take in that a tuple cannot travel: an error, which is reported where nobody waits for the tuple.
-
-        Returns:
-            How the tuple's tree ends.
-        """
+        """Count a tuple that cannot travel, and give how its tree ends; report it if nobody waits for it."""
         fields = self._streams[given.stream].fields
         reason = why_unfit(given.stream, fields, given.values, error, cloudpickle.dumps)
         self.counts.emitted += 1
@@ -137,11 +131,7 @@ class OwnSpoutQuery:
         self._thread = threading.Thread(target=self._run, name=f"kinesis-spout-{name}", daemon=True)
 
     def start(self) -> None:
-        """Open and activate the spout, then begin to ask it for tuples.
-
-        Raises:
-            Whatever the spout raises; it is closed then.
-        """
+        """Open and activate the spout, then begin to ask it for tuples; closes it if it raises."""
         try:
             self._spout.open(self._program.conf_of(self._context.component), self._context, self._collector)
             self._spout.activate()
@@ -152,7 +142,6 @@ class OwnSpoutQuery:
 
     @property
     def id(self) -> str:
-        """The same for every run of this spout of this topology."""
         return str(
             uuid.uuid5(
                 uuid.NAMESPACE_URL, f"kinesis-spout:{self._program.topology}/{self._context.component}"
@@ -161,17 +150,14 @@ class OwnSpoutQuery:
 
     @property
     def runId(self) -> str:  # noqa: N802 - as StreamingQuery spells it
-        """Another for every run."""
         return self._run_id
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether it runs: it was neither stopped nor ended by an error."""
         return not self._ended.is_set()
 
     @property
     def status(self) -> dict[str, Any]:
-        """What it is doing now, or how it ended."""
         error = self._error
         if not self.isActive:
             message = f"Terminated with exception: {type(error).__name__}: {error}" if error else "Stopped"
@@ -186,7 +172,6 @@ class OwnSpoutQuery:
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:
-        """What the components have done; see ``TopologyJobs``."""
         counts = self._jobs.counts
         counts.setdefault(self._context.component, ComponentCounts()).add(self._collector.counts)
         return counts
@@ -197,11 +182,9 @@ class OwnSpoutQuery:
         return list(self._progress)
 
     def exception(self) -> BaseException | None:
-        """The error that ended it, if one did."""
         return self._error
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
-        """Wait until it ends. See ``SpoutQuery``."""
         ended = self._ended.wait(timeout)
         if ended and self._error is not None:
             raise self._error
@@ -331,7 +314,6 @@ class OwnSpoutQuery:
         )
 
     def _run_job(self, gathered: list[Gathered]) -> dict[int, TreeEnd]:
-        """Run tuples as one job, with the ticks that are due."""
         tag = f"{self._tags}-{self._batches}"
         self._batches += 1
         now = monotonic()

@@ -138,7 +138,6 @@ class PartitionState:
         return self.kept
 
     def apply(self, changed: Mapping[Any, bytes | None]) -> None:
-        """Take changes into what is stored."""
         for key, pickled in changed.items():
             if pickled is None:
                 self.stored.pop(key, None)
@@ -177,12 +176,7 @@ class PartitionState:
         return changed
 
     def _own(self, key: Any) -> Any:
-        """Give a key as it is kept.
-
-        Raises:
-            InvalidConfig: it is another task's; or NaN, which is equal to no key, not even to itself; or cannot be
-                pickled.
-        """
+        """Give a key as it is kept. InvalidConfig: it is another task's, NaN, or cannot be pickled."""
         own = kept_key(key)
         if type(own) not in _PLAIN:
             _check_key(own)
@@ -237,7 +231,6 @@ class ReversibleState:
 
     @property
     def is_used(self) -> bool:
-        """Whether something may have changed."""
         return bool(self._used)
 
     def pickle(self) -> None:
@@ -302,9 +295,5 @@ def kept_key(key: Any) -> Any:
 
 
 def task_of(key: Any, parallelism: int) -> int:
-    """Say which of so many tasks has a key, as ``fields_grouping`` does.
-
-    Raises:
-        InvalidConfig: it is of a kind that cannot be grouped by.
-    """
+    """Say which of so many tasks has a key, as ``fields_grouping`` does; or InvalidConfig."""
     return stable_hash(key if isinstance(key, tuple) else (key,)) % parallelism
