@@ -224,7 +224,7 @@ def _tolerance(base: float) -> float:
 
 
 class RefusingShard:
-    """A shard that refused of late, with what waits for it. ``tries`` bound how long it may take nothing. Mutable."""
+    """A shard that refused of late, and what waits for it. ``tries`` bound how long it takes nothing. Mutable."""
 
     def __init__(self, tries: Tries, now: float) -> None:
         self.tries = tries

@@ -158,7 +158,7 @@ def request_own(
 def end(
     line: Line[TokenT, PayloadT] | None, token: TokenT, event: Event, fresh: TokenT | None = None
 ) -> Moved[TokenT, PayloadT]:
-    """The one that works has ended: DONE, FAILED or EXPIRED. A turn that goes on has the ``fresh`` token, if given.
+    """The one that works has ended: DONE, FAILED or EXPIRED. A turn that goes on gets the ``fresh`` token, if any.
 
     Answers LEAVE, PROMOTE, GO_ON, HAND_BACK or REFUSE.
     """
