@@ -12,11 +12,9 @@ from figures import Figure, cpu_seconds
 
 from kinesis_spout.model.record import Record
 from kinesis_spout.recipes.coalescing import QueueCoordinator
-from kinesis_spout.spark.tasks.coalescing.delivery import delivery_to
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, KeyFunction
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey, KeyFunction
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
-from kinesis_spout.spark.tasks.handlers import RecordHandler
-from kinesis_spout.spark.tasks.work import WorkSlice
+from kinesis_spout.spark.tasks.handlers import RecordHandler, delivery_to
 from shard_state import Order, Position, SliceKind, SlicePlan
 
 RECORDS = 2_000
@@ -105,7 +103,7 @@ def _door(records: list[Record], coalesce: KeyFunction | str | None) -> Callable
     rules = DeliverySettings(order=order, clock=lambda: 0.0, coalescing=key)
 
     def deliver() -> None:
-        delivery = delivery_to(handler, WorkSlice(plan=plan), rules)
+        delivery = delivery_to(handler, plan, rules)
         assert delivery.deliver(records, float("inf")) == RECORDS
 
     return deliver

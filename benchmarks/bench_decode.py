@@ -25,7 +25,7 @@ from botocore.parsers import ResponseParser, create_parser
 from canned_kinesis import CannedKinesis, aggregated_page_body, page_body, shard_name
 from figures import Figure, cpu_seconds
 
-from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, decode_to_arrow
+from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, ReadSettings, decode_to_arrow
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply, sequence_at
 from kinesis_spout.kinesis.read.page import decode_reply
 from kinesis_spout.kinesis.read.user_records import taken_apart
@@ -97,7 +97,8 @@ def _looked_for(repeats: int) -> Figure:
     """Measure what it costs a page without aggregates that they are looked for."""
     body = page_body(RECORDS, USER_BYTES)
     looking, not_looking = (
-        ArrowForm(stream="s", shard_id="0", deaggregate=deaggregate) for deaggregate in (True, False)
+        ArrowForm(stream="s", shard_id="0", settings=ReadSettings(deaggregate=deaggregate))
+        for deaggregate in (True, False)
     )
     # By turns, so that what else the machine does meets both.
     looked, not_looked = (

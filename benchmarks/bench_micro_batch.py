@@ -25,12 +25,13 @@ from pyspark.sql import SparkSession
 
 from kinesis_spout import KinesisSpout, Record
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
-from kinesis_spout.spark.driver.batches.packing import pack
+from kinesis_spout.kinesis.read.getter import Cursor
+from kinesis_spout.spark.driver.batches.running_batches import pack
 from kinesis_spout.spark.driver.query import task_settings
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.handler_runner import HandlerRunner
 from kinesis_spout.spark.tasks.handlers import RecordHandler
-from kinesis_spout.spark.tasks.work import Cursor, WorkSlice
+from kinesis_spout.spark.tasks.work import WorkSlice
 from shard_state import Position, SliceKind, SlicePlan
 
 if TYPE_CHECKING:

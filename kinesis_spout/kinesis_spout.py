@@ -22,14 +22,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_spout.consumer.ports import Companion, Ports
+    from kinesis_spout.spark.dataframe.dataframe_runner import Collector
     from kinesis_spout.spark.driver.query import SpoutQuery
     from kinesis_spout.spark.streams.batch_slots import BatchSlots
     from kinesis_spout.spark.streams.streams_query import StreamsQuery
-    from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, KeyFunction
-    from kinesis_spout.spark.tasks.concurrent_delivery import AnyHandler
-    from kinesis_spout.spark.tasks.handlers import ArrowCollector
+    from kinesis_spout.spark.tasks.coalescing import CoalescingKey, KeyFunction
+    from kinesis_spout.spark.tasks.handlers import AnyHandler, ArrowCollector
     from kinesis_spout.spark.tasks.jobs import BatchRunner
-    from kinesis_spout.spark.tasks.keeping.dataframe import Collector
     from kinesis_spout.spark.tasks.task import TaskSettings
 
 
@@ -95,8 +94,8 @@ class KinesisSpout(StreamsSpout):
             KinesisSpoutError: what goes wrong at the start is raised here: no such stream, no permission, no
                 ZooKeeper, unreadable progress.
         """
-        from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey  # noqa: PLC0415
-        from kinesis_spout.spark.tasks.concurrent_delivery import record_handler  # noqa: PLC0415 - plain Python needs no Spark
+        from kinesis_spout.spark.tasks.coalescing import CoalescingKey  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.handlers import record_handler  # noqa: PLC0415 - plain Python needs no Spark
 
         config = self.config
         made = record_handler(
@@ -152,7 +151,7 @@ class KinesisSpout(StreamsSpout):
                 the session has ``spark.speculation``: two attempts of a task would read different rows. Or the
                 handler is a generator function or an ``async def``.
         """
-        from kinesis_spout.spark.tasks.keeping.dataframe import DataFrameRunner  # noqa: PLC0415
+        from kinesis_spout.spark.dataframe.dataframe_runner import DataFrameRunner  # noqa: PLC0415
 
         self.refuse_order("foreach_batch")
         refuse_unfinished_function("handler", handler)
@@ -244,7 +243,7 @@ class KinesisSpout(StreamsSpout):
         coalescing: "CoalescingKey | None" = None,
     ) -> "SpoutQuery":
         from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
-        from kinesis_spout.spark.tasks.coalescing.key import order_with  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.coalescing import order_with  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
 
         def runner(context: "SparkContext", settings: "TaskSettings") -> "BatchRunner":

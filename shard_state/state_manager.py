@@ -441,7 +441,7 @@ class StateManager:
             self._watch.withdrawn(plan, now)
             slices.withdraw(plan)
 
-    def convicts(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
+    def isolates(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
         """Tell whether the death of a slice blames its one record; the arguments are those of ``died``."""
         slices = self._shards.of_epoch(plan)
         return slices is not None and slices.blames(plan, held) is not None

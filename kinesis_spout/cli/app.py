@@ -5,21 +5,20 @@ from typing import Annotated, Final
 import typer
 
 import kinesis_spout
+from kinesis_spout.cli.commands.checkpoints import checkpoints
+from kinesis_spout.cli.commands.dead_letters import dead_letters
 from kinesis_spout.cli.commands.fan_out import fan_out
-from kinesis_spout.cli.commands.letters.dead_letters import dead_letters
+from kinesis_spout.cli.commands.members import members, pause, resume
 from kinesis_spout.cli.commands.options import options
-from kinesis_spout.cli.commands.progress.checkpoints import checkpoints
-from kinesis_spout.cli.commands.progress.members import members
-from kinesis_spout.cli.commands.progress.pause import pause
-from kinesis_spout.cli.commands.progress.resume import resume
-from kinesis_spout.cli.commands.progress.shards import shards
 from kinesis_spout.cli.commands.put import put
 from kinesis_spout.cli.commands.run import run
+from kinesis_spout.cli.commands.shards import shards
 from kinesis_spout.cli.commands.spool import spool
 from kinesis_spout.cli.commands.tail import tail
+from kinesis_spout.cli.commands.topology import topology
 from kinesis_spout.cli.failures import OneLineErrors
-from kinesis_spout.cli.topologies.commands import topology
-from kinesis_spout.cli.world import RealWorld
+from kinesis_spout.cli.output import Terminal
+from kinesis_spout.operations.world import World
 
 _HELP: Final = """\
 Reliable Kinesis consumption for PySpark: every record ends acked, or in the dead letters.
@@ -65,7 +64,7 @@ def _begin(
     ] = False,
 ) -> None:
     del debug, show_version  # read by OneLineErrors, and by the option's callback
-    ctx.obj = ctx.obj or RealWorld()
+    ctx.obj = ctx.obj or World(Terminal())
 
 
 app.command()(run)

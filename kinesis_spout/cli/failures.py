@@ -6,34 +6,24 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from kinesis_spout.cli.arguments import as_argument
-from kinesis_spout.cli.output import note
+from kinesis_spout.cli.output import note, spelled
 from kinesis_spout.model.errors import (
     CheckpointUnreadable,
     ConsumerAlive,
     DataLoss,
     InvalidConfig,
-    KinesisError,
     KinesisSpoutError,
     StreamRecreated,
     Unavailable,
 )
-from kinesis_spout.settings.messages import respelled
+from kinesis_spout.operations.errors import NobodyAnswers, WrongArguments
 
 INTERRUPTED: Final = 130
 """What shells expect of a command that SIGINT ended."""
 
 
-class WrongArguments(InvalidConfig):
-    """What a command was given beside the settings cannot be done."""
-
-
 class BrokenTopology(InvalidConfig):
     """A topology of the user's cannot be built."""
-
-
-class NobodyAnswers(KinesisError):  # noqa: N818 - the name says what happened
-    """Nobody listens where the settings say that Kinesis is. Not tried again."""
 
 
 _REACH_IT: Final = (
@@ -58,17 +48,7 @@ _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
 """The first that fits is told: what is special comes before what is general."""
 
 
-class NotFound(KinesisSpoutError):  # noqa: N818 - the name says what happened
-    """What was named on the command line does not exist."""
-
-
-class NotBegun(NotFound):
-    """An application of which nothing is stored."""
-
-    exit_code = 4
-
-
-class ActionRefused(KinesisSpoutError):  # noqa: N818
+class ActionRefused(KinesisSpoutError):  # noqa: N818 - the names say what happened
     """A change that nobody confirmed."""
 
     exit_code = 2
@@ -78,7 +58,7 @@ class SparkFailed(KinesisSpoutError):  # noqa: N818
     """Spark did not start."""
 
 
-class DeadLettered(KinesisSpoutError):  # noqa: N818 - the name says what happened
+class DeadLettered(KinesisSpoutError):  # noqa: N818
     """Records of a run were dead-lettered, and it was asked to fail then."""
 
     exit_code = 7
@@ -110,7 +90,7 @@ class OneLineErrors(TyperGroup):
 def report(error: KinesisSpoutError) -> None:
     """Say on standard error what went wrong, and what to do about it."""
     in_code = isinstance(error, BrokenTopology)
-    note(f"error: {error if in_code else respelled(str(error), as_argument)}")
+    note(f"error: {error if in_code else spelled(str(error))}")
     step = next((step for kind, step in _NEXT_STEPS.items() if isinstance(error, kind)), None)
     if step is not None:
         note(f"next: {step}")

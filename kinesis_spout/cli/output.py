@@ -1,4 +1,4 @@
-"""How commands print: tables for people, plain columns for pipes, JSON for programs.
+"""How commands print: tables for people, plain columns for pipes, JSON for programs; what goes to standard error.
 
 What others wrote (errors of handlers, keys, data) never reaches a terminal as it is: control characters would move
 its cursor, change its title or hide lines, and marks of writing direction would show text in another order than it
@@ -10,7 +10,8 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
@@ -18,8 +19,13 @@ import typer
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
+from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
+
+from kinesis_spout.operations.stored_progress import Listener
+from kinesis_spout.settings.messages import respelled
+from kinesis_spout.settings.table import SETTINGS
 
 _KEPT_DIGITS: Final = 12
 _LONG_NUMBER: Final = re.compile(r"\d{25,}")
@@ -40,6 +46,8 @@ _CONTROLS: Final = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
 )
 """C0, DEL and C1; marks of direction and of lines; halves of characters, which cannot be encoded."""
+_ARGUMENTS: Final = frozenset({"from", "shard", "to"})
+"""Of operations, which are options of commands."""
 
 
 def print_json(value: Any) -> None:
@@ -188,8 +196,26 @@ def shortened(text: str) -> str:
     return _LONG_NUMBER.sub(lambda found: "…" + found[0][-_KEPT_DIGITS:], text)
 
 
+def spelled(text: str) -> str:
+    """Give a message in the words of the command line: settings and arguments as options."""
+    return respelled(text, as_argument)
+
+
+def as_argument(name: str, value: str | None) -> str | None:
+    """Spell a setting, or an argument of an operation, as the commands take it; None for any other word."""
+    if name in _ARGUMENTS:
+        return f"--{name}"
+    if name not in SETTINGS:
+        return None
+    said = value.lower() if value in {"True", "False"} else value
+    if SETTINGS[name].has_argument:
+        option = "--" + name.replace("_", "-")
+        return option if said is None else f"{option} {said}"
+    return f"--set {name}" if said is None else f"--set {name}={said}"
+
+
 def note(text: str) -> None:
-    """Say something to the person at the terminal, beside the result. A terminal's lines end between words."""
+    """Say something to the person at the terminal, besides the result. A terminal's lines end between words."""
     width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
     for line in map(printable, text.split("\n")):
         fitting = [line] if width is None else textwrap.wrap(line, width, **_WHOLE_WORDS)
@@ -202,3 +228,30 @@ def duration(millis: int) -> str:
     if millis < 1000:  # noqa: PLR2004 - below a second
         return f"{millis} ms"
     return f"{timedelta(seconds=millis // 1000)}"
+
+
+class Terminal(Listener):
+    """Shows on standard error what an operation says while it works, and how far it is if that is a terminal."""
+
+    def note(self, text: str) -> None:
+        note(spelled(text))
+
+    @contextmanager
+    def waiting(self) -> Iterator[Callable[[str], None]]:
+        console = Console(stderr=True)
+        if not console.is_terminal:
+            yield lambda _text: None
+            return
+        with console.status("waiting") as status:
+            yield lambda text: status.update(printable(text))
+
+    @contextmanager
+    def progress(self, what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+        console = Console(stderr=True)
+        if not console.is_terminal:
+            yield lambda _count: None
+            return
+        columns = (SpinnerColumn(), TextColumn(what), MofNCompleteColumn())
+        with Progress(*columns, console=console, transient=True) as shown:
+            task = shown.add_task(what, total=total)
+            yield lambda count: shown.advance(task, count)

@@ -8,8 +8,8 @@ I/O is done under it.
 Which shards are ours is the leader's decision (``leading``); what this member wants is in ``sharing``, how it gets
 it in ``ownership``. ``commits`` stores the progress.
 
-Errors that may pass (see ``kinesis_spout.kinesis.patience``) are retried for as long as it takes, with back-off;
-they show in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
+Errors that may pass (see ``kinesis.retry_policy``) are retried for as long as it takes, with back-off; they show
+in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
 """
 
 import logging
@@ -33,7 +33,7 @@ from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
 from kinesis_spout.consumer.rates import DeliveryRate
 from kinesis_spout.consumer.read_errors import ReadErrors
-from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries
+from kinesis_spout.kinesis.retry_policy import Action, Reaction, RetryPolicy, Tries
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt
 from kinesis_spout.model.logs.failure_kinds import FailureKinds
@@ -363,13 +363,13 @@ class Consumer:
             self._commits.commit()
             self.ports.coordinator.release(self.manager.owned)
 
-        patience = Patience(
+        retry_policy = RetryPolicy(
             deadline_seconds=LAST_COMMIT_SECONDS,
             first_backoff_seconds=FIRST_SECONDS,
             backoff_cap_seconds=CAP_SECONDS,
             clock=self.ports.clock,
         )
-        Tries(patience, "the last commit").call(commit)
+        Tries(retry_policy, "the last commit").call(commit)
 
     def _write_the_last_letters(self) -> None:
         self._dead_lettering.write_the_last(self._letter_writer)

@@ -2,31 +2,33 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from kinesis_spout.consumer.ports import OpenGetter, Ports
+from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.rates import DeliveryRate
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.kinesis import FanOutStream, KinesisClientSettings, KinesisShardLister, PollingShardGetter
-from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
+from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, ReadSettings, ShardGetters
+from kinesis_spout.kinesis.pace import ApplicationBudget
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.kinesis_client import client_settings as settings_of_client
-from kinesis_spout.settings.zookeeper.place import zookeeper_settings as settings_of_zookeeper
+from kinesis_spout.settings.kinesis import client_settings as settings_of_client
+from kinesis_spout.settings.kinesis import read_settings as settings_of_read
+from kinesis_spout.settings.zookeeper import zookeeper_settings as settings_of_zookeeper
 from kinesis_spout.zookeeper import ZooKeeperBackend, ZooKeeperSettings
 from shard_state import Position
-
-if TYPE_CHECKING:
-    from mypy_boto3_kinesis import KinesisClient
 
 
 def client_settings(config: SpoutConfig) -> KinesisClientSettings:
     """Say how Kinesis is reached; can be sent to executors."""
     return settings_of_client(asdict(config), config.stream_region)
+
+
+def read_settings(config: SpoutConfig) -> ReadSettings:
+    """Say how shards are read; can be sent to executors."""
+    return settings_of_read(asdict(config), fan_out_consumer=config.fan_out_consumer)
 
 
 def zookeeper_settings(config: SpoutConfig) -> ZooKeeperSettings:
@@ -76,37 +78,26 @@ def ports_of(
     clock = SystemClock()
     lister = KinesisShardLister(client, config.stream, clock=clock)
 
-    paces = ShardPaces(
-        clock,
-        pace=Pace(
-            interval_seconds=config.fetch_period_seconds,
-            bytes_per_second=config.max_fetch_bytes_per_second,
-        ),
-        budget=budget,
-    )
+    read = read_settings(config)
+    paces = ShardPaces(clock, pace=read.pace, budget=budget)
     opened.callback(paces.close)
+    getters = ShardGetters(client, config.stream, read, lister=lister, clock=clock)
+    opened.callback(getters.close)
 
-    def open_polling(shard_id: str, position: Position) -> ShardGetter:
-        return PollingShardGetter(
-            client,
-            stream=config.stream,
-            shard_id=shard_id,
-            position=position,
-            lister=lister,
-            fail_on_data_loss=config.fail_on_data_loss,
-            deaggregate=config.deaggregate,
-            hash_keys=lister.hash_keys(shard_id),
-            pacing=paces.of(shard_id),
-            clock=clock,
+    def open_getter(shard_id: str, position: Position) -> ShardGetter:
+        return getters.open(
+            shard_id, position, hash_keys=lister.hash_keys(shard_id), pacing=paces.of(shard_id)
         )
 
-    open_getter: OpenGetter = open_polling
-    if config.fan_out_consumer is not None:
-        open_getter = _pushed(config, config.fan_out_consumer, client, lister, opened)
+    def open_rereader(shard_id: str, position: Position) -> ShardGetter:
+        return getters.polled(
+            shard_id, position, hash_keys=lister.hash_keys(shard_id), pacing=paces.of(shard_id)
+        )
+
     return Ports(
         lister=lister,
         open_getter=open_getter,
-        open_rereader=open_polling,
+        open_rereader=open_rereader,
         store=backend.store,
         coordinator=backend.coordinator,
         group=backend.group,
@@ -116,32 +107,3 @@ def ports_of(
         deliveries=deliveries,
         close=opened.pop_all().close,
     )
-
-
-def _pushed(
-    config: SpoutConfig,
-    consumer_name: str,
-    client: "KinesisClient",
-    lister: KinesisShardLister,
-    opened: ExitStack,
-) -> OpenGetter:
-    """Give what opens getters that Kinesis pushes records to."""
-    fan_out = FanOutStream(
-        client,
-        config.stream,
-        consumer_name=consumer_name,
-        lister=lister,
-        deaggregate=config.deaggregate,
-        clock=SystemClock(),
-    )
-    opened.callback(fan_out.close)
-
-    def open_getter(shard_id: str, position: Position) -> ShardGetter:
-        return fan_out.getter(
-            shard_id,
-            position,
-            fail_on_data_loss=config.fail_on_data_loss,
-            hash_keys=lister.hash_keys(shard_id),
-        )
-
-    return open_getter

@@ -1,4 +1,4 @@
-"""Where given-up records go: folders, S3, Hadoop, another stream; and how they are put back.
+"""Where given-up records go: folders, S3, Hadoop, another stream.
 
-When a record is given up is ``shard_state``'s. Begin with ``sink_url``.
+When a record is given up is ``shard_state``'s; how it is put back is ``operations``'. Begin with ``sink_url``.
 """

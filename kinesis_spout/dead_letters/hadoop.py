@@ -14,15 +14,16 @@ from typing import Any, Final, cast
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
-from kinesis_spout.dead_letters.whole_files import WholeFilesSink
-from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.dead_letters.stored_form import LinesSink
+from kinesis_spout.dead_letters.whole_files import WholeFiles
+from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DeadLetterError
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 """How much passes between Python and the JVM in one call."""
 
 
-class HadoopSink(WholeFilesSink):
+class HadoopSink(LinesSink):
     """A Hadoop directory of dead letters.
 
     Uses the Hadoop settings of the running SparkContext (``spark.hadoop.*``: credentials, endpoints), or the
@@ -33,14 +34,14 @@ class HadoopSink(WholeFilesSink):
     """
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
-        super().__init__(_HadoopDirectory(url), clock or SystemClock())
+        super().__init__(_HadoopDirectory(url, clock))
 
 
-class _HadoopDirectory:
-    """See ``WholeFiles``. Mutable: may be closed."""
+class _HadoopDirectory(WholeFiles):
+    """Mutable: may be closed."""
 
-    def __init__(self, url: str) -> None:
-        self.address = url
+    def __init__(self, url: str, clock: Clock | None) -> None:
+        super().__init__(url, clock)
         # The JVM keeps this environment, and so do the Python processes of any Spark session in it later.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         SparkContext._ensure_initialized()  # noqa: SLF001 - PySpark has no public way to its JVM

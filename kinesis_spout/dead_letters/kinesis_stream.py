@@ -12,22 +12,22 @@ The stream's retention ends what it keeps: 24 hours unless it was raised.
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from botocore.exceptions import ClientError
 
-from kinesis_spout.dead_letters.kinesis_failures import as_dead_letter_errors
 from kinesis_spout.dead_letters.stored_form import decoded, encoded
-from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis import KinesisShardLister, ShardGetters
 from kinesis_spout.kinesis.errors import error_code
-from kinesis_spout.kinesis.patience import Patience, Tries
-from kinesis_spout.kinesis.read.getter import MAX_RECORDS
+from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS
+from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
 from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.errors import DeadLetterError
+from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, KinesisError
 from shard_state import Position
 from shard_state.shards.lineage import parents_first
 
@@ -52,18 +52,18 @@ class KinesisStreamSink:
         stream: str,
         *,
         max_record_bytes: int = COMMON_RECORD_BYTES,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
         self._client = client
         self._stream = stream
         self._max_record_bytes = max_record_bytes
-        self._patience = patience or Patience()
+        self._retry_policy = retry_policy or RetryPolicy()
         self._lister = KinesisShardLister(
             client,
             stream,
-            deadline_seconds=self._patience.deadline_seconds,
-            clock=self._patience.clock,
-            jitter=self._patience.jitter,
+            deadline_seconds=self._retry_policy.deadline_seconds,
+            clock=self._retry_policy.clock,
+            jitter=self._retry_policy.jitter,
         )
 
     def check_writable(self) -> None:
@@ -84,7 +84,7 @@ class KinesisStreamSink:
         """Return when the stream has taken every letter, whole; see the port."""
         entries = (entry for letter in letters for entry in self._entries(letter))
         with as_dead_letter_errors():
-            put_all(self._client, self._stream, entries, self._patience)
+            put_all(self._client, self._stream, entries, self._retry_policy)
 
     def read(self) -> Iterable[DeadLetter]:
         """Give back what the stream holds, parents before children, each shard in order; see the port."""
@@ -127,24 +127,32 @@ class KinesisStreamSink:
 
     def _records(self, shard_id: str) -> Iterator[tuple[str, bytes]]:
         """Give every record of a shard with where it is, from the oldest to the tip or the shard's end."""
-        getter = PollingShardGetter(
+        getters = ShardGetters(
             self._client,
-            stream=self._stream,
-            shard_id=shard_id,
-            position=Position.trim_horizon(),
+            self._stream,
             lister=self._lister,
-            clock=self._patience.clock,
-            jitter=self._patience.jitter,
+            clock=self._retry_policy.clock,
+            jitter=self._retry_policy.jitter,
         )
+        getter = getters.polled(shard_id, Position.trim_horizon())
         while True:
             with as_dead_letter_errors():
-                tries = Tries(self._patience, f"GetRecords of {shard_id} on {self._stream}")
+                tries = Tries(self._retry_policy, f"GetRecords of {shard_id} on {self._stream}")
                 page = tries.call(partial(getter.read, MAX_RECORDS))
             for record in page.records:
                 yield f"{self._stream}/{record.message_id}", record.data
             # An empty page alone is not the tip, and neither is "0 behind": some emulators always say so.
             if page.at_end or not (page.records or page.millis_behind_latest):
                 return
+
+
+@contextmanager
+def as_dead_letter_errors() -> Iterator[None]:
+    """Raise what the Kinesis side raises inside as a DeadLetterError, from the same cause."""
+    try:
+        yield
+    except (KinesisError, InvalidConfig) as error:
+        raise DeadLetterError(str(error)) from (error.__cause__ or error)
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):

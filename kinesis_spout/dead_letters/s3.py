@@ -20,9 +20,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.utils import get_environ_proxies
 from pyarrow import fs
 
-from kinesis_spout.dead_letters.whole_files import WholeFilesSink
+from kinesis_spout.dead_letters.stored_form import LinesSink
+from kinesis_spout.dead_letters.whole_files import WholeFiles
 from kinesis_spout.kinesis.errors import said_by_boto3
-from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
 
 CONNECT_SECONDS: Final = 5
@@ -34,7 +35,7 @@ _PARAMETERS: Final = ("region", "endpoint_override")
 _DEFAULT_REGION: Final = "us-east-1"
 
 
-class S3Sink(WholeFilesSink):
+class S3Sink(LinesSink):
     """The objects below ``s3://bucket/prefix``.
 
     Args:
@@ -49,7 +50,7 @@ class S3Sink(WholeFilesSink):
     def __init__(
         self, url: str, *, session: Callable[[], boto3.Session] = boto3.Session, clock: Clock | None = None
     ) -> None:
-        super().__init__(_S3Prefix(url, session), clock or SystemClock())
+        super().__init__(_S3Prefix(url, session, clock))
 
 
 class _Credentials(NamedTuple):
@@ -58,11 +59,12 @@ class _Credentials(NamedTuple):
     token: str | None
 
 
-class _S3Prefix:
-    """See ``WholeFiles``. Mutable: credentials are renewed."""
+class _S3Prefix(WholeFiles):
+    """Mutable: credentials are renewed."""
 
-    def __init__(self, url: str, session: Callable[[], boto3.Session]) -> None:
-        self.address, self._bucket, self._prefix, parameters = _parsed(url)
+    def __init__(self, url: str, session: Callable[[], boto3.Session], clock: Clock | None) -> None:
+        address, self._bucket, self._prefix, parameters = _parsed(url)
+        super().__init__(address, clock)
         self._parameters = parameters
         self._make_session = session
         self._session: boto3.Session | None = None

@@ -4,12 +4,16 @@ A letter may be stored more than once (the port promises at least once), so a ma
 it says, its message id and the time it died, and covers every copy.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError
+
+_LETTERS: Final = "dead-letters"
+_MARKS: Final = "redriven"
 
 
 class RedrivenMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +69,62 @@ def without_redriven(letters: Iterable[DeadLetter], marks: Iterable[RedrivenMark
     """Leave out the letters that a mark covers."""
     redriven = frozenset(marks)
     return (letter for letter in letters if mark_of(letter) not in redriven)
+
+
+class Lines(Protocol):
+    """Keeps lines of several kinds. Every method raises DeadLetterError for what goes wrong."""
+
+    def check_writable(self) -> None:
+        """Find out that lines could be kept, leaving nothing behind."""
+        ...
+
+    def append(self, kind: str, lines: Iterable[bytes]) -> None:
+        """Make lines (given without their ends) durable before returning; if it raises, some may be stored."""
+        ...
+
+    def read(self, kind: str) -> Iterator[tuple[str, bytes]]:
+        """Give every line with where it is, ``file:line``; the oldest file first."""
+        ...
+
+    def close(self) -> None:
+        """Release what is held. May be called twice."""
+        ...
+
+
+class LinesSink:
+    """A sink in ``dead-letters-*.jsonl`` and ``redriven-*.jsonl`` files, which several processes may share."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+
+    def check_writable(self) -> None:
+        """Find out that letters can be written; see the port."""
+        self._lines.check_writable()
+
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        """Make the letters durable before returning; see the port."""
+        if letters:
+            self._lines.append(_LETTERS, (encoded(letter) for letter in letters))
+
+    def read(self) -> Iterable[DeadLetter]:
+        """Give back what was not redriven. A bad line is an error that names ``file:line``; see the port."""
+        return without_redriven(
+            (decoded(where, line) for where, line in self._lines.read(_LETTERS)),
+            [decoded_mark(where, line) for where, line in self._lines.read(_MARKS)],
+        )
+
+    def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
+        """Leave the letters out of ``read`` from now on, durably.
+
+        Raises:
+            DeadLetterError: some or all of them may be marked.
+        """
+        if letters:
+            self._lines.append(_MARKS, (encoded_mark(mark_of(letter)) for letter in letters))
+
+    def close(self) -> None:
+        """Release what is held. May be called twice."""
+        self._lines.close()
 
 
 def _what(line: bytes, error: Exception) -> str:

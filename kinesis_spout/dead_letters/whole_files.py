@@ -6,105 +6,57 @@ names sort by the time of the write.
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Final, Protocol
 
-from kinesis_spout.dead_letters.stored_form import (
-    decoded,
-    decoded_mark,
-    encoded,
-    encoded_mark,
-    mark_of,
-    without_redriven,
-)
-from kinesis_spout.model.clock import Clock
-from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import DeadLetterError
 
-_LETTERS: Final = "dead-letters"
-_MARKS: Final = "redriven"
 
+class WholeFiles(ABC):
+    """A directory of such files, as ``Lines``. Every method raises DeadLetterError for what goes wrong."""
 
-class WholeFiles(Protocol):
-    """A directory of such files. Every method raises DeadLetterError for what goes wrong."""
-
-    @property
-    def address(self) -> str:
+    def __init__(self, address: str, clock: Clock | None = None) -> None:
+        self.address = address
         """The directory, for messages."""
-        ...
+        self._clock = clock or SystemClock()
 
+    @abstractmethod
     def check_writable(self) -> None:
         """Find out that a file could be made, leaving nothing behind."""
-        ...
 
+    @abstractmethod
     def create(self, name: str, lines: Iterable[bytes]) -> None:
         """Make a file of lines (given without their ends), durable and whole before returning."""
-        ...
 
+    @abstractmethod
     def names(self) -> Iterable[str]:
         """Name what the directory holds, in any order; nothing if there is no such directory yet."""
-        ...
 
+    @abstractmethod
     def chunks(self, name: str) -> Iterator[bytes]:
         """Give the bytes of a file."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Release what is held. May be called twice."""
-        ...
 
-
-class WholeFilesSink:
-    """A directory of ``dead-letters-*.jsonl`` and ``redriven-*.jsonl`` files. Several processes may share it."""
-
-    def __init__(self, files: WholeFiles, clock: Clock) -> None:
-        self._files = files
-        self._clock = clock
-
-    def check_writable(self) -> None:
-        """Find out that letters can be written; see the port."""
-        self._files.check_writable()
-
-    def write(self, letters: Sequence[DeadLetter]) -> None:
-        """Make the letters durable, in one new file, before returning; see the port."""
-        if letters:
-            self._files.create(self._new_name(_LETTERS), (encoded(letter) for letter in letters))
-
-    def read(self) -> Iterable[DeadLetter]:
-        """Give back what was not redriven. A bad line is an error that names ``file:line``; see the port."""
-        return without_redriven(
-            (decoded(where, line) for where, line in self._lines(_LETTERS)),
-            [decoded_mark(where, line) for where, line in self._lines(_MARKS)],
-        )
-
-    def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
-        """Leave the letters out of ``read`` from now on, durably.
-
-        Raises:
-            DeadLetterError: none or all of them are marked.
-        """
-        if letters:
-            self._files.create(self._new_name(_MARKS), (encoded_mark(mark_of(letter)) for letter in letters))
-
-    def close(self) -> None:
-        """Release what is held. May be called twice."""
-        self._files.close()
-
-    def _new_name(self, kind: str) -> str:
+    def append(self, kind: str, lines: Iterable[bytes]) -> None:
+        """Make a new file of lines; if it raises, all of them or none are stored."""
         made_at = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         # Drivers on several hosts may share the directory; times and process ids may be equal there.
-        return f"{kind}-{made_at}-{os.getpid()}-{uuid.uuid4().hex}.jsonl"
+        self.create(f"{kind}-{made_at}-{os.getpid()}-{uuid.uuid4().hex}.jsonl", lines)
 
-    def _lines(self, kind: str) -> Iterator[tuple[str, bytes]]:
-        for name in sorted(self._files.names()):
+    def read(self, kind: str) -> Iterator[tuple[str, bytes]]:
+        for name in sorted(self.names()):
             if name.startswith(f"{kind}-") and name.endswith(".jsonl"):
                 yield from self._lines_of(name)
 
     def _lines_of(self, name: str) -> Iterator[tuple[str, bytes]]:
-        file = f"{self._files.address.rstrip('/')}/{name}"
+        file = f"{self.address.rstrip('/')}/{name}"
         number, rest = 0, b""
-        for chunk in self._files.chunks(name):
+        for chunk in self.chunks(name):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 number += 1

@@ -4,16 +4,16 @@ from kinesis_spout.kinesis.client import KinesisClientSettings
 from kinesis_spout.kinesis.directory import KinesisStreamDirectory
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from kinesis_spout.kinesis.read.arrow import ArrowPage, decode_to_arrow
-from kinesis_spout.kinesis.read.buffered_getter import BufferedShardGetter
 from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.getter import PollingShardGetter
 from kinesis_spout.kinesis.read.prefetcher import Prefetcher
+from kinesis_spout.kinesis.read.read_settings import ReadSettings
+from kinesis_spout.kinesis.shard_getters import ShardGetters
 from kinesis_spout.model.columns import SCHEMA
 
 __all__ = [
     "SCHEMA",
     "ArrowPage",
-    "BufferedShardGetter",
     "FanOutShardGetter",
     "FanOutStream",
     "KinesisClientSettings",
@@ -21,5 +21,7 @@ __all__ = [
     "KinesisStreamDirectory",
     "PollingShardGetter",
     "Prefetcher",
+    "ReadSettings",
+    "ShardGetters",
     "decode_to_arrow",
 ]

@@ -4,7 +4,7 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 from kinesis_spout.kinesis.errors import expected
-from kinesis_spout.kinesis.patience import Jitter, Patience, Tries
+from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy, Tries
 from kinesis_spout.model.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -44,8 +44,10 @@ class KinesisStreamDirectory:
             AccessDenied: the credentials lack kinesis:ListStreams.
             KinesisError: with ``retriable`` set, for what may pass.
         """
-        patience = Patience(deadline_seconds=self._deadline_seconds, clock=self._clock, jitter=self._jitter)
-        return Tries(patience, "ListStreams").call(self._list_once)
+        retry_policy = RetryPolicy(
+            deadline_seconds=self._deadline_seconds, clock=self._clock, jitter=self._jitter
+        )
+        return Tries(retry_policy, "ListStreams").call(self._list_once)
 
     def _list_once(self) -> list[str]:
         names: list[str] = []

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceNotFound, expected, translated
 from kinesis_spout.kinesis.naming import stream_arguments
-from kinesis_spout.kinesis.patience import Jitter, Patience, Tries
 from kinesis_spout.kinesis.read.user_records import HashKeys
+from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy, Tries
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import StreamNotFound
 from kinesis_spout.ports import StreamSummary
@@ -120,8 +120,10 @@ class KinesisShardLister:
             raise StreamNotFound(self._not_found()) from error
 
     def _tries(self, call: str) -> Tries:
-        patience = Patience(deadline_seconds=self._deadline_seconds, clock=self._clock, jitter=self._jitter)
-        return Tries(patience, call)
+        retry_policy = RetryPolicy(
+            deadline_seconds=self._deadline_seconds, clock=self._clock, jitter=self._jitter
+        )
+        return Tries(retry_policy, call)
 
     def _not_found(self) -> str:
         meta = self._client.meta

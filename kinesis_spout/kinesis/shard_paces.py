@@ -15,8 +15,8 @@ from typing import Final
 
 from kinesis_spout.kinesis.pace.application_budget import ApplicationBudget
 from kinesis_spout.kinesis.pace.pace import Pace
-from kinesis_spout.kinesis.patience import Jitter
 from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock
 
 _NO_SHARDS: Final = frozenset[str]()

@@ -34,13 +34,13 @@
     ├── SpoutClosed              a call on a spout that was closed
     ├── HandlerBroken            (spark.tasks.jobs) the handler cannot be loaded on the executors
     ├── SparkGone                (spark.tasks.jobs) the SparkContext was stopped, or its JVM has ended
-    ├── TooManyFailures          (spark.record_outcomes) more records failed than are kept for another delivery
+    ├── TooManyFailures          (spark.per_record) more records failed than are kept for another delivery
     ├── ComponentFailed          (storm.hosting.remarks) a component in another language died, hung or erred
     ├── NotOfTheProtocol         (multilang.messages) a frame that is no message of the multilang protocol
     ├── UnsendableValue          (multilang.sendable) a value that a component's messages cannot carry
     └── UnwritableRow            (structured.write) a row that the sink can never write
 
-`kinesis_spout.kinesis.patience` says what follows from each error of Kinesis, and how long it is tried again.
+`kinesis_spout.kinesis.retry_policy` says what follows from each error of Kinesis, and how long it is tried again.
 """
 
 

@@ -13,9 +13,11 @@ from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.record_age import RecordAge
-from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
-from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
+from kinesis_spout.kinesis import Prefetcher
+from kinesis_spout.kinesis.read.shard_reader import Room
+from kinesis_spout.kinesis.retry_policy import Action, Reaction, reaction_to
 from kinesis_spout.model.errors import KinesisError
+from kinesis_spout.plain.buffered_shard import BufferedShard
 from kinesis_spout.plain.caution import Caution
 from kinesis_spout.plain.retained_records import Retained, RetainedRecords
 from kinesis_spout.ports import Page
@@ -39,7 +41,10 @@ class BufferedShards:
         self._consumer = consumer
         self._prefetcher = prefetcher or Prefetcher(clock=consumer.ports.clock)
         self._has_own_prefetcher = prefetcher is None
-        self._getters: dict[str, BufferedShardGetter] = {}
+        self._room = Room(
+            lambda: int((1 - _RETAINED_SHARE) * self._max_bytes), least_share_bytes=_MIN_READ_AHEAD_BYTES
+        )
+        self._getters: dict[str, BufferedShard] = {}
         """Of the shards whose end was not read yet."""
         self._turns = consumer.manager.turns
         self._claims = consumer.manager.guarantee is Guarantee.AT_MOST_ONCE
@@ -57,19 +62,20 @@ class BufferedShards:
     def shards_acquired(self, shard_ids: Iterable[str]) -> None:
         """Open a getter on each shard, and let it fetch."""
         config, manager, ports = self._consumer.config, self._consumer.manager, self._consumer.ports
+        self._room.sharers = len(self._consumer.sharing.ours)
         for shard_id in shard_ids:
             state = manager.shard(shard_id)
             assert state is not None, "the consumer reports shards that the manager owns"
             self._drop_getter(shard_id)
             self._caution.acquired(shard_id, state)
-            self._getters[shard_id] = BufferedShardGetter(
+            self._getters[shard_id] = BufferedShard(
                 ports.open_getter(shard_id, state.position),
                 self._prefetcher,
-                max_records=config.max_records_per_fetch,
-                max_bytes=self._read_ahead_bytes(),
-                poll_seconds=config.poll_interval_seconds,
-                idle_poll_seconds=config.idle_poll_interval_seconds,
+                self._room,
+                lock=self._consumer.lock,
                 clock=ports.clock,
+                periods=(config.poll_interval_seconds, config.idle_poll_interval_seconds),
+                max_records=config.max_records_per_fetch,
                 react=partial(self._reading_failed, shard_id, state.epoch),
                 worked=partial(self._reading_worked, shard_id, state.epoch),
                 odd=self._count,
@@ -82,6 +88,7 @@ class BufferedShards:
             self._drop_getter(shard_id)
         self.retained.drop_shards(gone)
         self._caution.lost(gone)
+        self._room.sharers = len(self._consumer.sharing.ours)
 
     def resumed(self) -> None:
         """Nothing to do: the next ``take`` finds it."""
@@ -180,10 +187,6 @@ class BufferedShards:
     def _max_bytes(self) -> int:
         return self._consumer.config.max_buffered_bytes // self._consumer.sharers
 
-    def _read_ahead_bytes(self) -> int:
-        total_bytes = (1 - _RETAINED_SHARE) * self._max_bytes
-        return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / max(1, len(self._consumer.sharing.ours))))
-
     def _probe(self, now: float) -> Retained | None:
         """Give the one record that is tried while the circuit breaker is open, if it is time."""
         manager = self._consumer.manager
@@ -279,7 +282,7 @@ class BufferedShards:
         self.retained.given_up(record.shard_id, sequence)
         return True
 
-    def _nothing_at_hand(self, shard_id: str, getter: BufferedShardGetter) -> None:
+    def _nothing_at_hand(self, shard_id: str, getter: BufferedShard) -> None:
         """See whether a shard of which nothing is at hand has ended: by itself, or for this run."""
         tip_seen_at = getter.tip_seen_at
         if getter.at_end:
@@ -287,7 +290,7 @@ class BufferedShards:
         elif tip_seen_at is not None and self._consumer.manager.ends_at_tip(shard_id, tip_seen_at):
             self._drop_getter(shard_id)
 
-    def _is_claimed(self, shard_id: str, getter: BufferedShardGetter) -> bool:
+    def _is_claimed(self, shard_id: str, getter: BufferedShard) -> bool:
         """Tell whether the next record may be handed out; if not, have a claim on it and some more committed."""
         manager, following = self._consumer.manager, getter.ahead(1)
         if following is None or manager.may_hand_out(shard_id, following[0]):
@@ -302,23 +305,17 @@ class BufferedShards:
         self._consumer.manager.end_read(shard_id)
 
     def _reading_failed(self, shard_id: str, epoch: int, error: Exception) -> Reaction:
-        """Runs on a fetching thread."""
-        with self._consumer.lock:
-            if self._is_read(shard_id, epoch):
-                return self._consumer.reading_failed(shard_id, error)
+        if self._is_read(shard_id, epoch):
+            return self._consumer.reading_failed(shard_id, error)
         return reaction_to(error)  # of a shard that was lost meanwhile: nobody reads on
 
     def _reading_worked(self, shard_id: str, epoch: int) -> None:
-        """Runs on a fetching thread."""
-        with self._consumer.lock:
-            if self._is_read(shard_id, epoch):
-                self._consumer.read_errors.worked(shard_id)
+        if self._is_read(shard_id, epoch):
+            self._consumer.read_errors.worked(shard_id)
 
     def _count(self, page: Page) -> None:
-        """Runs on a fetching thread."""
-        with self._consumer.lock:
-            self._consumer.counters.damaged_aggregates += page.damaged_aggregates
-            self._consumer.counters.records_outside_shard += page.records_outside_shard
+        self._consumer.counters.damaged_aggregates += page.damaged_aggregates
+        self._consumer.counters.records_outside_shard += page.records_outside_shard
 
     def _is_read(self, shard_id: str, epoch: int) -> bool:
         state = self._consumer.manager.shard(shard_id)

@@ -55,6 +55,13 @@ class Page:
         count = len(self.records) if self.kinesis_records is None else self.kinesis_records
         return count >= limit
 
+    @property
+    def kept_bytes(self) -> int:
+        """What the records weigh while they are kept: see ``Record.size_bytes``."""
+        if self.kinesis_records is None:
+            return self.size_bytes if self.records else 0
+        return sum(record.size_bytes for record in self.records)
+
     says_nothing: bool = False
     """Nothing was pushed since the last page. It is empty, and what it says of the tip is what that one said."""
     pushed_at: float | None = None

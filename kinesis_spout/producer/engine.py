@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from kinesis_spout.kinesis.errors import translate
-from kinesis_spout.kinesis.patience import Jitter, Patience
+from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
-from kinesis_spout.kinesis.write.put_calls import PutCalls
 from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
-from kinesis_spout.kinesis.write.record_putter import waiting_records
+from kinesis_spout.kinesis.write.record_putter import PutCalls, waiting_records
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, SpoolDamaged, SpoolError
 from kinesis_spout.model.logs.counted import counted
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.producer.inbox import Inbox
-from kinesis_spout.producer.outbox import Outbox
+from kinesis_spout.producer.outbox import Call, Outbox, Recovery, WorkToDo
 from kinesis_spout.producer.spool import Spool, Spooled
 from kinesis_spout.producer.ticket import Ticket
-from kinesis_spout.producer.works import Burial, Call, Listing, OutboxSettings, Recovery, WorkToDo
+from kinesis_spout.producer.unwritten_letters import Letters
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
@@ -67,33 +66,26 @@ class Engine:
         self._sink = sink
         self._spool = spool
         self._clock = clock
-        limits = CallLimits(records=config.max_records_per_call, size_bytes=config.max_bytes_per_call)
-        patience = Patience(
-            deadline_seconds=inf, clock=clock, jitter=jitter
-        )  # each record has its own deadline
-        self._calls = PutCalls(client, config.stream, patience)
+        # Each record has a deadline of its own.
+        retry_policy = RetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
+        self._calls = PutCalls(client, config.stream, retry_policy)
         records = waiting_records(
             config.stream,
             self._calls.work,
-            patience=patience,
-            limits=limits,
+            retry_policy=retry_policy,
+            limits=CallLimits(records=config.max_records_per_call, size_bytes=config.max_bytes_per_call),
             order=PutOrder(config.order),
             aggregate_bytes=config.aggregation_max_bytes if config.aggregation else None,
         )
-        settings = OutboxSettings(
-            linger_seconds=config.linger_seconds,
-            delivery_timeout_seconds=config.delivery_timeout_seconds,
-            max_concurrent_calls=config.max_concurrent_calls,
-            wake_records=min(inf if config.aggregation else limits.records, config.max_buffered_records // 2),
-            wake_bytes=min(limits.size_bytes, config.max_buffered_bytes // 2),
-            is_ordered=config.order == "key",
+        self._outbox = Outbox(
+            records,
+            inbox,
+            config,
             has_dead_letters=sink is not None,
-            max_records=config.max_buffered_records,
-            max_bytes=config.max_buffered_bytes,
-            drops_oldest=config.when_full == "drop_oldest",
             recovers=spool is not None,
+            clock=clock,
+            jitter=jitter,
         )
-        self._outbox = Outbox(records, inbox, settings, clock=clock, jitter=jitter)
         self._lock = threading.Lock()
         self._something_ended = threading.Condition(self._lock)
         self._name = f"producer-{uuid.uuid4().hex[:8]}"
@@ -128,12 +120,12 @@ class Engine:
         """Do a piece of work. It may take long, but raises nothing."""
         if isinstance(work, Call):
             self._put(work)
-        elif isinstance(work, Burial):
-            self._bury(work)
+        elif isinstance(work, Letters):
+            self._write(work)
         elif isinstance(work, Recovery):
             self._recover()
         else:
-            self._list(work)
+            self._list()
         self._tell()
 
     def drop_oldest(self, size_bytes: int) -> bool:
@@ -146,12 +138,12 @@ class Engine:
     def begin_flush(self) -> None:
         """Let nothing linger, until ``end_flush``."""
         with self._lock:
-            self._outbox.begin_flush()
+            self._outbox.flushes += 1
 
     def end_flush(self) -> None:
         """Let records linger again."""
         with self._lock:
-            self._outbox.end_flush()
+            self._outbox.flushes -= 1
 
     def not_ended(self) -> list[Ticket]:
         """Give all that was taken over and has not ended."""
@@ -206,7 +198,7 @@ class Engine:
         with self._lock:
             self._outbox.failed(call, failure)
 
-    def _list(self, _work: Listing) -> None:
+    def _list(self) -> None:
         try:
             ranges = self._calls.shards()
         except Exception as error:  # noqa: BLE001 - records wait for it, and can be put without
@@ -217,19 +209,19 @@ class Engine:
         with self._lock:
             self._outbox.listed(ranges)
 
-    def _bury(self, burial: Burial) -> None:
-        assert self._sink is not None, "only with a sink is anything buried"
+    def _write(self, letters: Letters) -> None:
+        assert self._sink is not None, "only with a sink there are dead letters"
         try:
-            self._sink.write([self._letter(ticket, burial) for ticket in burial.tickets])
+            self._sink.write([self._letter(ticket, letters) for ticket in letters.tickets])
         except Exception as error:  # noqa: BLE001 - a sink may be the user's own, and the records must end
             _log.warning("Dead letters of %s could not be written: %s", self._stream, error)
             with self._lock:
-                self._outbox.not_buried(burial, error)
+                self._outbox.not_written(letters, error)
         else:
             with self._lock:
-                self._outbox.buried(burial)
+                self._outbox.written(letters)
 
-    def _letter(self, ticket: Ticket, burial: Burial) -> DeadLetter:
+    def _letter(self, ticket: Ticket, letters: Letters) -> DeadLetter:
         """Say of a record what there is to say: it has no shard and no sequence number."""
         return DeadLetter(
             application=APPLICATION,
@@ -241,8 +233,8 @@ class Engine:
             data=ticket.data,
             explicit_hash_key=ticket.explicit_hash_key,
             attempts=ticket.tries,
-            error=f"{type(burial.error).__name__}: {burial.error}",
-            reason=burial.reason,
+            error=f"{type(letters.error).__name__}: {letters.error}",
+            reason=letters.reason,
             died_at=self._clock.time(),
         )
 
@@ -250,10 +242,10 @@ class Engine:
         spooled = self._recovered()
         tickets = [
             Ticket(
-                entry.data,
                 entry.partition_key,
+                entry.data,
                 entry.explicit_hash_key,
-                entry.size_bytes,
+                size_bytes=entry.size_bytes,
                 number_in_spool=number,
             )
             for number, entry in spooled

@@ -5,9 +5,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from typing import Self
 
-from kinesis_spout.producer.shares import Shares
+from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
+from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
 from kinesis_spout.producer.ticket import Ticket
+from kinesis_spout.settings.producer_config import ProducerConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,48 @@ class ProducerCounts:
     """How many calls of PutRecords were made."""
     retried: int
     """How many times a record was in a call that did not put it."""
+
+
+class Shares:
+    """What of a buffer that fills up each shard may have: one that refuses must not push out the others.
+
+    A quarter of the buffer is anybody's. Of the rest a shard that refuses may take no more when it has its even
+    part of the whole: with ten shards, a tenth. So all of the buffer is used where all shards are slow, and three
+    quarters are left to the others where one is. Mutable; the inbox's lock guards it.
+
+    Args:
+        ranges: the shards.
+        left: how many more records, and bytes, each shard that refuses may have; others are free.
+    """
+
+    def __init__(self, ranges: HashKeyRanges, left: dict[str, tuple[int, int]]) -> None:
+        self._ranges = ranges
+        self._left = left
+
+    @classmethod
+    def of(cls, config: ProducerConfig, records: WaitingRecords) -> Self | None:
+        """Give the shares of the shards that refuse; None if none does, or if they cannot be told apart."""
+        shards = len(records.ranges)
+        if shards == 1:
+            return None
+        most, most_bytes = config.max_buffered_records // shards, config.max_buffered_bytes // shards
+        left = {name: (most - has, most_bytes - of_bytes) for name, has, of_bytes in records.backlogs()}
+        return cls(records.ranges, left) if left else None
+
+    def take(self, ticket: Ticket) -> bool:
+        """Count a record in, if it has room in its shard's share."""
+        name = self._ranges.shard_of(ticket.hash_key)
+        left = self._left.get(name)
+        if left is not None:
+            if min(left) <= 0:
+                return False
+            self._left[name] = left[0] - 1, left[1] - ticket.size_bytes
+        return True
+
+    def admit(self, ticket: Ticket) -> bool:
+        """Say whether ``take`` would."""
+        left = self._left.get(self._ranges.shard_of(ticket.hash_key))
+        return left is None or min(left) > 0
 
 
 class Inbox:
@@ -79,16 +124,13 @@ class Inbox:
             held = self._held
             if self.is_closed or held >= self._max_records or (held_bytes > self._max_bytes and held):
                 return False
-            if self._shares is not None and not self._takes_its_share(ticket):
+            if self._shares is not None and self._is_shared and not self._shares.take(ticket):
                 return False
             self._held = held + 1
             self._held_bytes = held_bytes
-            self._fresh.append(ticket)
-            fresh_bytes = self._fresh_bytes = self._fresh_bytes + size_bytes
-            if len(self._fresh) < self._wake_at and fresh_bytes < self._wake_at_bytes:
-                return True
-            self._wake_at = self._wake_at_bytes = inf
-        self._ring()
+            is_due = self._append(ticket)
+        if is_due:
+            self._ring()
         return True
 
     def reserve(self, ticket: Ticket) -> bool:
@@ -125,12 +167,9 @@ class Inbox:
             self._use_reserved()
             if self._is_shut:
                 return False
-            self._fresh.append(ticket)
-            self._fresh_bytes += ticket.size_bytes
-            if len(self._fresh) < self._wake_at and self._fresh_bytes < self._wake_at_bytes:
-                return True
-            self._wake_at = self._wake_at_bytes = inf
-        self._ring()
+            is_due = self._append(ticket)
+        if is_due:
+            self._ring()
         return True
 
     def recovered(self, tickets: list[Ticket]) -> None:
@@ -152,10 +191,7 @@ class Inbox:
     def take(self) -> list[Ticket]:
         """Give what came since the last time."""
         with self._lock:
-            fresh = list(self._fresh)
-            self._fresh.clear()
-            self._fresh_bytes = 0
-            return fresh
+            return self._take_fresh()
 
     def peek(self) -> list[Ticket]:
         """Give what the next ``take`` gives, at least."""
@@ -199,7 +235,7 @@ class Inbox:
         return self._held
 
     def close(self) -> None:
-        """Take no more; whoever waits for room is told."""
+        """Take no more; wake those that wait for room."""
         with self._lock:
             self.is_closed = True
             self._has_room.notify_all()
@@ -214,10 +250,7 @@ class Inbox:
         """Give what came since the last ``take``, and take nothing any more, also not what was reserved."""
         with self._lock:
             self.is_closed = self._is_shut = True
-            fresh = list(self._fresh)
-            self._fresh.clear()
-            self._fresh_bytes = 0
-            return fresh
+            return self._take_fresh()
 
     def counts(self) -> ProducerCounts:
         """Count, at one moment."""
@@ -235,6 +268,21 @@ class Inbox:
                 calls=self.calls,
                 retried=self.retried,
             )
+
+    def _append(self, ticket: Ticket) -> bool:
+        """Take a record over; say whether it is time to ring."""
+        self._fresh.append(ticket)
+        self._fresh_bytes += ticket.size_bytes
+        if len(self._fresh) < self._wake_at and self._fresh_bytes < self._wake_at_bytes:
+            return False
+        self._wake_at = self._wake_at_bytes = inf
+        return True
+
+    def _take_fresh(self) -> list[Ticket]:
+        fresh = list(self._fresh)
+        self._fresh.clear()
+        self._fresh_bytes = 0
+        return fresh
 
     def _fits(self, ticket: Ticket) -> bool:
         held, held_bytes = self._held, self._held_bytes
@@ -257,15 +305,6 @@ class Inbox:
     @property
     def _is_shared(self) -> bool:
         return 4 * self._held >= self._max_records or 4 * self._held_bytes >= self._max_bytes
-
-    def _takes_its_share(self, ticket: Ticket) -> bool:
-        shares = self._shares
-        if shares is None or not self._is_shared:
-            return True
-        if not shares.admit(ticket):
-            return False
-        shares.take(ticket)
-        return True
 
     def _use_reserved(self) -> None:
         self._reserved -= 1

@@ -17,17 +17,16 @@ in a loop.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from kinesis_spout.kinesis.errors import ResourceNotFound
-from kinesis_spout.kinesis.patience import Action, Jitter, Work, backoff_seconds, reaction_to
-from kinesis_spout.kinesis.write.aggregate import Aggregate
+from kinesis_spout.kinesis.retry_policy import Action, Jitter, Work, backoff_seconds, reaction_to
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
-from kinesis_spout.kinesis.write.put_calls import no_such_stream
 from kinesis_spout.kinesis.write.put_records import Puttable
-from kinesis_spout.kinesis.write.record_putter import is_about_its_size
-from kinesis_spout.kinesis.write.waiting_records import refusal_error
+from kinesis_spout.kinesis.write.record_putter import is_about_its_size, no_such_stream
+from kinesis_spout.kinesis.write.waiting_records import WaitingRecords, refusal_error
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import (
     KinesisError,
@@ -36,31 +35,46 @@ from kinesis_spout.model.errors import (
     RecordDropped,
     Unavailable,
 )
-from kinesis_spout.producer.endings import Endings
-from kinesis_spout.producer.inbox import Inbox
-from kinesis_spout.producer.shares import Shares
+from kinesis_spout.producer.endings import Ended, Endings, tickets_of
+from kinesis_spout.producer.inbox import Inbox, Shares
 from kinesis_spout.producer.taken_records import TakenRecords
-from kinesis_spout.producer.ticket import GIVEN_UP, IN_CALL, WAITS, Ticket
-from kinesis_spout.producer.works import (
-    Burial,
-    Call,
-    Ended,
-    Listing,
-    OutboxSettings,
-    Recovery,
-    WorkToDo,
-    tickets_of,
-)
+from kinesis_spout.producer.ticket import IN_CALL, WAITS, Ticket
+from kinesis_spout.producer.unwritten_letters import Letters, UnwrittenLetters
+from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
-    from kinesis_spout.kinesis.write.aggregates import AggregatedRecords
-    from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
+    from kinesis_spout.kinesis.write.aggregates import Aggregate
 
 FIRST_BACKOFF_SECONDS: Final = 0.2
 BACKOFF_CAP_SECONDS: Final = 5.0
 _FEW_GONE: Final = 1_000
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call of PutRecords to make, perhaps again. Mutable."""
+
+    batch: list[Puttable]
+    failures: int = 0
+    repeat_at: float = -inf
+
+    @property
+    def tickets(self) -> list[Ticket]:
+        """All that it carries."""
+        return [ticket for each in self.batch for ticket in tickets_of(each)]
+
+
+class Listing:
+    """The shards to list."""
+
+
+class Recovery:
+    """Records of an earlier producer to fetch from the spool."""
+
+
+WorkToDo = Call | Listing | Letters | Recovery
 
 
 class Outbox:
@@ -69,42 +83,49 @@ class Outbox:
     Args:
         records: what fills the calls.
         inbox: where records come in, and are counted.
-        settings: what it decides by.
+        config: of the producer.
+        has_dead_letters: whether records that are given up become dead letters.
+        recovers: whether an earlier producer may have left records.
         clock: what time it is.
         jitter: of the waits before a call is made again.
     """
 
     def __init__(
         self,
-        records: "WaitingRecords | AggregatedRecords",
+        records: WaitingRecords,
         inbox: Inbox,
-        settings: OutboxSettings,
+        config: ProducerConfig,
         *,
+        has_dead_letters: bool,
+        recovers: bool,
         clock: Clock,
         jitter: Jitter,
     ) -> None:
         self._records = records
         self._inbox = inbox
-        self._settings = settings
+        self._config = config
+        self._has_dead_letters = has_dead_letters
         self._clock = clock
         self._jitter = jitter
-        self._taken = TakenRecords(drops=settings.drops_oldest)
+        self._taken = TakenRecords(drops=config.when_full == "drop_oldest")
         self._endings = Endings(inbox)
+        self._letters = UnwrittenLetters(config.delivery_timeout_seconds, self._backoff_seconds)
         self._gone = 0
         """How many that have ended are still among those that wait, roughly."""
         self._rows = 0
         self._to_repeat: list[Call] = []
-        self._burials: list[Burial] = []
         self._unsettled: list[tuple[Call, Sequence[Result]]] = []
         self._open_calls = 0
         self._is_listing = False
-        self._is_recovering = settings.recovers
+        self.is_recovering = recovers
+        """Whether the spool may have more of what an earlier producer left."""
         self._is_fetching = False
         self._lingers_until = inf
         """When what is held is put, full or not; infinite if nothing new is held."""
         self._hurries = False
         """Whether what can be taken is put at once: it has lingered, or was in a call before."""
-        self._flushes = 0
+        self.flushes = 0
+        """How many callers want that nothing lingers."""
         self._has_shares = False
         self._was_answered = False
         self._last_failure: KinesisSpoutError | None = None
@@ -114,7 +135,7 @@ class Outbox:
     def next_work(self) -> WorkToDo | None:
         """Take in what came, and give what to do now; None: nothing before ``due_at``, or until more comes."""
         now = self._clock.monotonic()
-        if self._must_list and not self._is_listing:
+        if (self._unsettled or self._records.must_list_first) and not self._is_listing:
             self._is_listing = True
             return Listing()
         if self._may_fetch and (self._inbox.has_room or not self._taken):
@@ -123,10 +144,9 @@ class Outbox:
             return Recovery()
         self._take_in(now)
         self._expire(now)
-        for burial in self._burials:
-            if burial.repeat_at <= now and not burial.is_under_way:
-                burial.is_under_way = True
-                return burial
+        letters = self._letters.next(now)
+        if letters is not None:
+            return letters
         call = self._next_call(now)
         self._share()
         return call
@@ -135,22 +155,26 @@ class Outbox:
     def due_at(self) -> float:
         """When there may be something to do although nothing comes, as monotonic time."""
         due = min([each.repeat_at for each in self._to_repeat], default=inf)
-        due = min([due, *(each.repeat_at for each in self._burials if not each.is_under_way)])
-        due = min(due, self._taken.next_expiry)
-        if self._open_calls >= self._settings.max_concurrent_calls:
+        due = min(due, self._letters.due_at, self._taken.next_expiry)
+        if self._open_calls >= self._config.max_concurrent_calls:
             return due
-        if (self._hurries or self._flushes) and self._records.ready_at == -inf:
+        if (self._hurries or self.flushes) and self._records.ready_at == -inf:
             return -inf
         return min(due, self._lingers_until, self._records.paced_at)
 
     @property
     def wakes_at(self) -> tuple[float, float]:
         """When somebody should look again, in records and bytes that have come."""
-        if self._is_recovering or self._open_calls >= self._settings.max_concurrent_calls:
+        config = self._config
+        if self.is_recovering or self._open_calls >= config.max_concurrent_calls:
             return inf, inf
-        if self._lingers_until == inf or self._flushes:
+        if self._lingers_until == inf or self.flushes:
             return 1, inf
-        return self._settings.wake_records, self._settings.wake_bytes
+        per_call = inf if config.aggregation else config.max_records_per_call
+        return (
+            min(per_call, config.max_buffered_records // 2),
+            min(config.max_bytes_per_call, config.max_buffered_bytes // 2),
+        )
 
     def ended(self) -> Ended:
         """Give what ended since it was asked the last time."""
@@ -180,10 +204,10 @@ class Outbox:
         # Who never was answered has a wrong set-up; who was may be again.
         reaction = reaction_to(error, Work.CONSUME if self._was_answered else Work.CALL)
         self._last_failure = error
-        for each in call.batch:
-            for ticket in tickets_of(each):
-                ticket.tries += 1
-        self._inbox.retried += sum(len(each.user_records) for each in call.batch)
+        tickets = call.tickets
+        for ticket in tickets:
+            ticket.tries += 1
+        self._inbox.retried += len(tickets)
         if reaction.action is not Action.RETRY:
             self._give_up_call(call, error)
             return
@@ -198,44 +222,27 @@ class Outbox:
         call.repeat_at = min(call.repeat_at, self._taken.next_expiry)
         self._to_repeat.append(call)
 
-    def buried(self, burial: Burial) -> None:
+    def written(self, letters: Letters) -> None:
         """Learn that records are durable in the dead letters."""
-        self._burials.remove(burial)
-        self._end_all(burial.tickets, burial.error, is_over=True, dead_lettered=True)
+        self._letters.written(letters)
+        self._end_all(letters.tickets, letters.error, is_over=True, dead_lettered=True)
 
-    def not_buried(self, burial: Burial, error: Exception) -> None:
+    def not_written(self, letters: Letters, error: Exception) -> None:
         """Learn that records could not be made dead letters now. For as long as a delivery, it is tried again."""
-        now = self._clock.monotonic()
-        if burial.failures == 0:
-            burial.give_up_at = now + self._settings.delivery_timeout_seconds
-        burial.failures += 1
-        burial.repeat_at = now + self._backoff_seconds(burial.failures)
-        burial.is_under_way = False
-        if burial.repeat_at < burial.give_up_at:
-            return
-        self._burials.remove(burial)
-        failure = type(burial.error)(f"{burial.error}; nor did the dead letters take it: {error}")
-        failure.__cause__ = error
-        self._end_all(burial.tickets, failure, is_over=False)
+        failure = self._letters.not_written(letters, error, self._clock.monotonic())
+        if failure is not None:
+            self._end_all(letters.tickets, failure, is_over=False)
 
     def recovered(self, tickets: list[Ticket]) -> None:
         """Learn what an earlier producer left; none when that is all."""
         self._is_fetching = False
         if not tickets:
-            self._is_recovering = False
+            self.is_recovering = False
             return
         self._inbox.recovered(tickets)
         self._hold(tickets, self._clock.monotonic())
 
     # What the producer wants.
-
-    def begin_flush(self) -> None:
-        """Let nothing linger, until ``end_flush``."""
-        self._flushes += 1
-
-    def end_flush(self) -> None:
-        """Let records linger again."""
-        self._flushes -= 1
 
     def drop_oldest(self, size_bytes: int) -> bool:
         """Make room for a record by dropping the oldest; False: what is not in calls is not enough."""
@@ -267,30 +274,18 @@ class Outbox:
         """Give all that was taken over and has not ended."""
         return [*self._not_ended_here(), *self._inbox.peek()]
 
-    @property
-    def is_recovering(self) -> bool:
-        """Whether the spool may have more of what an earlier producer left."""
-        return self._is_recovering
-
     def _not_ended_here(self) -> list[Ticket]:
-        held = self._taken.not_ended()
-        held += [ticket for burial in self._burials for ticket in burial.tickets]
-        # One that is given up may be there twice.
-        not_ended = {id(ticket): ticket for ticket in held if not ticket.done()}
-        return list(not_ended.values())
+        held = [*self._taken.not_ended(), *self._letters.tickets]
+        return [ticket for ticket in dict.fromkeys(held) if not ticket.done()]  # some are in both
 
     # How it goes on.
 
     @property
-    def _must_list(self) -> bool:
-        return bool(self._unsettled) or self._records.must_list_first
-
-    @property
     def _may_fetch(self) -> bool:
-        return self._is_recovering and not self._is_fetching and not self._records.must_list_first
+        return self.is_recovering and not self._is_fetching and not self._records.must_list_first
 
     def _take_in(self, now: float) -> None:
-        if self._is_recovering or self._records.must_list_first:
+        if self.is_recovering or self._records.must_list_first:
             return
         tickets = self._inbox.take()
         if tickets:
@@ -300,11 +295,11 @@ class Outbox:
         row = self._rows
         for ticket in tickets:
             row += 1
-            ticket.row = row
+            ticket.row = row  # type: ignore[misc] # of an Entry it may not be changed
         self._rows = row
-        self._taken.add(tickets, now + self._settings.delivery_timeout_seconds)
+        self._taken.add(tickets, now + self._config.delivery_timeout_seconds)
         if self._lingers_until == inf:
-            self._lingers_until = now + self._settings.linger_seconds
+            self._lingers_until = now + self._config.linger_seconds
         self._records.hold_all(tickets)
 
     def _next_call(self, now: float) -> Call | None:
@@ -313,21 +308,21 @@ class Outbox:
                 self._to_repeat.remove(call)
                 self._inbox.calls += 1
                 return call
-        if self._open_calls >= self._settings.max_concurrent_calls:
+        if self._open_calls >= self._config.max_concurrent_calls:
             return None
         batch = self._next_batch(now)
         if not batch:
             return None
-        for each in batch:
-            for ticket in tickets_of(each):
-                ticket.place = IN_CALL
+        call = Call(batch)
+        for ticket in call.tickets:
+            ticket.place = IN_CALL
         self._open_calls += 1
         self._inbox.calls += 1
-        return Call(batch)
+        return call
 
     def _next_batch(self, now: float) -> list[Puttable]:
         records = self._records
-        if self._flushes or now >= self._lingers_until:
+        if self.flushes or now >= self._lingers_until:
             records.finish_packing()
             self._lingers_until = inf
             self._hurries = True
@@ -336,7 +331,7 @@ class Outbox:
             return []
         batch: list[Puttable] = []
         while not batch and (taken := records.take()):
-            batch = self._without_gone(taken)
+            batch = self._left_of(taken) if self._gone else taken
         if not records.has_ready:
             self._hurries = False
             if not records.is_packing:
@@ -344,7 +339,7 @@ class Outbox:
         elif refused_before:
             self._hurries = True
         elif not self._hurries:
-            self._lingers_until = now + self._settings.linger_seconds
+            self._lingers_until = now + self._config.linger_seconds
         return batch
 
     def _settle(self, call: Call, results: "Sequence[Result]") -> None:
@@ -357,12 +352,12 @@ class Outbox:
         for given_up in settled.given_up:
             lost = [ticket for each in given_up.records for ticket in tickets_of(each)]
             self._give_up(lost, given_up.error, is_over=False)
-        if self._settings.is_ordered or len(settled.taken) < len(call.batch):
+        if self._config.order == "key" or len(settled.taken) < len(call.batch):
             self._hurries |= self._records.has_ready  # what was in a call, or waited for one of its key
         self._expire_overdue()
 
     def _note_refusals(self, call: Call, results: "Sequence[Result]") -> None:
-        tickets = [ticket for each in call.batch for ticket in tickets_of(each) if not ticket.done()]
+        tickets = [ticket for ticket in call.tickets if not ticket.done()]
         for ticket in tickets:
             ticket.place = WAITS
             ticket.tries += 1
@@ -379,7 +374,7 @@ class Outbox:
         if isinstance(error, ResourceNotFound):
             error = no_such_stream(error)
         is_over = isinstance(error, KinesisError) and is_about_its_size(call.batch, error)
-        self._give_up([ticket for each in call.batch for ticket in tickets_of(each)], error, is_over=is_over)
+        self._give_up(call.tickets, error, is_over=is_over)
 
     def _give_up(self, tickets: Iterable[Ticket], error: KinesisSpoutError, *, is_over: bool) -> None:
         """Let records fail, by way of the dead letters if there are some.
@@ -387,10 +382,8 @@ class Outbox:
         ``is_over`` says whether to send them again would change nothing.
         """
         left = [ticket for ticket in tickets if not ticket.is_gone]
-        if left and self._settings.has_dead_letters:
-            for ticket in left:
-                ticket.place = GIVEN_UP
-            self._burials.append(Burial(left, error, "rejected" if is_over else "exhausted"))
+        if left and self._has_dead_letters:
+            self._letters.add(left, error, "rejected" if is_over else "exhausted")
         elif left:
             self._end_all(left, error, is_over=is_over)
 
@@ -410,15 +403,9 @@ class Outbox:
 
     def _share(self) -> None:
         """Tell the inbox what of the buffer the shards that refuse may have."""
-        ranges, shares = self._records.ranges, None
-        if ranges is not None and len(ranges) > 1 and not self._settings.drops_oldest:
-            settings = self._settings
-            records, size_bytes = settings.max_records // len(ranges), settings.max_bytes // len(ranges)
-            left = {
-                name: (records - has, size_bytes - of_bytes)
-                for name, has, of_bytes in self._records.backlogs()
-            }
-            shares = Shares(ranges, left) if left else None
+        shares = None
+        if self._config.when_full != "drop_oldest":
+            shares = Shares.of(self._config, self._records)
         if shares is not None or self._has_shares:
             self._inbox.share(shares)
         self._has_shares = shares is not None
@@ -433,7 +420,7 @@ class Outbox:
 
     def _expire_in_call(self, call: Call) -> None:
         """Let those of a call that failed fail whose time is over."""
-        expired = self._taken.overdue_among(ticket for each in call.batch for ticket in tickets_of(each))
+        expired = self._taken.overdue_among(call.tickets)
         if expired:
             for ticket in expired:
                 ticket.place = WAITS
@@ -446,7 +433,7 @@ class Outbox:
         last = self._last_failure
         kind = Unavailable if last is None else type(last)
         error = kind(
-            f"expected the record to be put within {self._settings.delivery_timeout_seconds:g} s, got no success; "
+            f"expected the record to be put within {self._config.delivery_timeout_seconds:g} s, got no success; "
             + ("it waited for others" if last is None else f"the last failure: {last}")
         )
         error.__cause__ = last
@@ -455,20 +442,16 @@ class Outbox:
 
     # Records that wait although they have ended.
 
-    def _without_gone(self, batch: list[Puttable]) -> list[Puttable]:
-        return self._left_of(batch) if self._gone else batch
-
     def _left_of(self, batch: list[Puttable]) -> list[Puttable]:
         left: list[Puttable] = []
         for each in batch:
-            if isinstance(each, Aggregate):
-                each.user_records = [
-                    ticket for ticket in each.user_records if not cast("Ticket", ticket).is_gone
-                ]
-            if all(ticket.is_gone for ticket in tickets_of(each)):
+            tickets = [ticket for ticket in tickets_of(each) if not ticket.is_gone]
+            if not tickets:
                 self._records.done((each,))
-            else:
-                left.append(each)
+                continue
+            if not isinstance(each, Ticket):
+                cast("Aggregate", each).user_records = list(tickets)
+            left.append(each)
         return left
 
     def _leave_out_gone(self, more: int) -> None:

@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, Final, Self, Unpack
 import msgspec
 
 from kinesis_spout.dead_letters.sink_url import open_sink
+from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
 from kinesis_spout.model.logs.counted import counted
 from kinesis_spout.producer.engine import Engine
-from kinesis_spout.producer.given_record import ticket_of
 from kinesis_spout.producer.inbox import Inbox, ProducerCounts
 from kinesis_spout.producer.room import Room
 from kinesis_spout.producer.spool import Spool
-from kinesis_spout.producer.ticket import Ticket
+from kinesis_spout.producer.ticket import Ticket, ticket_of
 from kinesis_spout.producer.workers import Workers
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import with_settings
 from kinesis_spout.settings.grammar.streams import is_same
-from kinesis_spout.settings.kinesis_client import client_settings
+from kinesis_spout.settings.kinesis import client_settings
 from kinesis_spout.settings.producer_config import ProducerConfig, ProducerSettings
-from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
+from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -339,14 +339,16 @@ class KinesisProducer:
         """Take over a record that there is room for."""
         if self._spool is not None:
             try:
-                ticket.number_in_spool = self._spool.append(ticket.entry)
+                ticket.number_in_spool = self._spool.append(
+                    Entry(ticket.partition_key, ticket.data, ticket.explicit_hash_key)
+                )
             except BaseException:
                 self._inbox.refuse(ticket.size_bytes)
                 raise
         if not self._inbox.add_reserved(ticket):
             # It was closed meanwhile, and its time was over.
-            ticket.end(
-                ProducerClosed(f"the producer of {self.config.stream} was closed; the record was not sent")
+            ticket.outcome = ProducerClosed(
+                f"the producer of {self.config.stream} was closed; the record was not sent"
             )
             self._inbox.ended(failed=1, size_bytes=ticket.size_bytes)
 

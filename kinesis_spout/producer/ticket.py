@@ -1,29 +1,30 @@
-"""What `KinesisProducer.put` gives: the promise that a record will end, and how it did."""
+"""What `KinesisProducer.put` gives: the promise that a record will end, and how it did.
+
+What no stream takes gets no ticket: one such record makes PutRecords refuse its whole call.
+https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecordsRequestEntry.html
+"""
 
 import asyncio
 import copy
 import logging
 import threading
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import msgspec
-
-from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
-from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
+from kinesis_spout.kinesis.write.put_records import MAX_KEY_CHARACTERS, MAX_RECORD_BYTES, Entry
+from kinesis_spout.model.errors import InvalidRecord, KinesisSpoutError
 from kinesis_spout.model.unfinished_work import refuse_unfinished
-
-if TYPE_CHECKING:
-    from mypy_boto3_kinesis.type_defs import PutRecordsRequestEntryTypeDef
 
 _log = logging.getLogger(__name__)
 WAITS: Final = 0
 IN_CALL: Final = 1
 GIVEN_UP: Final = 2
 
+_LONGEST_SHOWN: Final = 50
+
 _lock = threading.Lock()
-"""Of the lists of callbacks: few tickets have one."""
+"""Guards the lists of callbacks of all tickets: few have one."""
 
 
 class PutResult(NamedTuple):
@@ -42,7 +43,7 @@ class PutResult(NamedTuple):
         return f"{self.shard_id}:{self.sequence_number}{sub}"
 
 
-class Ticket(msgspec.Struct, gc=False, eq=False):
+class Ticket(Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # msgspec allows it
     """A record that a producer took over. Made by `KinesisProducer.put`.
 
     It ends exactly once: the record is on the stream, or it is not and an error says why. Every method may be
@@ -51,13 +52,9 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
     The garbage collector passes over tickets, for there are many: it holds nothing that refers to it, once ended.
     """
 
-    data: bytes
-    partition_key: str
-    explicit_hash_key: str | None
-    size_bytes: int
+    # ``row``: in which order the producer took it over.
+    size_bytes: int = 0
     """What the record weighs against the limits: data and key."""
-    row: int = 0
-    """In which order the producer took it over."""
     number_in_spool: int | None = None
     """How the producer's spool names it; None without a spool."""
     place: int = WAITS
@@ -65,7 +62,7 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
     tries: int = 0
     """How many calls it was in that did not put it."""
     outcome: Any = None
-    """Of the answer that names its place, or the error."""
+    """The answer that names its place, or the error."""
     sub_sequence_number: int | None = None
     callbacks: list[Callable[["Ticket"], object]] | None = None
 
@@ -153,14 +150,8 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
             state = "failed" if isinstance(self.outcome, KinesisSpoutError) else self.result().message_id
         return f"<Ticket {state}>"
 
-    def end(self, outcome: Any, sub_sequence_number: int | None = None) -> bool:
-        """Say how it ended. For the producer, which then has it ``tell``. Gives whether somebody wants to know."""
-        self.sub_sequence_number = sub_sequence_number
-        self.outcome = outcome
-        return self.callbacks is not None
-
     def tell(self) -> None:
-        """Call those who want to know, each once. For the producer."""
+        """Call the callbacks, each once. For the producer, after it has set the ``outcome``."""
         callbacks = self.callbacks
         while callbacks:
             try:
@@ -177,7 +168,7 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
                 _log.exception("A callback of a record that was put failed; the record is not concerned")
 
     def _forget(self, callback: Callable[["Ticket"], object]) -> None:
-        """Call it no more: who asks again and again would leave many."""
+        """Call it no more: a caller that asks again and again would leave many."""
         with _lock:
             if self.callbacks and callback in self.callbacks:
                 self.callbacks.remove(callback)
@@ -187,33 +178,71 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
         """Whether it is not to be sent any more."""
         return self.outcome is not None or self.place == GIVEN_UP
 
-    # What `kinesis.write` asks of a record.
 
-    @property
-    def hash_key(self) -> int:
-        """Where in the stream's range it lies."""
-        return hash_key(self.partition_key, self.explicit_hash_key)
+def ticket_of(data: bytes, partition_key: str, explicit_hash_key: str | int | None) -> Ticket:
+    """Make the ticket of a record; quickly, if it is as most are.
 
-    @property
-    def partition_keys(self) -> tuple[str, ...]:
-        """Its key."""
-        return (self.partition_key,)
+    Raises:
+        InvalidRecord: says what is wrong with it, without its data.
+    """
+    if type(data) is bytes and type(partition_key) is str and explicit_hash_key is None:
+        characters = len(partition_key)
+        size_bytes = len(data) + characters
+        if (
+            0 < characters <= MAX_KEY_CHARACTERS
+            and size_bytes <= MAX_RECORD_BYTES
+            and partition_key.isascii()
+        ):
+            return Ticket(partition_key, data, None, 0, size_bytes)
+    return _checked(data, partition_key, explicit_hash_key)
 
-    @property
-    def user_records(self) -> "tuple[Ticket, ...]":
-        """Itself."""
-        return (self,)
 
-    @property
-    def entry(self) -> Entry:
-        """The record alone."""
-        return Entry(self.partition_key, self.data, self.explicit_hash_key)
+def _checked(data: object, partition_key: object, explicit_hash_key: object) -> Ticket:
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise InvalidRecord(f"data: expected bytes, got {type(data).__name__}; encode it first")
+    if not isinstance(partition_key, str):
+        raise InvalidRecord(f"partition_key: expected text, got {type(partition_key).__name__}")
+    if not 0 < len(partition_key) <= MAX_KEY_CHARACTERS:
+        raise InvalidRecord(
+            f"partition_key: expected 1 to {MAX_KEY_CHARACTERS} characters, got {len(partition_key)}"
+        )
+    try:
+        key_bytes = len(partition_key.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidRecord(
+            "partition_key: expected text that UTF-8 can write, got half a surrogate pair"
+        ) from error
+    copied = bytes(data)
+    size_bytes = len(copied) + key_bytes
+    if size_bytes > MAX_RECORD_BYTES:
+        raise InvalidRecord(
+            f"data: expected at most {MAX_RECORD_BYTES} bytes together with the key, got {size_bytes}; split it, "
+            "or put it elsewhere and send where it is"
+        )
+    # Of a subclass, such as a StrEnum or a (str, Enum), the text itself: what its ``str`` gives may differ.
+    return Ticket(str.__str__(partition_key), copied, _hash_key(explicit_hash_key), 0, size_bytes)
 
-    def request(self) -> "PutRecordsRequestEntryTypeDef":
-        """Give it as PutRecords takes it."""
-        if self.explicit_hash_key is None:
-            return {"Data": self.data, "PartitionKey": self.partition_key}
-        return self.entry.request()
+
+def _hash_key(given: object) -> str | None:
+    if given is None:
+        return None
+    text = ""
+    if isinstance(given, str):
+        text = str.__str__(given)
+    elif isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 1 << 128:
+        text = int.__repr__(given)
+    if not is_hash_key(text):
+        raise InvalidRecord(
+            f"explicit_hash_key: expected a number from 0 to 2^128 - 1, got {_shown(given)!r}"
+        )
+    return text
+
+
+def _shown(given: object) -> str:
+    """Show the beginning of what was given. Python refuses to write numbers of thousands of digits."""
+    if isinstance(given, int) and given.bit_length() > 2 * 128:
+        return f"one of {given.bit_length()} bits"
+    return str(given)[:_LONGEST_SHOWN]
 
 
 def _wake(loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[None]") -> None:

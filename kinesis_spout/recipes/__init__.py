@@ -1,4 +1,4 @@
-"""What programs around a queue need beside a consumer: coalescing of requests, a leader, rates by key.
+"""For programs around a queue: requests coalesced by key, an elected leader, rates by key.
 
 A program may use one of them and nothing else of this package, so the names here are loaded when first used.
 """
@@ -36,20 +36,20 @@ __all__ = [
     "stand_for",
 ]
 
-_HOMES: Final = {
-    "Admission": "kinesis_spout.recipes.coalescing",
-    "AsyncQueueCoordinator": "kinesis_spout.recipes.coalescing",
-    "CoalescingCounts": "kinesis_spout.recipes.coalescing",
-    "HandOver": "kinesis_spout.recipes.leader",
-    "KeyedRate": "kinesis_spout.recipes.keyed_rate",
-    "Leader": "kinesis_spout.recipes.leader",
-    "LeaderCareer": "kinesis_spout.recipes.leader",
-    "QueueCoordinator": "kinesis_spout.recipes.coalescing",
-    "Term": "kinesis_spout.recipes.leader",
-    "Turn": "kinesis_spout.recipes.coalescing",
-    "ZooKeeperQueueCoordinator": "kinesis_spout.recipes.coalescing",
-    "coalesce_across": "kinesis_spout.recipes.coalescing",
-    "stand_for": "kinesis_spout.recipes.leader",
+_MODULES: Final = {
+    "kinesis_spout.recipes.coalescing": (
+        "Admission",
+        "AsyncQueueCoordinator",
+        "CoalescingCounts",
+        "QueueCoordinator",
+        "Turn",
+        "ZooKeeperQueueCoordinator",
+        "coalesce_across",
+    ),
+    "kinesis_spout.recipes.keyed_rate": ("KeyedRate",),
+    "kinesis_spout.recipes.leader": ("HandOver", "Leader", "LeaderCareer", "Term", "stand_for"),
 }
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(
+    __name__, {name: module for module, names in _MODULES.items() for name in names}
+)

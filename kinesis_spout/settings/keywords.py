@@ -1,7 +1,6 @@
 """The settings as keyword arguments, for type checkers: a misspelt one is found before the program runs.
 
-Generated from `SpoutConfig` and `ProducerConfig`, which say what each means and allows: see
-``tests/unit/settings/test_keywords.py``.
+Written from the table by ``tests/unit/settings/test_keywords.py``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +11,9 @@ Positions: TypeAlias = str | float | datetime | Mapping[str, Any]
 """A position for all shards, or for some by their ids: each is text, or a mapping as in JSON."""
 
 
-class SpoutSettings(TypedDict, total=False):
-    """Every setting; see `SpoutConfig`. None is required here, for the environment or a file may have it."""
+class ZooKeeperKeywords(TypedDict, total=False):
+    """Those of the settings that say where ZooKeeper is, and who we are there."""
 
-    stream: str | Sequence[str]
-    stream_list_interval_seconds: float
-    app: str
     zookeeper: str
     zookeeper_root: str
     zookeeper_user: str | None
@@ -31,9 +27,11 @@ class SpoutSettings(TypedDict, total=False):
     zookeeper_tls_key_password: str | None
     zookeeper_tls_verify: Literal["full", "ca", "none"]
     session_timeout_seconds: float
-    mode: Literal["sharing", "standby"]
-    weight: float
-    hand_over_timeout_seconds: float
+
+
+class KinesisKeywords(TypedDict, total=False):
+    """Those of the settings that say how Kinesis is reached."""
+
     region: str | None
     endpoint_url: str | None
     role_arn: str | None
@@ -46,6 +44,17 @@ class SpoutSettings(TypedDict, total=False):
     aws_profile: str | None
     ca_bundle: str | None
     proxy_url: str | None
+
+
+class SpoutSettings(ZooKeeperKeywords, KinesisKeywords, total=False):
+    """Every setting; see `SpoutConfig`. None is required here, for the environment or a file may have it."""
+
+    stream: str | Sequence[str]
+    stream_list_interval_seconds: float
+    app: str
+    mode: Literal["sharing", "standby"]
+    weight: float
+    hand_over_timeout_seconds: float
     initial_position: Positions
     start_again: Positions | None
     deployment: str | None
@@ -90,39 +99,9 @@ class SpoutSettings(TypedDict, total=False):
     dead_letters: str | None
 
 
-class ZooKeeperKeywords(TypedDict, total=False):
-    """Those of the settings that say where ZooKeeper is, and who we are there."""
-
-    zookeeper: str
-    zookeeper_root: str
-    zookeeper_user: str | None
-    zookeeper_password: str | None
-    zookeeper_auth: Literal["digest", "sasl-digest"]
-    zookeeper_acl: str | None
-    zookeeper_tls: bool
-    zookeeper_tls_ca: str | None
-    zookeeper_tls_certificate: str | None
-    zookeeper_tls_key: str | None
-    zookeeper_tls_key_password: str | None
-    zookeeper_tls_verify: Literal["full", "ca", "none"]
-    session_timeout_seconds: float
-
-
-class ProducerSettings(TypedDict, total=False):
+class ProducerSettings(KinesisKeywords, total=False):
     """Every setting of a producer but its stream and its dead letters; see `ProducerConfig`."""
 
-    region: str | None
-    endpoint_url: str | None
-    role_arn: str | None
-    role_session_name: str | None
-    role_external_id: str | None
-    sts_endpoint: str | None
-    aws_access_key_id: str | None
-    aws_secret_access_key: str | None
-    aws_session_token: str | None
-    aws_profile: str | None
-    ca_bundle: str | None
-    proxy_url: str | None
     order: Literal["unordered", "key"]
     aggregation: bool
     aggregation_max_bytes: int

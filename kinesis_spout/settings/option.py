@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,12 @@ class Use(Enum):
     STREAM_READ = "streaming reads (spark.readStream)"
     BATCH_READ = "batch reads (spark.read)"
     WRITE = "writes (df.write, df.writeStream)"
+
+
+READS: Final = frozenset({Use.STREAM_READ, Use.BATCH_READ})
+STREAM_READ: Final = frozenset({Use.STREAM_READ})
+BATCH_READ: Final = frozenset({Use.BATCH_READ})
+WRITE: Final = frozenset({Use.WRITE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

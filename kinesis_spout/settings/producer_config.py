@@ -7,10 +7,11 @@ import msgspec
 from kinesis_spout.settings import rules
 from kinesis_spout.settings.keywords import ProducerSettings
 from kinesis_spout.settings.messages import shown
+from kinesis_spout.settings.rules import IN_PYTHON
 from kinesis_spout.settings.sources import checked, from_keywords
-from kinesis_spout.settings.spout_config import IN_PYTHON, SpoutConfig
+from kinesis_spout.settings.spout_config import SpoutConfig
 from kinesis_spout.settings.table.connection import CLIENT
-from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
+from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
 
 __all__ = ["ProducerConfig", "ProducerSettings"]
 

@@ -1,17 +1,31 @@
 """What must hold between options, whichever door they came by."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.settings.grammar.zookeeper import CREATOR, hosts
+from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.table import SETTINGS
+from kinesis_spout.settings.table.connection import ACCESS
 
 _AWS_ENDPOINT: Final = re.compile(
     r"(?:.+\.)?(?:data-|control-)?kinesis(?:-fips)?\.([a-z0-9-]+)\."
     r"(?:(?:vpce\.)?amazonaws\.com(?:\.cn)?|api\.aws)"
 )
 _KEYS: Final = ("aws_access_key_id", "aws_secret_access_key")
+_USER: Final = ("zookeeper_user", "zookeeper_password")
+_NEEDS: Final = (
+    ("zookeeper_auth", "zookeeper_user"),
+    *((row.setting, "zookeeper_tls") for row in ACCESS if row.setting.startswith("zookeeper_tls_")),
+    ("zookeeper_tls_key", "zookeeper_tls_certificate"),
+    ("zookeeper_tls_key_password", "zookeeper_tls_certificate"),
+)
+"""What has no effect without another option."""
+_SOMEBODY: Final = frozenset({"zookeeper_user", "zookeeper_tls_certificate"})
+"""By what ZooKeeper knows a client."""
 
 
 class Door(Protocol):
@@ -24,6 +38,21 @@ class Door(Protocol):
     def refusal(self, setting: str, expected: str, value: Any) -> InvalidConfig:
         """Give the error to raise about a value."""
         ...
+
+
+class _InPython:
+    """Settings as keyword arguments."""
+
+    def called(self, setting: str) -> str:
+        return setting
+
+    def refusal(self, setting: str, expected: str, value: Any) -> InvalidConfig:
+        return NotAllowed(expected).refusal(setting, "", value, secret=setting in SECRETS)
+
+
+SECRETS: Final = frozenset(name for name, option in SETTINGS.items() if option.secret)
+"""Settings whose values appear in no message and no repr."""
+IN_PYTHON: Final[Door] = _InPython()
 
 
 def check_credentials(values: Mapping[str, Any], door: Door) -> None:
@@ -50,6 +79,52 @@ def check_credentials(values: Mapping[str, Any], door: Door) -> None:
         if values[name] is not None and values["role_arn"] is None:
             expected = f"none without {door.called('role_arn')}: it would have no effect"
             raise door.refusal(name, expected, values[name])
+
+
+def check_zookeeper(values: Mapping[str, Any], door: Door) -> None:
+    """Refuse credentials of which a part is missing, and what would have no effect.
+
+    Args:
+        values: by the names of settings.
+        door: through which they came.
+
+    Raises:
+        InvalidConfig.
+    """
+    given = {row.setting: values[row.setting] for row in ACCESS if values[row.setting] != row.default}
+    faults = _faults_of_embedded if hosts(values["zookeeper"]) is None else _faults
+    for name, expected in faults(given, door):
+        raise door.refusal(name, expected, given[name])
+
+
+def _faults_of_embedded(given: Mapping[str, Any], door: Door) -> Iterator[tuple[str, str]]:
+    expected = (
+        "none with the embedded ZooKeeper, which serves this machine alone and has neither users nor TLS; "
+        f"name an ensemble in {door.called('zookeeper')}"
+    )
+    for name in given:
+        yield name, expected
+
+
+def _faults(given: Mapping[str, Any], door: Door) -> Iterator[tuple[str, str]]:
+    for name, other in (_USER, _USER[::-1]):
+        if name in given and other not in given:
+            yield name, f"{door.called(other)} beside it: the two go together"
+    for name, other in _NEEDS:
+        if name in given and other not in given:
+            said = "=true" if other == "zookeeper_tls" else ""
+            yield name, f"none without {door.called(other)}{said}: it would have no effect"
+    if "zookeeper_tls_ca" in given and given.get("zookeeper_tls_verify") == "none":
+        yield (
+            "zookeeper_tls_ca",
+            f"none with {door.called('zookeeper_tls_verify')}=none, which trusts everybody",
+        )
+    if given.get("zookeeper_acl") == CREATOR and given.keys().isdisjoint(_SOMEBODY):
+        user, certificate = door.called("zookeeper_user"), door.called("zookeeper_tls_certificate")
+        yield (
+            "zookeeper_acl",
+            f"{user} or {certificate} beside 'creator': else ZooKeeper does not know who that is",
+        )
 
 
 def check_concurrency(values: Mapping[str, Any], door: Door) -> None:

@@ -12,20 +12,16 @@ import msgspec
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings import rules
+from kinesis_spout.settings.grammar import zookeeper
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, run_end, run_start
 from kinesis_spout.settings.grammar.streams import name_of, names_several, parts_of, region_of
 from kinesis_spout.settings.keywords import SpoutSettings
-from kinesis_spout.settings.messages import NotAllowed, shown
+from kinesis_spout.settings.messages import shown
+from kinesis_spout.settings.rules import IN_PYTHON, SECRETS
 from kinesis_spout.settings.sources import checked, from_environment, from_keywords, from_toml_file
-from kinesis_spout.settings.table import SETTINGS
-from kinesis_spout.settings.zookeeper import address
-from kinesis_spout.settings.zookeeper.access_rules import check_access
 from shard_state import PositionType, StartPositions
 
 _OLDEST: Final = "trim_horizon"
-
-SECRETS: Final = frozenset(name for name, option in SETTINGS.items() if option.secret)
-"""Settings whose values appear in no message and no repr."""
 
 
 class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -144,7 +140,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def __post_init__(self) -> None:
         rules.check_credentials(msgspec.structs.asdict(self), IN_PYTHON)
-        check_access(msgspec.structs.asdict(self), IN_PYTHON)
+        rules.check_zookeeper(msgspec.structs.asdict(self), IN_PYTHON)
         self._check_streams()
         if self.start_again is not None and self.deployment is None:
             expected = "deployment beside it, so that it is done once and not at every start"
@@ -263,12 +259,12 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def zookeeper_hosts(self) -> str | None:
         """The connection string of the ensemble; None for the embedded server."""
-        return address.hosts(self.zookeeper)
+        return zookeeper.hosts(self.zookeeper)
 
     @property
     def zookeeper_directory(self) -> str | None:
         """The data directory named for the embedded server, if one was."""
-        return address.directory(self.zookeeper)
+        return zookeeper.embedded_directory(self.zookeeper)
 
     @property
     def dead_letters_url(self) -> str:
@@ -278,18 +274,3 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 def _or_oldest(position: str) -> str:
     return _OLDEST if run_start(position).default.type is PositionType.LATEST else position
-
-
-class InPython:
-    """Speaks of settings as keyword arguments: a door of ``rules``."""
-
-    def called(self, setting: str) -> str:
-        """Spell a setting as it is."""
-        return setting
-
-    def refusal(self, setting: str, expected: str, value: Any) -> InvalidConfig:
-        """Give the error to raise about a value."""
-        return NotAllowed(expected).refusal(setting, "", value, secret=setting in SECRETS)
-
-
-IN_PYTHON: Final = InPython()

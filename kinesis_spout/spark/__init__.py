@@ -1,12 +1,11 @@
 """Kinesis on Spark: sessions, handlers, queries."""
 
+from kinesis_spout.spark.dataframe.dataframe_runner import Collector
 from kinesis_spout.spark.driver.query import SpoutQuery
-from kinesis_spout.spark.record_outcomes.each_record import RecordOutcomes, each_record
-from kinesis_spout.spark.registration import register
-from kinesis_spout.spark.session import LOCAL_CHECKPOINTS, SETTINGS, session
+from kinesis_spout.spark.per_record.each_record import RecordOutcomes, each_record
+from kinesis_spout.spark.session import LOCAL_CHECKPOINTS, SETTINGS, register, session
 from kinesis_spout.spark.streams.streams_query import StreamsQuery
 from kinesis_spout.spark.tasks.handlers import ArrowCollector
-from kinesis_spout.spark.tasks.keeping.dataframe import Collector
 from kinesis_spout.structured.progress_listener import (
     KinesisProgress,
     KinesisProgressListener,

@@ -1,6 +1,6 @@
 """Storm's topologies on Spark: spouts and bolts, wired by groupings, acked as whole trees of tuples.
 
-Begin with ``components.bolt``, then ``graph.builder`` (how they are wired) and ``running.stage.stage_run`` (how a
+Begin with ``components.bolt``, then ``builder`` (how they are wired) and ``running.stage_run`` (how a
 tuple goes through them). ``hosting`` runs components in other languages, and ``multilang`` is their protocol.
 The names here are loaded when they are first used: a component in a process of its own needs few of them.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kinesis_spout.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from kinesis_spout.storm.builder import TopologyBuilder
     from kinesis_spout.storm.components import (
         DEFAULT_STREAM,
         BasicBolt,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         Window,
         WindowedBolt,
     )
-    from kinesis_spout.storm.graph import CustomGrouping, TopologyBuilder
+    from kinesis_spout.storm.graph.grouping import CustomGrouping
     from kinesis_spout.storm.hosting import ShellBolt, ShellSpout
     from kinesis_spout.storm.topology import Topology
 
@@ -58,29 +59,14 @@ __all__ = [
     "WindowedBolt",
 ]
 
-_HOMES: Final = {
-    "DEFAULT_STREAM": "kinesis_spout.storm.components",
-    "BasicBolt": "kinesis_spout.storm.components",
-    "BatchBolt": "kinesis_spout.storm.components",
-    "Bolt": "kinesis_spout.storm.components",
-    "Count": "kinesis_spout.storm.components",
-    "CustomGrouping": "kinesis_spout.storm.graph",
-    "FailedException": "kinesis_spout.storm.components",
-    "KeyValueState": "kinesis_spout.storm.components",
-    "OutputCollector": "kinesis_spout.storm.components",
-    "Seconds": "kinesis_spout.storm.components",
+_ELSEWHERE: Final = {
+    "CustomGrouping": "kinesis_spout.storm.graph.grouping",
     "ShellBolt": "kinesis_spout.storm.hosting",
     "ShellSpout": "kinesis_spout.storm.hosting",
-    "Spout": "kinesis_spout.storm.components",
-    "SpoutOutputCollector": "kinesis_spout.storm.components",
-    "StatefulBolt": "kinesis_spout.storm.components",
-    "Stream": "kinesis_spout.storm.components",
-    "TaskContext": "kinesis_spout.storm.components",
     "Topology": "kinesis_spout.storm.topology",
-    "TopologyBuilder": "kinesis_spout.storm.graph",
-    "Tuple": "kinesis_spout.storm.components",
-    "Window": "kinesis_spout.storm.components",
-    "WindowedBolt": "kinesis_spout.storm.components",
+    "TopologyBuilder": "kinesis_spout.storm.builder",
 }
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(
+    __name__, dict.fromkeys(__all__, "kinesis_spout.storm.components") | _ELSEWHERE
+)

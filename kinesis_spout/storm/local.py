@@ -4,31 +4,27 @@ Stages, exchanges and ackers are those that run on Spark; only the way between t
 """
 
 import time
-from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.acking import TreeEnd
-from kinesis_spout.storm.components.output import DEFAULT_STREAM
-from kinesis_spout.storm.running.blocks import Block, CountsBlock, OpenTrees
-from kinesis_spout.storm.running.component_counts import ComponentCounts
-from kinesis_spout.storm.running.exactly_once import RunChoice, counts
-from kinesis_spout.storm.running.processing_clock import ProcessingClock
+from kinesis_spout.storm.components.tuples import DEFAULT_STREAM
+from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount, CountsBlock, Keyed
+from kinesis_spout.storm.running.clocks import ProcessingClock, TickClock, Ticks
+from kinesis_spout.storm.running.counts import ComponentCounts
+from kinesis_spout.storm.running.one_by_one import RunChoice, run_of
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.stage.one_by_one import OneByOneRun
-from kinesis_spout.storm.running.stage.stage_run import StageRun, new_root
-from kinesis_spout.storm.running.tick_clock import TickClock, Ticks
-from kinesis_spout.storm.running.verdicts import Unfinished, decide, decide_here
+from kinesis_spout.storm.running.stage_run import StageRun
+from kinesis_spout.storm.running.trees import Unfinished, decide, new_root, open_trees
 from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue
-
-_ONE_BY_ONE: Final = -1
-"""In place of a stage: all of them, root by root."""
 
 Values = Sequence[Any]
 Emitted = Mapping[str, Mapping[str, Sequence[Values]]]
+Ends = dict[int, TreeEnd]
+"""How the trees ended that did not complete, by the numbers of the spout's tuples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +62,10 @@ class LocalTopology:
         wall_clock: Callable[[], float] | None = None,
     ) -> None:
         self._programs = programs
+        self._one_by_one = {spout: program.one_by_one() for spout, program in programs.items()}
         self._clock = clock or time.monotonic
         self._time = ProcessingClock(self._clock, wall_clock or clock or time.time)
-        self._runs: dict[tuple[str, int, int], StageRun] = {}
+        self._runs: dict[tuple[str, bool, int, int], StageRun] = {}
         self._emitted: dict[str, dict[str, list[Values]]] = {}
         self._counts: dict[str, ComponentCounts] = {}
         self._states: dict[tuple[str, int], PartitionState] = {}
@@ -100,25 +97,24 @@ class LocalTopology:
 
         After an error, also one of a grouping or of ``prepare``, state is as before, and the bolts are new.
         """
-        program = self._program(spout)
+        spout = self._spout(spout)
         batch, began = list(tuples), self._clock()
-        ticks = self._ticks_now(program)
-        self._counts, self._emitted = defaultdict(ComponentCounts), _nothing_emitted()
+        ticks = self._ticks_now(spout)
+        self._counts = defaultdict(ComponentCounts)
+        self._forget()
         try:
-            ends = self._run(program, batch, stream, ticks)
+            ends = self._run(spout, batch, stream, ticks)
             for state, changed in self._changed():
                 state.apply(changed)
-            self._forget_changes()
+                state.forget_changes()
         except BaseException:
-            self._forget_changes()
+            self._forget()
             self.close()
             raise
-        timed_out = sum(end.failure.timed_out for end in ends.values())
-        self._counts[program.plan.spout].add_trees(
-            acked=len(batch) - len(ends),
-            failed=len(ends) - timed_out,
-            timed_out=timed_out,
-            seconds=self._clock() - began,
+        timed_out = sum(end.timed_out for end in ends.values())
+        seconds = self._clock() - began
+        self._counts[spout].add(
+            ComponentCounts.of_trees(len(batch), unfinished=len(ends), timed_out=timed_out, seconds=seconds)
         )
         return LocalResult(
             acked=[values for number, values in enumerate(batch) if number not in ends],
@@ -140,108 +136,75 @@ class LocalTopology:
             for spout, program in self._programs.items()
         }
 
-    def _ticks_now(self, program: Program) -> Ticks:
+    def _ticks_now(self, spout: str) -> Ticks:
         self._batches += 1
-        tick_clock = self._tick_clocks[program.plan.spout]
         now = self._clock()
-        tick_clock.advance(now, now)
-        return tick_clock.ticks(str(self._batches))
+        self._tick_clocks[spout].advance(now, now)
+        return self._tick_clocks[spout].ticks(str(self._batches))
 
-    def _program(self, spout: str | None) -> Program:
+    def _spout(self, spout: str | None) -> str:
         if spout is None and len(self._programs) == 1:
-            return next(iter(self._programs.values()))
+            return next(iter(self._programs))
         if spout is None or spout not in self._programs:
             raise InvalidConfig(
                 f"expected one of the topology's spouts ({', '.join(self._programs)}), as in "
                 f'spout="{next(iter(self._programs))}"; got {spout!r}'
             )
-        return self._programs[spout]
+        return spout
 
-    def _run(self, program: Program, batch: list[Values], stream: str, ticks: Ticks) -> Mapping[int, TreeEnd]:
-        """Run a micro-batch; gives how those ended that did not complete, by number."""
-        choice = self._choices[program.plan.spout]
-        if choice.is_one_by_one:
-            ends = self._run_one_by_one(program, batch, stream, ticks)
-            choice.ran_one_by_one(failed=bool(ends))
-            return ends
-        ends, blocks = self._run_at_once(program, batch, stream, ticks)
-        counted = counts(blocks) and self._can_be_kept()
-        if program.stateful:
-            choice.ran_at_once(counted=counted)
-        return ends if counted else self._run_one_by_one(program, batch, stream, ticks)
+    def _run(self, spout: str, batch: list[Values], stream: str, ticks: Ticks) -> Ends:
+        program = self._programs[spout]
 
-    def _can_be_kept(self) -> bool:
-        try:
-            self._changed()
-        except UnfitValue:
-            return False
-        return True
+        def at_once() -> Ends | None:
+            ends, counts = self._run_at_once(program, batch, stream, ticks)
+            return ends if counts and self._can_be_kept() else None
 
-    def _changed(self) -> list[tuple[PartitionState, Mapping[Any, bytes | None]]]:
-        return [(state, state.changed()) for state in self._states.values()]
+        def one_by_one() -> Ends:
+            self._forget()
+            run = self._stage(self._one_by_one[spout], 0, 0)
+            run.begin(self._open_state, ticks)
+            numbers, blocks = _emitted(run, batch, stream)
+            self._add_counts(block for _, block in blocks)
+            return run.trees.all_decided(numbers)
+
+        return self._choices[spout].run(at_once, one_by_one, bool)
 
     def _run_at_once(
         self, program: Program, batch: list[Values], stream: str, ticks: Ticks
-    ) -> tuple[dict[int, TreeEnd], list[Block]]:
+    ) -> tuple[Ends, bool]:
+        """Run all roots; gives how those ended that did not complete, and whether what changed may count."""
         first = self._stage(program, 0, 0)
         first.begin(self._open_state, ticks)
-        roots = _emitted(first, batch, stream)
-        blocks: list[tuple[int, Block]] = first.outbox.take()
+        numbers, blocks = _emitted(first, batch, stream)
         if not program.plan.exchanges:
             self._add_counts(block for _, block in blocks)
-            return _decided_here(first, roots), []
-        blocks += _opened(roots, program.ackers)
+            return first.trees.all_decided(numbers), True
+        blocks += open_trees(numbers, program.ackers, 0)
         for stage in range(1, len(program.plan.stages)):
             blocks = [each for part in self._exchanged(program, stage, blocks, ticks) for each in part]
-        return self._decide(program, blocks)
-
-    def _run_one_by_one(
-        self,
-        program: Program,
-        batch: list[Values],
-        stream: str,
-        ticks: Ticks,
-    ) -> dict[int, TreeEnd]:
-        self._forget_changes()
-        self._emitted = _nothing_emitted()
-        run = self._stage(program, _ONE_BY_ONE, 0)
-        run.begin(self._open_state, ticks)
-        roots = _emitted(run, batch, stream)
-        self._add_counts(block for _, block in run.outbox.take())
-        return _decided_here(run, roots)
+        ackers = max(1, program.ackers)
+        found = [
+            each
+            for acker in range(ackers)
+            for each in decide(block for key, block in blocks if key % ackers == acker)
+        ]
+        self._add_counts(found)
+        ends = [each.ends for each in found if isinstance(each, Unfinished)]
+        counts = not any(isinstance(each, ChangesDoNotCount) for each in found)
+        return {number: end for each in ends for number, end in each.items()}, counts
 
     def _exchanged(
-        self, program: Program, stage: int, blocks: list[tuple[int, Block]], ticks: Ticks
-    ) -> Iterator[Iterator[tuple[int, Block]]]:
+        self, program: Program, stage: int, blocks: list[Keyed], ticks: Ticks
+    ) -> Iterator[Iterator[Keyed]]:
         for partition in range(program.partitions):
             here = [each for each in blocks if each[0] % program.partitions == partition]
             yield self._stage(program, stage, partition).run(here, self._open_state, ticks)
 
-    def _decide(
-        self, program: Program, blocks: list[tuple[int, Block]]
-    ) -> tuple[dict[int, TreeEnd], list[Block]]:
-        ends: dict[int, TreeEnd] = {}
-        others: list[Block] = []
-        for acker in range(max(1, program.ackers)):
-            for found in decide(block for key, block in blocks if key % max(1, program.ackers) == acker):
-                if isinstance(found, Unfinished):
-                    ends.update(found.ends)
-                else:
-                    others.append(found)
-        self._add_counts(others)
-        return ends, others
-
     def _stage(self, program: Program, stage: int, partition: int) -> StageRun:
-        key = (program.plan.spout, stage, partition)
+        key = (program.plan.spout, program.is_one_by_one, stage, partition)
         if key not in self._runs:
-            is_one_by_one = stage == _ONE_BY_ONE
-            self._runs[key] = (OneByOneRun if is_one_by_one else StageRun)(
-                program.one_by_one() if is_one_by_one else program,
-                max(0, stage),
-                partition,
-                self._clock,
-                record=self._record,
-                ends_run=(KeyboardInterrupt,),
+            self._runs[key] = run_of(
+                program, stage, partition, self._clock, record=self._record, ends_run=(KeyboardInterrupt,)
             )
         return self._runs[key]
 
@@ -253,41 +216,36 @@ class LocalTopology:
         parallelism = next(iter(self._programs.values())).graph[component].parallelism
         return self._states.setdefault((component, index), PartitionState(index, parallelism))
 
-    def _forget_changes(self) -> None:
+    def _can_be_kept(self) -> bool:
+        try:
+            self._changed()
+        except UnfitValue:
+            return False
+        return True
+
+    def _changed(self) -> list[tuple[PartitionState, Mapping[Any, bytes | None]]]:
+        return [(state, state.changed()) for state in self._states.values()]
+
+    def _forget(self) -> None:
+        """Begin a run of a micro-batch as if there had been none."""
+        self._emitted = defaultdict(lambda: defaultdict(list))
         for state in self._states.values():
             state.forget_changes()
 
-    def _add_counts(self, blocks: Iterable[object]) -> None:
+    def _add_counts(self, blocks: Iterable[Block | Unfinished]) -> None:
         for block in blocks:
             if isinstance(block, CountsBlock):
                 for component, of_component in block.counts.items():
                     self._counts[component].add(of_component)
 
 
-def _nothing_emitted() -> dict[str, dict[str, list[Values]]]:
-    return defaultdict(lambda: defaultdict(list))
-
-
-def _emitted(run: StageRun, batch: Sequence[Values], stream: str) -> dict[int, int]:
-    """Emit a micro-batch, and end it; gives the numbers of those that are open, by root."""
+def _emitted(run: StageRun, batch: Sequence[Values], stream: str) -> tuple[dict[int, int], list[Keyed]]:
+    """Emit a micro-batch, and end it; gives the numbers of the open trees by root, and what leaves the stage."""
     run.spout.output(stream)  # Raises even where there are no tuples.
-    roots: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     for number, values in enumerate(batch):
         root = new_root() if run.program.ackers else 0
-        if run.emitter.emit_root(values, root, stream):
-            roots[root] = number
+        if run.emit_root(values, root, stream):
+            numbers[root] = number
     run.finish()
-    return roots
-
-
-def _decided_here(run: StageRun, roots: Mapping[int, int]) -> dict[int, TreeEnd]:
-    found = {number: decide_here(run.trees, root) for root, number in roots.items()}
-    return {number: end for number, end in found.items() if end is not None}
-
-
-def _opened(roots: Mapping[int, int], ackers: int) -> Iterator[tuple[int, OpenTrees]]:
-    for acker in range(ackers):
-        here = [root for root in roots if root % ackers == acker]
-        numbers = array("Q", (roots[root] for root in here))
-        opened = OpenTrees(acker=acker, batch=0, roots=array("Q", here).tobytes(), numbers=numbers.tobytes())
-        yield acker, opened
+    return numbers, run.outbox.take()

@@ -1,11 +1,13 @@
 """The options of a topology: what ``TopologyBuilder.build`` takes."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.storm.graph.component_graph import ComponentGraph
 
 MOST_TASKS: Final = 10_000
 """Of a bolt, of the ackers, and of an exchange. Each task keeps a block for each task behind an exchange."""
@@ -74,3 +76,15 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                     f"option {name} of a topology: expected {_ALLOWED[name]}, got {value!r}"
                 ) from error
         return msgspec.convert(options, cls)
+
+
+class BuiltTopology:
+    """A graph of components with its name and its options. ``Topology`` is one that its user can run and draw."""
+
+    def __init__(
+        self, name: str, graph: ComponentGraph, options: TopologyConf, conf: Mapping[str, Any]
+    ) -> None:
+        self.name = name
+        self.graph = graph
+        self.options = options
+        self.conf = conf

@@ -57,7 +57,7 @@ class KinesisDataSource(DataSource):
         from kinesis_spout.structured.schema import check_columns, with_those_of_table
 
         options = BatchReadOptions.of(with_those_of_table(self.options, schema))
-        check_columns(schema, options.extra_columns)
+        check_columns(schema, options.read.extra_columns)
         return KinesisBatchReader(options, now=self._made_at)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -69,7 +69,7 @@ class KinesisDataSource(DataSource):
 
         try:
             options = StreamReadOptions.of(with_those_of_table(self.options, schema))
-            check_columns(schema, options.extra_columns)
+            check_columns(schema, options.read.extra_columns)
         except InvalidConfig as error:
             return RefusedStreamReader(str(error))
         return KinesisStreamReader(options)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kinesis_spout.kinesis import KinesisStreamDirectory
-from kinesis_spout.kinesis.patience import persistently
+from kinesis_spout.kinesis.retry_policy import persistently
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.settings.grammar.streams import is_pattern, matching, nothing_found
 

@@ -7,6 +7,7 @@ is written here again.
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Unpack
 
+from kinesis_spout.consumer.open_ports import read_settings
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
@@ -79,8 +80,7 @@ def run(
         stream,
         progress or InMemoryZooKeeper(),
         None if config.dead_letters is None else open_sink(config.dead_letters),
-        fail_on_data_loss=config.fail_on_data_loss,
-        deaggregate=config.deaggregate,
+        settings=read_settings(config),
     )
     story = Story(clock)
     with SteppedSpout(config, ports=ports, listener=story).open() as spout:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.user_records import with_user_records
 from kinesis_spout.model.errors import DataLoss, ExpiredIterator, InvalidIterator, KinesisError
 from kinesis_spout.ports import Page, StreamSummary
@@ -33,9 +34,8 @@ class InMemoryShardGetter:
         stream: to read from.
         shard_id: the shard.
         position: where to begin. LATEST is pinned here and now to the clock's time.
-        fail_on_data_loss: see ``PollingShardGetter``.
+        settings: how it is read.
         pacing: see ``PollingShardGetter``.
-        deaggregate: see ``PollingShardGetter``.
     """
 
     def __init__(
@@ -44,18 +44,16 @@ class InMemoryShardGetter:
         shard_id: str,
         position: Position,
         *,
-        fail_on_data_loss: bool = True,
+        settings: ReadSettings = DEFAULT,
         pacing: Pacing | None = None,
-        deaggregate: bool = True,
     ) -> None:
         self._stream = stream
         self._shard_id = shard_id
         self._position = position.resolved(stream.clock.time())
         self._start = self._position
         """No record from before it is given, whatever is read."""
-        self._deaggregate = deaggregate
+        self._settings = settings
         self._iterator: str | None = None
-        self._fail_on_data_loss = fail_on_data_loss
         self._pacing = pacing or Pacing(ready_at=stream.clock.monotonic(), jitter=lambda: 0.0)
         self._last_page: Page | None = None
         self.data_losses = 0
@@ -82,7 +80,7 @@ class InMemoryShardGetter:
             page, self._iterator = self._get(self._new_iterator(), limit)
         fetched = page.records
         page = replace(page, records=[each for each in fetched if self._start.includes(each.sequence)])
-        if self._deaggregate:
+        if self._settings.deaggregate:
             page = with_user_records(
                 page, start=self._start, hash_keys=self._stream.hash_keys(self._shard_id)
             )
@@ -116,7 +114,7 @@ class InMemoryShardGetter:
         try:
             return self._stream.shard_iterator(self._shard_id, self._position)
         except DataLoss:
-            if self._fail_on_data_loss:
+            if self._settings.fail_on_data_loss:
                 raise
             self.data_losses += 1
             self._position = Position.trim_horizon()

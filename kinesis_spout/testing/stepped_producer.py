@@ -5,7 +5,7 @@ from math import inf
 from typing import Any
 
 from kinesis_spout.producer import KinesisProducer, Ticket
-from kinesis_spout.producer.works import WorkToDo
+from kinesis_spout.producer.outbox import WorkToDo
 from kinesis_spout.testing.clock import ManualClock
 
 

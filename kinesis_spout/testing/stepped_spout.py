@@ -10,18 +10,16 @@ clock:
     spout = SteppedSpout(ports=in_memory_ports(stream, zookeeper), stream="orders", app="billing")
 """
 
-import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from math import inf
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.kinesis.read.prefetcher import Fetch, Prefetcher
+from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.shard_paces import ShardPaces
-from kinesis_spout.model.clock import Clock
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.record_spout import Emitted, RecordSpout
 from kinesis_spout.ports import DeadLetterSink, ShardGetter
@@ -37,9 +35,8 @@ def in_memory_ports(
     zookeeper: InMemoryZooKeeper,
     dead_letters: DeadLetterSink | None = None,
     *,
-    fail_on_data_loss: bool = True,
+    settings: ReadSettings = DEFAULT,
     paces: ShardPaces | None = None,
-    deaggregate: bool = True,
 ) -> Ports:
     """Give a new process's ports: to this stream, on its clock, and to this ZooKeeper.
 
@@ -47,9 +44,8 @@ def in_memory_ports(
         stream: to read.
         zookeeper: where progress is kept. Ports to the same one are those of one application.
         dead_letters: a sink in memory unless given.
-        fail_on_data_loss: see ``PollingShardGetter``.
+        settings: how shards are read.
         paces: how fast shards are read; None: as AWS allows.
-        deaggregate: see ``PollingShardGetter``.
     """
     process = zookeeper.process()
     paces = paces or ShardPaces(stream.clock, jitter=lambda: 0.0)
@@ -59,8 +55,7 @@ def in_memory_ports(
             stream,
             shard_id,
             position,
-            fail_on_data_loss=fail_on_data_loss,
-            deaggregate=deaggregate,
+            settings=settings,
             pacing=paces.of(shard_id),
         )
 
@@ -212,26 +207,21 @@ class _SteppedConsumer(Consumer):
 class _SteppedPrefetcher(Prefetcher):
     """Fetches only when it is asked to. Mutable."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock=clock)
-        self._now = clock.monotonic
-        self._due: list[tuple[float, int, Fetch]] = []
-        self._numbers = itertools.count()
-
     def submit(self, fetch: Fetch, due_at: float) -> None:
         """Have ``fetch`` run by the first ``fetch_due`` at ``due_at`` or later."""
-        heappush(self._due, (due_at, next(self._numbers), fetch))
+        with self._changed:
+            self._put(fetch, due_at)
 
     @property
     def due_at(self) -> float:
         """When a fetch is due next; infinite if none is."""
-        return self._due[0][0] if self._due else inf
+        next_at = self._schedule.next_at()
+        return inf if next_at is None else next_at
 
     def fetch_due(self) -> None:
-        """Run the fetches that are due now, in the order in which they are."""
-        now = self._now()
-        while self.due_at <= now:
-            _, _, fetch = heappop(self._due)
+        """Run the fetches that are due now, the most urgent first."""
+        now = self._clock.monotonic()
+        while (fetch := self._schedule.take(now)) is not None:
             again_at = fetch()
             if again_at is not None:
                 self.submit(fetch, again_at)

@@ -6,6 +6,7 @@ streams.create("orders").put(b"one")
 spout = SteppedStreamsSpout(ports=streams.process(), stream=["orders", "refunds-*"], app="billing")
 """
 
+from kinesis_spout.consumer.open_ports import read_settings
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.streams.streams_ports import History
 from kinesis_spout.kinesis import Prefetcher
@@ -88,7 +89,7 @@ class InMemoryStreamsPorts:
             world.streams[name],
             world.progress[name],
             world.dead_letters[name],
-            fail_on_data_loss=config.fail_on_data_loss,
+            settings=read_settings(config),
             paces=ShardPaces(self.clock, budget=self._budget, jitter=lambda: 0.0),
         )
 

@@ -1,15 +1,23 @@
-"""The store, the coordinator and the group of one application on one stream, over one session."""
+"""Where the progress of an application is kept, and the one way to get there: three ports over one session."""
 
-from types import TracebackType
-from typing import Self
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
 
+from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.zookeeper.credentials import Login, NodeAcls, Tls
+from kinesis_spout.zookeeper.embedded import EmbeddedZooKeeper
 from kinesis_spout.zookeeper.members.coordinator import ZooKeeperCoordinator, unique_member_name
 from kinesis_spout.zookeeper.members.group import ZooKeeperGroup
+from kinesis_spout.zookeeper.nodes import ChunkLimits
 from kinesis_spout.zookeeper.ownerships import Ownerships
+from kinesis_spout.zookeeper.paths import DEFAULT_ROOT, Paths
 from kinesis_spout.zookeeper.progress.store import ZooKeeperCheckpointStore
 from kinesis_spout.zookeeper.session import ZooKeeperSession
-from kinesis_spout.zookeeper.tree.chunks import ChunkLimits
-from kinesis_spout.zookeeper.tree.paths import Paths
+
+EMBEDDED_DIRECTORY: Final = ".kinesis-spout/zookeeper"
+"""Where the embedded ZooKeeper keeps its data unless a directory is named."""
 
 
 class ZooKeeperBackend:
@@ -61,10 +69,67 @@ class ZooKeeperBackend:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperSettings:
+    """One application's place for its progress. Secrets stay out of its text."""
+
+    app: str
+    hosts: str | None
+    """``host:port,host:port``, perhaps with a chroot; None: the embedded server."""
+    directory: str | None = None
+    """Where the embedded server keeps its data; None: ``EMBEDDED_DIRECTORY`` below the working directory."""
+    root: str = DEFAULT_ROOT
+    """The node that the applications' nodes are below."""
+    session_timeout_seconds: float = DEFAULT_SESSION_TIMEOUT_SECONDS
+    login: Login | None = None
+    tls: Tls | None = None
+    acls: NodeAcls | None = None
+    """Of the nodes that are made; see ``ZooKeeperSession``."""
+
+    @property
+    def embedded_directory(self) -> Path:
+        return Path(self.directory or EMBEDDED_DIRECTORY).resolve()
+
+    def server(self, opened: ExitStack) -> EmbeddedZooKeeper | None:
+        """Start the embedded server, to be stopped with ``opened``; None where there are hosts."""
+        if self.hosts is not None:
+            return None
+        return opened.enter_context(EmbeddedZooKeeper(self.embedded_directory))
+
+    def session(self, server: EmbeddedZooKeeper | None) -> ZooKeeperSession:
+        """Give a session that is not yet started; ``server`` is what ``server`` gave."""
+        hosts = server or self.hosts
+        assert hosts is not None, "without hosts there is a server"
+        return ZooKeeperSession(
+            hosts,
+            session_timeout_seconds=self.session_timeout_seconds,
+            login=self.login,
+            tls=self.tls,
+            acls=self.acls,
+        )
+
+    def connect(self, stream: str, server: EmbeddedZooKeeper | None) -> ZooKeeperBackend:
+        """Connect to the progress on one stream, by its name; ``close`` of what is returned ends the session.
+
+        Raises as ``ZooKeeperSession.start``. ``server`` is what ``server`` gave.
+        """
+        session = self.session(server)
+        try:
+            return ZooKeeperBackend(session, self._paths(stream))
+        except BaseException:
+            session.close()
+            raise
+
+    def place(self, stream: str, session: ZooKeeperSession, member: str) -> ZooKeeperBackend:
+        """Give the place of the progress on one stream, by its name, in a started session that several share.
+
+        ``close`` of what is returned does not end it. ``member`` names this process, on all streams.
+        """
+        return ZooKeeperBackend(session, self._paths(stream), member=member, shares_session=True)
+
+    def _paths(self, stream: str) -> Paths:
+        return Paths(root=self.root, app=self.app, stream=stream)

@@ -1,8 +1,14 @@
-"""What ZooKeeper's answers mean to us: the one table that translates kazoo's errors.
+"""What ZooKeeper's answers and refusals mean to us: the one table that translates kazoo's errors, and advice.
 
 Four answers are no failures but facts that the caller asked about: no such node, node exists, another
 version, not empty. They pass untranslated, and are handled where they are expected.
+
+A server that refuses us, or that we refuse, must be told from one that is only away: kazoo tries again in either
+case, and says why in its log alone (see ``KazooLog``).
 """
+
+import ssl
+from typing import Final
 
 from kazoo.exceptions import (
     AuthFailedError,
@@ -31,6 +37,10 @@ ANSWERS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
 FAILURES = (KazooException, KazooTimeoutError)
 """Everything else that kazoo raises; ANSWERS are KazooExceptions too, and must be caught first."""
 
+NOT_ACCEPTED = (AuthFailedError, SASLException, SessionClosedRequireSaslError)
+"""What kazoo raises where a server does not take our credentials, and tries no more. A connection that is cut
+while the server looks at them is the same to kazoo."""
+
 _NOT_ALLOWED = (
     "ZooKeeper does not let this client use a node below `zookeeper_root`: expected the credentials that the "
     "node's ACL asks for: check `zookeeper_user`, `zookeeper_password` and `zookeeper_auth`, and which "
@@ -43,6 +53,11 @@ _NOT_KNOWN = (
 _NO_ACL = (
     "ZooKeeper does not take the ACL of a new node: expected a scheme that the servers have, and for "
     "`zookeeper_acl=creator` a client that they know: by `zookeeper_user`, or by a certificate that they ask for"
+)
+
+_CHECK: Final = (
+    "check `zookeeper_user`, `zookeeper_password` and `zookeeper_auth`, and that the servers know this user (for "
+    "'sasl-digest': in the section Server of their JAAS file)"
 )
 
 _MEANINGS: dict[type[Exception], tuple[type[StoreError], str]] = {
@@ -67,3 +82,46 @@ def translated(error: Exception) -> StoreError:
         return StoreError(f"ZooKeeper answered with an unexpected error: {error!r}; see the server's log")
     kind, text = meaning
     return kind(text)
+
+
+def tls_refusal(error: BaseException, hosts: str) -> str | None:
+    """Say which side refused the other's certificate, and what to do; None if neither did."""
+    cause = error.__context__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of ZooKeeper at {hosts} is not accepted: {cause.verify_message}. Let "
+            "`zookeeper_tls_ca` name a file with the certificate of the CA that signed it; and connect by a name "
+            "that is in it, or do not have the name compared: `zookeeper_tls_verify=ca`"
+        )
+    if isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""):
+        return (
+            f"ZooKeeper at {hosts} refuses TLS with this client: {cause.reason}. Where it asks for a certificate, "
+            "`zookeeper_tls_certificate` and `zookeeper_tls_key` give one, which it must trust"
+        )
+    return None
+
+
+def login_refusal(user: str | None, hosts: str) -> str:
+    """Say that credentials are not accepted, and what to do."""
+    if user is None:
+        return f"ZooKeeper at {hosts} asks for credentials: set `zookeeper_user`, and `zookeeper_auth` as it asks"
+    return f"ZooKeeper at {hosts} does not accept the credentials of {user!r}: {_CHECK}"
+
+
+def login_unanswered(user: str, hosts: str, seconds: float) -> str:
+    """Say that nothing is said of credentials, and what to do."""
+    return (
+        f"ZooKeeper at {hosts} has not answered to the credentials of {user!r} within {seconds:g} s: {_CHECK}"
+    )
+
+
+def advice(trouble: BaseException | None, *, speaks_tls: bool) -> str:
+    """Say what was the matter with the last attempt to connect, and what a server that hangs up may want."""
+    if trouble is None:
+        return ""
+    cause = trouble.__context__
+    if speaks_tls:
+        hint = "; is it the port for TLS?" if isinstance(cause, ssl.SSLError) else ""
+    else:
+        hint = "; does the port want TLS (`zookeeper_tls=True`)?" if "broken" in str(trouble) else ""
+    return f"; the last attempt: {trouble}{hint}"

@@ -24,8 +24,8 @@ from typing import Any
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import EventType, WatchedEvent
 
+from kinesis_spout.zookeeper.paths import Paths
 from kinesis_spout.zookeeper.session import ZooKeeperSession
-from kinesis_spout.zookeeper.tree.paths import Paths
 
 _log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ kazoo's traps, and what is done about them here:
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import NoAuthError, RolledBackError, RuntimeInconsistency
+from kazoo.exceptions import NoAuthError, NoNodeError, RolledBackError, RuntimeInconsistency
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
@@ -33,18 +33,18 @@ from kinesis_spout.model.errors import StoreError, StoreUnavailable
 from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.ports.term import CERTAIN_SHARE
 from kinesis_spout.zookeeper.certainty import Certainty, seconds_awake_or_asleep
-from kinesis_spout.zookeeper.errors import ANSWERS, FAILURES, translated
-from kinesis_spout.zookeeper.security.acls import CREATOR, OPEN, NodeAcls
-from kinesis_spout.zookeeper.security.credentials import Login, Tls
-from kinesis_spout.zookeeper.security.kazoo_handler import KazooHandler
-from kinesis_spout.zookeeper.security.refusals import (
+from kinesis_spout.zookeeper.credentials import CREATOR, OPEN, Login, NodeAcls, Tls
+from kinesis_spout.zookeeper.errors import (
+    ANSWERS,
+    FAILURES,
     NOT_ACCEPTED,
-    KazooLog,
     advice,
     login_refusal,
     login_unanswered,
     tls_refusal,
+    translated,
 )
+from kinesis_spout.zookeeper.kazoo_handler import KazooHandler, KazooLog
 
 NEW_SESSION_AFTER_TIMEOUTS: Final = 3
 """After how many of its time-outs without a connection a session is given up for a new one. More than one: a
@@ -175,7 +175,6 @@ class ZooKeeperSession:
 
     @property
     def session_id(self) -> int | None:
-        """The id of the session, or None while there is no connection."""
         client_id = self.client.client_id
         return None if client_id is None else int(client_id[0])
 
@@ -186,7 +185,7 @@ class ZooKeeperSession:
         return since is not None and self.clock.monotonic() - since >= self.session_timeout_seconds
 
     def is_certain(self) -> bool:
-        """Tell whether the session lives for certain: ZooKeeper has answered lately. Does not wait."""
+        """Tell whether the session lives for certain, without waiting; see ``Certainty``."""
         return self._certainty.is_certain()
 
     def _ask(self, ended: Callable[[bool], None]) -> None:
@@ -196,7 +195,7 @@ class ZooKeeperSession:
             ended(False)  # or it would wait in kazoo's queue, and others behind it
 
     def subscribe(self, observer: SessionObserver) -> None:
-        """Tell ``observer`` from now on, and now if there is a connection."""
+        """Tell ``observer`` from now on, and at once if there is a connection."""
         with self._telling:
             self._observers.append(observer)
             session_id = self.session_id
@@ -204,7 +203,6 @@ class ZooKeeperSession:
                 observer.session_connected(session_id)
 
     def unsubscribe(self, observer: SessionObserver) -> None:
-        """Tell ``observer`` no more, if it was told."""
         with self._telling, suppress(ValueError):
             self._observers.remove(observer)
 
@@ -274,15 +272,11 @@ class ZooKeeperSession:
             self.client.close()
 
     def deadline(self) -> float:
-        """By when a call that begins now has to end, in monotonic time."""
+        """By when a call that begins now has to end, monotonic."""
         return self.clock.monotonic() + self.answer_timeout_seconds
 
     def await_connection(self, deadline: float) -> int:
-        """Wait until the session is usable, and give its id.
-
-        Raises:
-            StoreUnavailable: it was not by the deadline.
-        """
+        """Wait until the session is usable, and give its id. Raises StoreUnavailable at the deadline."""
         seconds = max(0.0, deadline - self.clock.monotonic())
         while True:
             remaining = max(0.0, deadline - self.clock.monotonic())
@@ -302,6 +296,10 @@ class ZooKeeperSession:
             if remaining == 0:
                 raise StoreUnavailable(f"the connection to ZooKeeper at {self.hosts} does not last")
 
+    def ready(self) -> int:
+        """Wait until the session is usable, as long as a call may take; raises as ``await_connection``."""
+        return self.await_connection(self.deadline())
+
     def answer(self, request: Any) -> Any:
         """Wait for the answer to one of kazoo's asynchronous requests.
 
@@ -317,16 +315,27 @@ class ZooKeeperSession:
         except FAILURES as error:
             raise self.translated(error) from error
 
+    def found(self, request: Any) -> Any:
+        """Give the answer to a request, or None where the node does not exist; raises as ``answer``."""
+        try:
+            return self.answer(request)
+        except NoNodeError:
+            return None
+
+    def children(self, path: str) -> list[str]:
+        """Name a node's children, in order; none where it does not exist. Raises as ``answer``."""
+        return sorted(self.found(self.client.get_children_async(path)) or ())
+
+    def delete(self, path: str) -> None:
+        """Delete a node, if it exists. Raises as ``answer``."""
+        self.found(self.client.delete_async(path))
+
     def translated(self, error: Exception) -> StoreError:
         """Give the error of this package that means the same; see the traps above. Raise it ``from error``."""
         meaning = translated(error)
         if self._started and isinstance(error, NOT_ACCEPTED):
             return StoreUnavailable(f"{meaning}; they were accepted before: it is tried again")
         return meaning
-
-    def answers(self, requests: Iterable[Any]) -> list[Any]:
-        """Wait for several answers; raises as ``answer`` does, for the first that failed."""
-        return [self.answer(request) for request in requests]
 
     def committed(self, request: Any) -> None:
         """Wait for a transaction sent with ``commit_async``.

@@ -151,7 +151,7 @@ class OutcomeWatch:
         Args:
             plan: the slice.
             now: the time.
-            guilty: the delivery of its one record, if that convicts it.
+            guilty: the delivery of its one record, if that isolates it.
 
         Returns:
             Whether that failure is spared.

@@ -117,10 +117,10 @@ class ShardSlices:
             return None
         isolation = self._isolation[False]
         limit = int(min(isolation.limit(self._limits.retries), inf if coalesces else most))
-        retries = self.state.take_retries(now, limit, whole_lines=True, single=isolation.is_convict)
+        retries = self.state.take_retries(now, limit, whole_lines=True, single=isolation.is_isolated)
         if not retries:
             return None
-        convict = isolation.is_convict(retries[0].sequence)
+        isolated = isolation.is_isolated(retries[0].sequence)
         suspected = not self._suspects.isdisjoint(retry.sequence for retry in retries)
         self._retries_out = SlicePlan(
             shard_id=self.state.shard.shard_id,
@@ -130,7 +130,7 @@ class ShardSlices:
             position=self.state.position,
             max_failures=len(retries),
             retries=retries,
-            alone=isolation.alone or convict or suspected,
+            alone=isolation.alone or isolated or suspected,
             deliveries=int(min(most, len(retries))) if coalesces and most < inf else None,
             portion=1 if suspected else isolation.portion,
         )
@@ -239,16 +239,16 @@ class ShardSlices:
             isolation.survived(outcome.count, alone=plan.alone)
             if plan.alone and not self.backlog:
                 isolation.trust()  # The job that died can have read no further than the tip.
-            self._convict(outcome)
+            self._isolate(outcome)
             return self._acquitted(
                 self.state.settle_fresh(outcome, now, random=random, spare=spare, probe=plan.probe)
             )
-        if not self._is_convict(plan):
+        if not self._is_isolated(plan):
             held = sum(failure.held for failure in outcome.failures)
             isolation.survived(len(plan.retries) - held, alone=plan.alone)
         waiting = {failure.sequence for failure in outcome.failures if failure.held}
         self._suspects -= {retry.sequence for retry in plan.retries} - waiting
-        self._convict(outcome)
+        self._isolate(outcome)
         exhausted = self.state.settle_retries(plan.retries, outcome, now, random=random, spare=spare)
         for acked in {retry.sequence for retry in plan.retries} - outcome.unfinished:
             self._isolation[False].acquit(acked)
@@ -259,7 +259,7 @@ class ShardSlices:
         self._isolation[plan.is_fresh].suspect(count)
 
     def blames(self, plan: SlicePlan, held: SliceOutcome | None) -> Delivery | None:
-        """Name the delivery that is to blame if a slice that is out dies; None if that convicts no record.
+        """Name the delivery that is to blame if a slice that is out dies; None if that isolates no record.
 
         The arguments are those of ``died``.
         """
@@ -281,7 +281,7 @@ class ShardSlices:
     ) -> list[Exhausted]:
         """Take in that the job of a slice died, nobody knows at which record: it is planned again, alone.
 
-        If it was alone it is halved, or its one record is convicted.
+        If it was alone it is halved, or its one record is isolated.
 
         Args:
             plan: the slice.
@@ -294,9 +294,9 @@ class ShardSlices:
             return []
         if plan.is_fresh:
             return self._fresh_died(plan, held, now, random, spare=spare)
-        if self._is_convict(plan) or self._isolation[False].died(len(plan.retries), alone=plan.alone):
+        if self._is_isolated(plan) or self._isolation[False].died(len(plan.retries), alone=plan.alone):
             retry = plan.retries[0]
-            self._isolation[False].convict(retry.sequence)
+            self._isolation[False].isolate(retry.sequence)
             key = held.failures[0].partition_key if held and held.failures else None
             decision = self.state.fail(
                 retry.sequence, now, attempt=retry.attempt, random=random, partition_key=key, spare=spare
@@ -332,18 +332,18 @@ class ShardSlices:
         if retried.died(len(suspects), alone=True):
             guilty = replace(suspects[0], held=False, attempt=suspects[0].attempt + 1, killed_worker=True)
             held = replace(held, failures=(guilty,))
-            self._convict(held)
+            self._isolate(held)
         return self._acquitted(self.state.settle_fresh(held, now, random=random, spare=spare))
 
-    def _convict(self, outcome: SliceOutcome) -> None:
+    def _isolate(self, outcome: SliceOutcome) -> None:
         for failure in outcome.failures:
             if failure.killed_worker:
-                self._isolation[False].convict(failure.sequence)
+                self._isolation[False].isolate(failure.sequence)
             if failure.suspected:
                 self._suspects.add(failure.sequence)
 
-    def _is_convict(self, plan: SlicePlan) -> bool:
-        return len(plan.retries) == 1 and self._isolation[False].is_convict(plan.retries[0].sequence)
+    def _is_isolated(self, plan: SlicePlan) -> bool:
+        return len(plan.retries) == 1 and self._isolation[False].is_isolated(plan.retries[0].sequence)
 
     def _returned(self, plan: SlicePlan) -> bool:
         """Note that a slice is out no more; False if it was not out."""
@@ -356,7 +356,7 @@ class ShardSlices:
         return True
 
     def _acquitted(self, exhausted: list[Exhausted]) -> list[Exhausted]:
-        """Forget the convicts and suspects among records that are never delivered again."""
+        """Forget the isolated records and suspects among records that are never delivered again."""
         for record in exhausted:
             self._suspects.discard(record.sequence)
             self._isolation[False].acquit(record.sequence)

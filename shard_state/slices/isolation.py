@@ -7,7 +7,7 @@ whose handler raised, a machine that is gone with its notes.
 When such a job dies, any of its slices may be the cause. So each of them is planned again *alone*, in a job of its
 own: the innocent ones pass and are trusted again. One that dies alone is halved. Of a half that passes the other
 half is suspected, so each job halves what is left, and the killer among n records stands alone after about
-log2(n) jobs. When it dies alone it is convicted: failed like any other, and retried alone, so that it can never
+log2(n) jobs. When it dies alone it is isolated: failed like any other, and retried alone, so that it can never
 take others down again.
 """
 
@@ -23,7 +23,7 @@ class Isolation:
         self._among = 0
         """The killer is among so many of the next records; 0: all is well."""
         self._limit = 0
-        self._convicts: set[SequenceNumber] = set()
+        self._isolated: set[SequenceNumber] = set()
 
     @property
     def alone(self) -> bool:
@@ -51,7 +51,7 @@ class Isolation:
         """Note that a job died with a slice of at most ``count`` records in it, and nobody saw at which.
 
         Returns:
-            Whether that convicts the slice's one record.
+            Whether that isolates the slice's one record.
         """
         if alone and count == 1:
             self.trust()
@@ -71,14 +71,14 @@ class Isolation:
         """Note that everything suspected has passed."""
         self._among = 0
 
-    def convict(self, sequence: SequenceNumber) -> None:
+    def isolate(self, sequence: SequenceNumber) -> None:
         """Remember a record that killed its worker."""
-        self._convicts.add(sequence)
+        self._isolated.add(sequence)
 
     def acquit(self, sequence: SequenceNumber) -> None:
         """Forget a record that is finished."""
-        self._convicts.discard(sequence)
+        self._isolated.discard(sequence)
 
-    def is_convict(self, sequence: SequenceNumber) -> bool:
+    def is_isolated(self, sequence: SequenceNumber) -> bool:
         """Tell whether a record killed its worker before."""
-        return sequence in self._convicts
+        return sequence in self._isolated

@@ -20,7 +20,7 @@ _NO_LIMIT: Final = "emulators throttle nothing"
 def _read_throttle(scene: Scene) -> None:
     getter = scene.getter()
     getter.read(1)
-    iterator, shard_id = getter.iterator or "", scene.lister.list_shards()[0].shard_id
+    iterator, shard_id = getter.cursor.iterator or "", scene.lister.list_shards()[0].shard_id
 
     def is_throttled(_: int) -> bool:
         try:

@@ -48,7 +48,7 @@ def _iterator_again(scene: Scene) -> None:
     time.sleep(1)
     replies: list[Any] = []
     for _ in range(2):
-        replies.append(scene.getter(getter.position, iterator=getter.iterator).read(1).records)
+        replies.append(scene.getter(getter.position, cursor=getter.cursor).read(1).records)
         time.sleep(1)
     expect(replies[0] == replies[1], "expected the same records twice")
 
@@ -106,7 +106,7 @@ def _expiry(scene: Scene) -> None:
     (before,) = scene.put_numbered("expiry", 1)
     getter = scene.getter()
     scene.read_until(getter, before)
-    iterator = getter.iterator or ""
+    iterator = getter.cursor.iterator or ""
     time.sleep(_ITERATOR_SECONDS)
     (after,) = scene.put_numbered("after-expiry", 1)
     expect(

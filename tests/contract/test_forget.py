@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.cli.stored_progress import OperatorStore
 from kinesis_spout.model.errors import CheckpointUnreadable, ConsumerAlive, StoreError
+from kinesis_spout.operations.stored_progress import OperatorStore
 from kinesis_spout.zookeeper import ChunkLimits
 from shard_state import Assignment, Checkpoint, Position
 from tests.support.shards import everywhere, shards_named

@@ -23,11 +23,10 @@ from kinesis_spout.recipes.coalescing import (
     coalesce_across,
 )
 from kinesis_spout.recipes.coalescing.key_nodes import KeyNodes, TextLine
-from kinesis_spout.recipes.coalescing.line import Moved, end, request
-from kinesis_spout.recipes.coalescing.table import Answer, Event
+from kinesis_spout.recipes.coalescing.line import Answer, Event, Moved, end, request
 from kinesis_spout.testing import ManualClock
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperSession
-from kinesis_spout.zookeeper.tree.paths import coalescing_place
+from kinesis_spout.zookeeper.paths import coalescing_place
 from tests.support.zookeeper_server import SESSION_TIMEOUT_SECONDS, end_session, wait_until
 
 SOON = 30.0

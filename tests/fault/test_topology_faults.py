@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kinesis_spout.storm import Topology
-from kinesis_spout.storm.spark.keyed_state import KeyedState
+from kinesis_spout.storm.state import KeyedState
 from kinesis_spout.storm.state.key_values import task_of
 from tests.support.faulty_topology import (
     ACKER,

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from kinesis_spout.cli.app import app
-from kinesis_spout.cli.world import RealWorld
+from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperBackend
 from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
@@ -115,7 +115,7 @@ class Shell:
 
     def begin(self) -> None:
         """Let the application begin on the stream, as its first consumer would."""
-        world, config = RealWorld(), SpoutConfig.from_env(self.variables)
+        world, config = World(), SpoutConfig.from_env(self.variables)
         lister = world.stream(config).lister
         with world.progress(config) as progress:
             progress.store.open(lister.summary().created, config.start, lister.list_shards())

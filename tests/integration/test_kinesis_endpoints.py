@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_spout.kinesis import (
-    BufferedShardGetter,
     KinesisClientSettings,
     KinesisShardLister,
     PollingShardGetter,
     Prefetcher,
+    ReadSettings,
 )
 from kinesis_spout.kinesis.aggregated_record import take_apart
-from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import RecordPutter
@@ -23,6 +23,7 @@ from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import StreamNotFound, Unavailable
 from kinesis_spout.producer import KinesisProducer, Ticket
 from shard_state import Position
+from tests.support.buffered_shard import buffered_shard
 from tests.support.kinesis_endpoints import (
     FILLS_CHILDREN,
     KEEPS_CLOSED,
@@ -72,7 +73,7 @@ def test_large_and_small_records_arrive_whole_through_the_buffer(kinesis_endpoin
     polled: list[Record] = []
 
     with Prefetcher(threads=1) as prefetcher:
-        getter = BufferedShardGetter(_getter(client, stream), prefetcher, max_records=50)
+        getter = buffered_shard(_getter(client, stream), prefetcher, max_records=50)
 
         def has_all() -> bool:
             while (record := getter.poll()) is not None:
@@ -110,9 +111,7 @@ def test_an_iterator_serves_the_next_process(kinesis_endpoint: KinesisEndpoint) 
         client,
         stream,
         position=old.position,
-        iterator=old.iterator,
-        iterator_obtained_at=old.iterator_obtained_at,
-        not_before=old.not_before,
+        cursor=old.cursor,
     )
 
     assert [record.data for record in new.read(10).records] == [b"two", b"three"]
@@ -162,7 +161,10 @@ def test_aggregates_that_a_split_and_a_merge_overtake_lose_no_record(
     kinesis_endpoint.needs(SHARD_END, KEEPS_CLOSED, FILLS_CHILDREN)
     client, stream = kinesis_endpoint.client(), kinesis_endpoint.create_stream()
     putter = RecordPutter(
-        client, stream, aggregate_bytes=51_200, patience=Patience(deadline_seconds=30, clock=SystemClock())
+        client,
+        stream,
+        aggregate_bytes=51_200,
+        retry_policy=RetryPolicy(deadline_seconds=30, clock=SystemClock()),
     )
 
     def add(first: int, last: int) -> None:
@@ -187,7 +189,7 @@ def test_aggregates_that_a_split_and_a_merge_overtake_lose_no_record(
 
     seen: list[int] = []
     for shard in KinesisShardLister(client, stream).list_shards():
-        getter = _getter(client, stream, shard.shard_id, deaggregate=False)
+        getter = _getter(client, stream, shard.shard_id, settings=ReadSettings(deaggregate=False))
         while records := (page := getter.read(10_000)).records:
             first, last = shard.hash_range
             for parts in (take_apart(bytes(record.data)) or () for record in records):

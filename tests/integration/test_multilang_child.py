@@ -19,7 +19,7 @@ from tests.support.multilang_host import BareHost, hosted
 
 NOISY_BOLT = """
 import os, subprocess, sys
-from kinesis_spout.storm.multilang.component import BasicBolt
+from kinesis_spout.storm.multilang import BasicBolt
 
 print("while it is imported")
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from kinesis_spout.storm.multilang.frames import CODECS, Codec
-from kinesis_spout.storm.multilang.junk import Junk
 from kinesis_spout.storm.multilang.messages import (
     Ack,
     Emit,
     Error,
     Fail,
     Handshake,
+    InvalidOutput,
     Log,
     Message,
     Next,
@@ -95,7 +95,7 @@ class Component:
             data = os.read(self.process.stdout.fileno(), 65_536)
             assert data, f"the component ended: {(self._directory / 'errors').read_text()}"
             found: list[Any] = self._decoder.feed(data)
-            assert not [each for each in found if isinstance(each, Junk)]
+            assert not [each for each in found if isinstance(each, InvalidOutput)]
             self._heard += [message for message in map(parse, found) if not isinstance(message, Log)]
         return self._heard.pop(0)
 

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from kinesis_spout.storm import ShellBolt, ShellSpout
+from kinesis_spout.storm import ShellBolt, ShellSpout, TopologyBuilder
 from kinesis_spout.storm.components import Bolt, Spout, TaskContext
-from kinesis_spout.storm.graph import TopologyBuilder
 from kinesis_spout.storm.local import LocalResult
 from tests.support.shell_topology import Collected
 

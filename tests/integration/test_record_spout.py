@@ -15,7 +15,7 @@ from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.model.handler import Reject
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
-from kinesis_spout.zookeeper import settings as zookeeper_settings
+from kinesis_spout.zookeeper import backend as zookeeper_settings
 from tests.support.embedded_servers import java_processes
 from tests.support.kinesis_endpoints import SHARD_END, KinesisEndpoint, wait_until
 

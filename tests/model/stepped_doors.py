@@ -8,7 +8,7 @@ from typing import Any, Self, cast
 
 import pytest
 
-from kinesis_spout.kinesis import PollingShardGetter
+from kinesis_spout.kinesis import ShardGetters
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.record import Record
@@ -19,7 +19,8 @@ from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery
 from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import SteppedSpout
-from kinesis_spout.testing.stepped_spout import _SteppedConsumer
+from kinesis_spout.testing.stepped_spout import _SteppedConsumer, _SteppedPrefetcher
+from shard_state import SlicePlan
 from tests.model.call_faults import Crashed
 from tests.model.counted_processes import Door, Process
 from tests.model.counted_world import RETRY_LIMIT
@@ -100,9 +101,8 @@ class MicroBatchDoor(Door):
             batch_timeout_seconds=None,
         )
         self._engine = MicroBatchEngine(self._consumer, _Runner(process), settings, "stepped")
-        here = cast("Any", _RunsHere(process))
-        self._engine._tip._fetchers = here
-        self._engine._running._threads = here
+        self._polls = self._engine._tip.polls = _SteppedPrefetcher(clock=process.ports.clock)
+        self._engine._running._threads = cast("Any", _RunsHere(process))
         try:
             self._consumer.start(self._engine)
         except KinesisSpoutError:
@@ -112,6 +112,8 @@ class MicroBatchDoor(Door):
     def step(self) -> None:
         self._consumer.do_chores()
         self._consumer.check()
+        self._polls.fetch_due()
+        self._process.check_alive()
         with self._consumer.lock:
             self._engine._start_work()
         self._engine._make_calls(0.0)
@@ -159,8 +161,8 @@ class _Runner:
         del tag, is_whole
         return True
 
-    def _deliver(self, work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-        return HandlerDelivery(work, MortalHandler(self._handle), rules)
+    def _deliver(self, plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+        return HandlerDelivery(plan, MortalHandler(self._handle), rules)
 
     def _handle(self, record: Record) -> None:
         self._world.delivers(record)
@@ -206,7 +208,5 @@ def _executors_are_here(clock: Clock) -> Iterator[None]:
     task = "kinesis_spout.spark.tasks.task"
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(f"{task}.ThreadPoolExecutor", _PoolHere)
-        patches.setattr(
-            f"{task}.PollingShardGetter", partial(PollingShardGetter, clock=clock, jitter=lambda: 0.0)
-        )
+        patches.setattr(f"{task}.ShardGetters", partial(ShardGetters, clock=clock, jitter=lambda: 0.0))
         yield

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.model.handler import Failure
-from kinesis_spout.storm.acking import Ending, TreeEnd
+from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.tuples import Source, Tuple
 from kinesis_spout.storm.running.blocks import AckBlock, Block, OpenTrees, Parcel, TupleBlock
-from kinesis_spout.storm.running.stage.collecting import Collector, Output
-from kinesis_spout.storm.running.trees import ToldTrees
-from kinesis_spout.storm.running.verdicts import Unfinished, decide
+from kinesis_spout.storm.running.collecting import Collector, Output
+from kinesis_spout.storm.running.trees import Trees, Unfinished, decide
 
 ACKED, FAILED, FORGOTTEN, ACKED_TWICE, FAILED_AFTER_ACK = (
     "acked",
@@ -57,7 +56,7 @@ class Tasks:
     """Four tasks, each with the trees of its own process, as they run bolts."""
 
     def __init__(self) -> None:
-        self.trees = [ToldTrees(lambda: 0.0, 30.0) for _ in range(4)]
+        self.trees = [Trees(lambda: 0.0, 30.0) for _ in range(4)]
         self.collectors = [Collector(f"bolt {number}", trees) for number, trees in enumerate(self.trees)]
         self.sent: list[TupleBlock] = []
         for collector, trees in zip(self.collectors, self.trees, strict=True):
@@ -112,7 +111,7 @@ def handle(tasks: Tasks, drawn: Drawn) -> None:
     if drawn.fate in (FAILED, FAILED_AFTER_ACK):
         collector.fail(tup, "failed")
     if drawn.fate == FORGOTTEN:
-        end = TreeEnd(ending=Ending.TIMED_OUT, component="", failure=Failure(error_text="forgotten"))
+        end = TreeEnd.after_time_out(Failure(error_text="forgotten"))
         for root in tup.roots:
             trees.end(root, end)
 
@@ -154,9 +153,7 @@ def test_a_tree_is_complete_if_and_only_if_every_tuple_of_it_was_acked(
     for each in drawn:
         for number in each.roots:
             fates[number].add(each.fate)
-    expected = {
-        number: Ending.FAILED if FAILED in those else Ending.TIMED_OUT
-        for number, those in fates.items()
-        if those & {FAILED, FORGOTTEN}
+    times_out = {
+        number: FAILED not in those for number, those in fates.items() if those & {FAILED, FORGOTTEN}
     }
-    assert {number: end.ending for number, end in found.items()} == expected
+    assert {number: end.timed_out for number, end in found.items()} == times_out

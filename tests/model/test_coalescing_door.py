@@ -16,11 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kinesis_spout.model.handler import Reject, RetryLater, failure_of
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.coalescing.delivery import delivery_to
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, order_with
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey, order_with
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, Failed, SliceDelivery
+from kinesis_spout.spark.tasks.handlers import delivery_to
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, Journal, SliceNotes
-from kinesis_spout.spark.tasks.salvage import salvage
+from kinesis_spout.spark.tasks.recovery import recover
 from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
@@ -174,8 +174,8 @@ class CoalescingDoor(RuleBasedStateMachine):
     def deliver(self, work: WorkSlice, verdicts: Sequence[str]) -> None:
         script = Script(verdicts)
 
-        def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-            return delivery_to(script, work, rules)
+        def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+            return delivery_to(script, plan, rules)
 
         with TemporaryDirectory() as folder:
             file = Path(folder, "notes")
@@ -185,7 +185,7 @@ class CoalescingDoor(RuleBasedStateMachine):
             except KillsWorker:
                 remains = journal.read(file)
                 assert remains is not None
-                (result,) = salvage([work], remains, self.tasks, "the worker died")
+                (result,) = recover([work], remains, self.tasks, "the worker died")
         self.handled += script.acked
         self.given_up -= set(script.acked)  # before a restart that had not heard of it
         self.check(work.plan, result, script)

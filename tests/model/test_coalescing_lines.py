@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from kinesis_spout.recipes.coalescing.line import TABLE, Answer, Event, State, Step
 from kinesis_spout.recipes.coalescing.lines import Ended, Lines
-from kinesis_spout.recipes.coalescing.table import TABLE, Answer, Event, State, Step
 
 LEASE_SECONDS = 10.0
 KEYS = st.sampled_from("abc")

@@ -1,4 +1,4 @@
-"""Isolation and ShardSlices: whichever records kill their workers, they and only they are convicted."""
+"""Isolation and ShardSlices: whichever records kill their workers, they and only they are isolated."""
 
 from collections.abc import Callable
 
@@ -48,7 +48,7 @@ class IsolationMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.isolation.alone)
     @rule(bad=st.integers(0, 999))
     def hunt(self, bad: int) -> None:
-        """Run the suspected records until the bad one is convicted: few jobs, and no other is blamed."""
+        """Run the suspected records until the bad one is isolated: few jobs, and no other is blamed."""
         left, jobs = self.suspected, 0
         bad %= left
         while True:
@@ -90,7 +90,7 @@ class PoisonedShardMachine(RuleBasedStateMachine):
         self.page: list[StoredRecord] = []
         self.out: list[SlicePlan] = []
         self.exhausted: list[Exhausted] = []
-        self.convicted: set[SequenceNumber] = set()
+        self.isolated: set[SequenceNumber] = set()
 
     @initialize(order=st.sampled_from(Order), limit=st.sampled_from((0, 1, 2)))
     def begin(self, order: Order, limit: int) -> None:
@@ -133,8 +133,8 @@ class PoisonedShardMachine(RuleBasedStateMachine):
             if plan is None:
                 continue
             assert not any(other.is_fresh == plan.is_fresh for other in self.out)
-            convicts = {retry.sequence for retry in plan.retries} & self.convicted
-            assert not convicts or (plan.alone and plan.limit == 1)
+            isolated = {retry.sequence for retry in plan.retries} & self.isolated
+            assert not isolated or (plan.alone and plan.limit == 1)
             self.out.append(plan)
         assert self.slices.is_idle == (not self.out)
 
@@ -174,8 +174,8 @@ class PoisonedShardMachine(RuleBasedStateMachine):
                 self.lines.fail(record)
             gone = self.slices.settle(plan, delivered.outcome, self.now, random=lambda: 0.5)
             self.exhausted += gone
-            self.convicted -= {record.sequence for record in delivered.acked}
-            self.convicted -= {exhausted.sequence for exhausted in gone}
+            self.isolated -= {record.sequence for record in delivered.acked}
+            self.isolated -= {exhausted.sequence for exhausted in gone}
             if plan.kind is SliceKind.CARRIED:
                 self.page = self.page[delivered.outcome.count :]
 
@@ -190,7 +190,7 @@ class PoisonedShardMachine(RuleBasedStateMachine):
         before = self.state.position
         gone = self.slices.died(plan, held, self.now, random=lambda: 0.5)
         self.exhausted += gone
-        self.convicted -= {exhausted.sequence for exhausted in gone}
+        self.isolated -= {exhausted.sequence for exhausted in gone}
         moved = self.state.position != before
         assert moved == (plan.kind is SliceKind.CARRIED and plan.alone)
         if moved:
@@ -201,11 +201,11 @@ class PoisonedShardMachine(RuleBasedStateMachine):
             return
         first = next(record for record in records if record.sequence == held.failures[0].sequence)
         assert first.poison
-        assert self.slices._isolation[False].is_convict(first.sequence) != bool(gone)
-        event("convicted" if not gone else "convicted and given up")
+        assert self.slices._isolation[False].is_isolated(first.sequence) != bool(gone)
+        event("isolated" if not gone else "isolated and given up")
         self.lines.fail(first)
         if not gone:
-            self.convicted.add(first.sequence)
+            self.isolated.add(first.sequence)
 
     @precondition(lambda self: self.exhausted)
     @rule()
@@ -232,7 +232,7 @@ class PoisonedShardMachine(RuleBasedStateMachine):
             if all(record.finished for record in self.records):
                 break
         assert all(record.finished for record in self.records)
-        assert not self.slices._isolation[False]._convicts
+        assert not self.slices._isolation[False]._isolated
 
 
 TestIsolation = IsolationMachine.TestCase

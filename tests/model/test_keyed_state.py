@@ -14,15 +14,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from kinesis_spout.storm.state import KeyedState as VersionsOfState
 from kinesis_spout.storm.state import (
     PartitionPlace,
     StateFiles,
     StateManifest,
     StatePartition,
     StateUpdate,
-    StateVersions,
     collect_garbage,
     compaction,
+    maintenance,
     rescale,
 )
 from kinesis_spout.storm.state.key_values import task_of
@@ -41,6 +42,7 @@ class KeyedState(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.small_bytes, compaction.SMALL_BYTES = compaction.SMALL_BYTES, 0  # type: ignore[misc]
+        self.pass_bytes, maintenance.PASS_BYTES = maintenance.PASS_BYTES, 2_000  # type: ignore[misc]
         self.folder = tempfile.TemporaryDirectory()
         self.files = StateFiles(self.folder.name)
         self.workers: list[dict[PartitionPlace, StatePartition]] = [{} for _ in range(WORKERS)]
@@ -51,18 +53,15 @@ class KeyedState(RuleBasedStateMachine):
 
     @initialize(parallelism=PARALLELISM)
     def starts(self, parallelism: int) -> None:
-        self.versions = StateVersions("counts", {BOLT: parallelism})
+        self.versions = VersionsOfState("counts", self.folder.name, {BOLT: parallelism})
         self.versions.load(self.stored)
         self.expected = dict(self.contents[self.stored])
-        for component, tasks in self.versions.outgrown.items():
-            before = self.current
-            after = rescale(self.files, before, component, tasks, pass_bytes=2_000)
-            assert self.versions.replaced(before, after)
 
     @property
     def current(self) -> StateManifest:
-        assert self.versions.current is not None
-        return self.versions.current
+        manifest = self.versions.begin()
+        assert manifest is not None
+        return manifest
 
     def run_batch(self, changes: list[tuple[Any, tuple[str, Any]]], choices: list[int]) -> list[StateUpdate]:
         updates = []
@@ -174,6 +173,7 @@ class KeyedState(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         compaction.SMALL_BYTES = self.small_bytes  # type: ignore[misc]
+        maintenance.PASS_BYTES = self.pass_bytes  # type: ignore[misc]
         self.folder.cleanup()
 
 

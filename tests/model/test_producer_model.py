@@ -16,8 +16,8 @@ from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import BufferFull, KinesisSpoutError
 from kinesis_spout.producer import Ticket
+from kinesis_spout.producer.outbox import WorkToDo
 from kinesis_spout.producer.spool import Spooled
-from kinesis_spout.producer.works import WorkToDo
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock, SteppedProducer
 from tests.support.in_memory_kinesis_client import client_error
 from tests.support.writable_kinesis import THROTTLED, Sent, WritableKinesis

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.producer.spool import Durability, Spool, SqliteSpool
-from kinesis_spout.producer.spool.files.folder import side_files
+from kinesis_spout.producer.spool.folder import side_files
 from kinesis_spout.testing import InMemorySpool, InMemorySpoolFolder
 
 

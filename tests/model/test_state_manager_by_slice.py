@@ -46,10 +46,10 @@ class SliceShell(ShellModel):
         self.ended: list[Delivered] = []
         """Slices whose outcome was reported or given up: it may arrive again."""
         self.exhausted: list[Exhausted] = []
-        self.convicts: set[tuple[str, SequenceNumber]] = set()
+        self.isolated: set[tuple[str, SequenceNumber]] = set()
 
     def crash(self) -> None:
-        for held in (self.carried, self.out, self.ended, self.exhausted, self.convicts):
+        for held in (self.carried, self.out, self.ended, self.exhausted, self.isolated):
             held.clear()
 
     # The stream
@@ -72,7 +72,7 @@ class SliceShell(ShellModel):
         for shard_id in shard_ids:
             self.carried.pop(shard_id, None)
         self.exhausted = [gone for gone in self.exhausted if gone.shard_id not in shard_ids]
-        self.convicts = {convict for convict in self.convicts if convict[0] not in shard_ids}
+        self.isolated = {record for record in self.isolated if record[0] not in shard_ids}
 
     # Slice by slice
 
@@ -135,7 +135,7 @@ class SliceShell(ShellModel):
                 )
                 assert not same
             for retry in plan.retries:
-                if (plan.shard_id, retry.sequence) in self.convicts:
+                if (plan.shard_id, retry.sequence) in self.isolated:
                     assert plan.alone
                     assert len(plan.retries) == 1
             self.out.append(plan)
@@ -235,7 +235,7 @@ class SliceShell(ShellModel):
         if self.is_current(slice_.plan) and slice_.plan.kind is SliceKind.CARRIED:
             self.take_from_page(slice_.plan.shard_id, slice_.outcome.count)
         finished = {record.sequence for record in slice_.acked} | {gone.sequence for gone in exhausted}
-        self.convicts -= {(slice_.plan.shard_id, sequence) for sequence in finished}
+        self.isolated -= {(slice_.plan.shard_id, sequence) for sequence in finished}
 
     def take_from_page(self, shard_id: str, count: int) -> None:
         self.carried[shard_id] = self.carried[shard_id][count:]
@@ -257,9 +257,9 @@ class SliceShell(ShellModel):
             assert self.unresolved(plan.shard_id) == waiting + moved
             if plan.alone:
                 self.take_from_page(plan.shard_id, held.count)
-        convicted = held is not None and plan.alone and alone and len(held.failures) == 1
-        assert convicted or not exhausted
-        if not convicted:
+        isolated = held is not None and plan.alone and alone and len(held.failures) == 1
+        assert isolated or not exhausted
+        if not isolated:
             return
         assert held is not None
         spared = self.spares
@@ -270,7 +270,7 @@ class SliceShell(ShellModel):
         assert killer in (None, first)
         self.lines.fail(first)
         if not exhausted:
-            self.convicts.add((plan.shard_id, first.sequence))
+            self.isolated.add((plan.shard_id, first.sequence))
 
     def unresolved(self, shard_id: str) -> int:
         state = self.manager.shard(shard_id)

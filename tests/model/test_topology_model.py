@@ -22,8 +22,7 @@ from kinesis_spout.storm import (
     TopologyBuilder,
     Tuple,
 )
-from kinesis_spout.storm.acking import Ending
-from kinesis_spout.storm.graph.builder import BoltDeclarer
+from kinesis_spout.storm.builder import BoltDeclarer
 from tests.support.scripted_topology import Declared
 
 GROUPINGS = (
@@ -168,7 +167,7 @@ class Oracle:
         self._bolts = bolts
         self._value = value
         self.executed: Counter[int] = Counter()
-        self.ends: set[tuple[Ending, str]] = set()
+        self.ends: set[tuple[bool, str]] = set()
         """Every end that a tuple of the tree could give it."""
         self._send(-1, in_tree=True)
 
@@ -187,9 +186,9 @@ class Oracle:
             name = f"bolt {bolt.number}"
             match bolt.fate(self._value):
                 case "fail" | "raise":
-                    self.ends.add((Ending.FAILED, name))
+                    self.ends.add((False, name))
                 case "forget":
-                    self.ends.add((Ending.TIMED_OUT, name))
+                    self.ends.add((True, name))
 
 
 def receivers(grouping: str, parallelism: int, value: int) -> int:
@@ -221,11 +220,11 @@ def test_every_tuple_ends_as_its_tree_does_and_every_bolt_executes_as_often_as_i
         if not ackers:
             assert result.failed == []
             continue
-        failed = {values[0]: (end.ending, end.component) for values, end in result.failed}
+        failed = {values[0]: (end.timed_out, end.component) for values, end in result.failed}
         assert failed.keys() == {value for value, oracle in enumerate(oracles) if oracle.ends}
         for value, end in failed.items():
             ends = oracles[value].ends
-            fails = {each for each in ends if each[0] is Ending.FAILED}
+            fails = {each for each in ends if not each[0]}
             assert end in (fails or ends)
         assert [values[0] for values in result.acked] == [
             value for value in range(TUPLES) if value not in failed

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kinesis_spout.storm import Bolt, OutputCollector, Spout, TaskContext, TopologyBuilder, Tuple
-from kinesis_spout.storm.components.output import OutputFields
+from kinesis_spout.storm.components.tuples import OutputFields
 
 Script = Callable[["Scripted", Tuple], None]
 

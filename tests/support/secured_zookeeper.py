@@ -17,8 +17,8 @@ from cryptography.x509.oid import NameOID
 
 from examples.demo.processes.endpoint import free_ports
 from kinesis_spout.settings.sources import checked, from_keywords
-from kinesis_spout.settings.table.zookeeper import PLACE
-from kinesis_spout.settings.zookeeper.place import zookeeper_settings
+from kinesis_spout.settings.table.connection import PLACE
+from kinesis_spout.settings.zookeeper import zookeeper_settings
 from kinesis_spout.zookeeper import ZooKeeperSettings
 from kinesis_spout.zookeeper.embedded.java import JavaServer
 from tests.support.zookeeper_server import SESSION_TIMEOUT_SECONDS

@@ -6,12 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from kinesis_spout.storm import ShellBolt
+from kinesis_spout.storm import ShellBolt, TopologyBuilder
 from kinesis_spout.storm.components import DEFAULT_STREAM, BasicBolt, Spout, Stream, Tuple
-from kinesis_spout.storm.components.metric import Metric
-from kinesis_spout.storm.graph import TopologyBuilder
 from kinesis_spout.storm.hosting.processes.children import ChildKey
 from kinesis_spout.storm.local import LocalTopology
+from kinesis_spout.storm.running.counts import Metric
 from tests.support.micro_batch_world import DeliveryLog
 
 ROOT: Final = Path(__file__).parents[2]

@@ -10,14 +10,7 @@ import itertools
 import sys
 
 from kinesis_spout.ports import Attachment, CheckpointWrite
-from kinesis_spout.storm.state import (
-    StateFiles,
-    StateManifest,
-    StatePartition,
-    StateUpdate,
-    StateVersions,
-    rescale,
-)
+from kinesis_spout.storm.state import KeyedState, StateFiles, StateManifest, StatePartition, StateUpdate
 from kinesis_spout.storm.state.key_values import task_of
 from kinesis_spout.zookeeper import Paths, ZooKeeperBackend, ZooKeeperSession
 from shard_state import SHARD_START, Checkpoint, Position, SequenceNumber
@@ -71,24 +64,24 @@ def main(hosts: str, root: str, member: str, address: str, parallelism: int) -> 
     checkpoint = backend.coordinator.acquire(SHARD, Checkpoint(start=START, parents=()), fences=True)
     assert checkpoint is not None, "it is fenced"
     files = StateFiles(address)
-    versions = StateVersions(TOPOLOGY, {BOLT: parallelism})
-    versions.load(backend.store.attached(TOPOLOGY))
-    assert versions.current is not None
-    if versions.outgrown:
-        versions.replaced(versions.current, rescale(files, versions.current, BOLT, parallelism))
-    parts = [StatePartition(files, versions.current.place(BOLT, index)) for index in range(parallelism)]
+    state = KeyedState(TOPOLOGY, address, {BOLT: parallelism})
+    state.load(backend.store.attached(TOPOLOGY))
+    manifest = state.begin()
+    assert manifest is not None
+    parts = [StatePartition(files, manifest.place(BOLT, index)) for index in range(parallelism)]
     for first in itertools.count(handled(checkpoint) + 1, BATCH):
-        manifest = versions.current
+        manifest = state.begin()
+        assert manifest is not None
         updates = [count(part, manifest, index, first) for index, part in enumerate(parts)]
-        versions.settled(manifest, [update for update in updates if update is not None])
+        state.settled(manifest, [update for update in updates if update is not None])
         progress = Checkpoint(start=START, base=SequenceNumber(first + BATCH - 1), epoch=checkpoint.epoch)
-        data = versions.attachment()
+        data = state.attachment()
         assert data is not None
         result = backend.store.commit(
             [CheckpointWrite(shard_id=SHARD, checkpoint=progress)], Attachment(name=TOPOLOGY, data=data)
         )
         assert result.attached, "it is fenced"
-        versions.committed(data)
+        state.committed(data)
         _say("committed")
 
 

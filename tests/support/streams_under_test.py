@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pytest
 
-from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, ReadSettings
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.record import Record
@@ -74,7 +74,9 @@ class FakeStream:
     def getter(
         self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
     ) -> ShardGetter:
-        return InMemoryShardGetter(self.stream, shard_id, position, fail_on_data_loss=fail_on_data_loss)
+        return InMemoryShardGetter(
+            self.stream, shard_id, position, settings=ReadSettings(fail_on_data_loss=fail_on_data_loss)
+        )
 
     def trim(self, up_to: SequenceNumber) -> None:
         self.stream.trim(FIRST_SHARD, up_to)
@@ -98,7 +100,7 @@ class PolledFakeStream(FakeStream):
             shard_id=shard_id,
             position=position,
             lister=self.lister(),
-            fail_on_data_loss=fail_on_data_loss,
+            settings=ReadSettings(fail_on_data_loss=fail_on_data_loss),
             clock=self.clock,
         )
 
@@ -139,7 +141,8 @@ class PushedFakeStream(FakeStream):
     def getter(
         self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
     ) -> ShardGetter:
-        getter = self.fan_out.getter(shard_id, position, fail_on_data_loss=fail_on_data_loss)
+        self.fan_out.settings = ReadSettings(fail_on_data_loss=fail_on_data_loss)
+        getter = self.fan_out.getter(shard_id, position)
         return _ReadWhenPushed(getter, self.service, self.stream, shard_id)
 
 
@@ -258,7 +261,7 @@ class EndpointStream:
             shard_id=shard_id,
             position=position,
             lister=self.lister(),
-            fail_on_data_loss=fail_on_data_loss,
+            settings=ReadSettings(fail_on_data_loss=fail_on_data_loss),
         )
 
 

@@ -20,8 +20,7 @@ from kinesis_spout.storm import (
     WindowedBolt,
 )
 from kinesis_spout.storm.local import LocalResult, LocalTopology
-from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.tick_clock import Ticks
+from kinesis_spout.storm.running.clocks import Ticks
 from kinesis_spout.testing import ManualClock
 
 RAISES: set[int] = set()
@@ -114,8 +113,8 @@ class Local(LocalTopology):
     read_to: float | None = None
     """Up to when the stream was read, where records wait on it, as in a backlog."""
 
-    def _ticks_now(self, program: Program) -> Ticks:
-        ticks = super()._ticks_now(program)
+    def _ticks_now(self, spout: str) -> Ticks:
+        ticks = super()._ticks_now(spout)
         return ticks if self.read_to is None else replace(ticks, read_to=self.read_to)
 
 

@@ -11,13 +11,9 @@ import pytest
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.plain.record_spout import RecordSpout
-from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
+from kinesis_spout.spark.per_record.delivery import DeliverRecords, Round
 from kinesis_spout.spark.pickled_handler import PickledHandler
-from kinesis_spout.spark.record_outcomes.record_delivery import (
-    DeliverRecords,
-    PreparedHandler,
-    RecordFunction,
-)
+from kinesis_spout.spark.tasks.handlers import AnyHandler, record_handler
 from tests.unit.consumer.world import World
 from tests.unit.spark.driver.world import EngineWorld
 
@@ -144,8 +140,8 @@ def test_the_record_door_retries_and_dead_letters_what_was_read(
 
 @every_change
 def test_each_record_gives_back_what_was_read(change: Change) -> None:
-    handler = PickledHandler[RecordFunction | ConcurrentCalls].of(
-        PreparedHandler(_Failing(change), resolve("raw"))
+    handler: PickledHandler[AnyHandler] = PickledHandler.of(
+        record_handler(_Failing(change), resolve("raw"), concurrency=1, timeout_seconds=None)
     )
     rows = {
         "partitionKey": pa.array(["key"]),
@@ -156,14 +152,12 @@ def test_each_record_gives_back_what_was_read(change: Change) -> None:
         "approximateArrivalTimestamp": pa.array([1_500_000], pa.timestamp("us", tz="UTC")),
     }
     outcomes = DeliverRecords(handler, 10_000)([pa.RecordBatch.from_pydict(rows)])
-    failed, end = (row for each in outcomes for row in each.to_pylist())
+    of_round = Round.of(pa.Table.from_batches(outcomes))
+    ((unfinished, failed),) = of_round.failures
+    record = unfinished.record
 
-    assert (failed["data"], failed["partitionKey"], failed["sequenceNumber"]) == (
-        PAYLOAD.encode(),
-        "key",
-        "7",
-    )
-    assert (failed["attempt"], end["delivered"]) == (1, 1)
+    assert (record.data, record.partition_key, record.sequence_number) == (PAYLOAD.encode(), "key", "7")
+    assert (record.attempt, failed.attempt, of_round.delivered) == (1, 1, 1)
 
 
 class _Failing:

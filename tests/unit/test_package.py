@@ -11,7 +11,7 @@ import kinesis_spout
 from kinesis_spout import KinesisProducer, KinesisSpout, recipes, storm
 from kinesis_spout.settings.option import Option
 from kinesis_spout.settings.table import SETTINGS
-from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
+from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
 
 
 def test_the_public_names_are_listed_before_any_of_them_is_loaded() -> None:

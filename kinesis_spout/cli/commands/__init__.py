@@ -1,4 +1,4 @@
-"""One file for each command of ``kinesis-spout``, and what only one command needs; some have a folder together.
+"""The commands of ``kinesis-spout``: their options, and what they print of what ``operations`` gives.
 
-Settings, output and errors are the folder above's.
+What several share is in the folder above; runs on Spark are in ``runs``.
 """

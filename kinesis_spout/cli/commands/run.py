@@ -3,25 +3,30 @@
 import inspect
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kinesis_spout.cli.each_stream import Streams
-from kinesis_spout.cli.failures import INTERRUPTED, WrongArguments
-from kinesis_spout.cli.runs.following import check_world, follow, tell_dead_letters
-from kinesis_spout.cli.runs.options import FailOnDeadLetters, JsonLines, Master, PyFiles
+from kinesis_spout.cli.failures import INTERRUPTED
+from kinesis_spout.cli.runs.following import run_query, tell_dead_letters
 from kinesis_spout.cli.runs.progress_views import LogLevel, open_view
 from kinesis_spout.cli.runs.snapshot import Reading
-from kinesis_spout.cli.runs.spark_session import existing, running_spark
-from kinesis_spout.cli.runs.stop_signals import stop_signals
+from kinesis_spout.cli.runs.spark_session import (
+    FailOnDeadLetters,
+    JsonLines,
+    Master,
+    PyFiles,
+    existing,
+    running_spark,
+)
 from kinesis_spout.cli.runs.users_code import find_in_module
-from kinesis_spout.cli.settings import configured
+from kinesis_spout.cli.shared_options import Streams, configured
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.model.unfinished_work import refuse_generator_function
+from kinesis_spout.operations.errors import WrongArguments
+from kinesis_spout.operations.world import check_ready
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
@@ -117,29 +122,18 @@ def run(
     except InvalidConfig as error:
         raise WrongArguments(f"--{error}") from error
     files = existing(py_files or ())
-    check_world(ctx.obj, config)
-    job = _Job(config=config, kind=kind, function=function, scheme=scheme)
-    # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.
-    dead_lettered = 0
-    with (
-        open_view(json=json, detailed=per_shard, log_level=log_level) as view,
-        stop_signals() as stop,
-        running_spark(config.app, master, files) as spark,
-    ):
-        stop.listen()  # again: a Spark context takes SIGINT for itself
-        if stop.signal is None:
-            query = job.start(spark)
-            reading = Reading(query)
-            follow(
-                query,
-                stop,
-                lambda state: view.show(reading.take(state)),
-                until_caught_up=until_caught_up,
-                ends_by_itself=config.until is not None,
-            )
-            dead_lettered = query.counters.dead_lettered
-    tell_dead_letters([(config, dead_lettered)], fail=fail_on_dead_letters)
-    if stop.signal is signal.SIGINT:
+    check_ready(ctx.obj, config)
+    query, stopped_by = run_query(
+        lambda spark: _start(spark, config, kind, function, scheme),
+        Reading,
+        spark=running_spark(config.app, master, files),
+        view=open_view(json=json, detailed=per_shard, log_level=log_level),
+        until_caught_up=until_caught_up,
+        ends_by_itself=config.until is not None,
+    )
+    if query is not None:
+        tell_dead_letters([(config, query.counters.dead_lettered)], fail=fail_on_dead_letters)
+    if stopped_by is signal.SIGINT:
         raise typer.Exit(INTERRUPTED)
 
 
@@ -174,19 +168,10 @@ def _check_parameters(function: Callable[..., None], kind: _HandlerKind) -> None
         ) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """What is to be run."""
+def _start(
+    spark: "SparkSession", config: SpoutConfig, kind: _HandlerKind, function: Callable[..., None], scheme: str
+) -> "SpoutQuery":
+    from kinesis_spout.kinesis_spout import KinesisSpout  # noqa: PLC0415 - needs PySpark
 
-    config: SpoutConfig
-    kind: _HandlerKind
-    function: Callable[..., None]
-    scheme: str
-
-    def start(self, spark: "SparkSession") -> "SpoutQuery":
-        """Start the query. Raises what goes wrong at a start."""
-        from kinesis_spout.kinesis_spout import KinesisSpout  # noqa: PLC0415 - needs PySpark
-
-        spout = KinesisSpout(self.config, scheme=self.scheme)
-        query: SpoutQuery = getattr(spout, self.kind.value)(spark, self.function)
-        return query
+    query: SpoutQuery = getattr(KinesisSpout(config, scheme=scheme), kind.value)(spark, function)
+    return query

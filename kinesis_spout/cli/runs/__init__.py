@@ -1,4 +1,4 @@
-"""What the commands share that run something on Spark until it is told to stop.
+"""What the commands share that run something on Spark until they are told to stop: ``run`` and ``topology run``.
 
-The commands themselves are in ``commands`` and ``topologies``. Begin with ``following``.
+The commands themselves are in ``commands``. Begin with ``following``.
 """

@@ -1,17 +1,39 @@
-"""The Spark session of what a command runs."""
+"""The Spark session of what a command runs, and the options that every such command has."""
 
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from kinesis_spout.cli.failures import SparkFailed, WrongArguments
+import typer
+
+from kinesis_spout.cli.failures import SparkFailed
 from kinesis_spout.cli.output import note
+from kinesis_spout.operations.errors import WrongArguments
 from kinesis_spout.zookeeper.embedded import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help='Where Spark runs: "local[2]", "spark://...". Unset: as spark-submit or spark-defaults say.',
+        show_default=False,
+    ),
+]
+PyFiles = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="A .py or .zip file to send to the executors; repeatable."),
+]
+FailOnDeadLetters = Annotated[
+    bool,
+    typer.Option("--fail-on-dead-letters", help="End with exit code 7 if records were dead-lettered."),
+]
+JsonLines = Annotated[
+    bool, typer.Option("--json", help="Print a line of JSON on standard output each second.")
+]
 
 
 def existing(py_files: Sequence[Path]) -> Sequence[Path]:

@@ -1,11 +1,31 @@
-"""What the user names on the command line as ``module:name``."""
+"""What the user names on the command line as ``module:name``: a handler, a topology."""
 
 import importlib
+import inspect
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from kinesis_spout.cli.failures import WrongArguments
+import typer
+
+from kinesis_spout.cli.failures import BrokenTopology
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.operations.errors import WrongArguments
+
+if TYPE_CHECKING:
+    from kinesis_spout.storm import Topology
+
+Named = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:BUILDER",
+        help="A TopologyBuilder, a Topology, or a function without arguments that gives one; MODULE is looked for "
+        "here first.",
+        show_default=False,
+    ),
+]
 
 
 def find_in_module(name: str, *, wanted: str, example: str) -> Any:
@@ -40,3 +60,54 @@ def find_in_module(name: str, *, wanted: str, example: str) -> Any:
             )
         found = getattr(found, part)
     return found
+
+
+def find_topology(name: str) -> "Topology":
+    """Import ``module:builder`` and build the topology. One from a builder is named after its module.
+
+    Raises:
+        WrongArguments: it cannot be imported, or is neither of the three.
+        BrokenTopology: the function or a component raises, or what was wired is invalid.
+    """
+    from kinesis_spout.storm import Topology, TopologyBuilder  # noqa: PLC0415 - PySpark is slow to import
+
+    found = find_in_module(name, wanted="BUILDER", example="my_module:builder")
+    if not isinstance(found, (Topology, TopologyBuilder)):
+        found = _called(name, found)
+    if isinstance(found, TopologyBuilder):
+        with _broken(name):
+            found = found.build(name.partition(":")[0].rpartition(".")[2])
+    if not isinstance(found, Topology):
+        got = "None: it returns nothing" if found is None else type(found).__name__
+        raise WrongArguments(
+            f"expected the function {name} to return a TopologyBuilder or a Topology, got {got}"
+        )
+    return found
+
+
+def _called(name: str, function: Any) -> Any:
+    if not callable(function):
+        raise WrongArguments(
+            f"expected {name} to be a TopologyBuilder, a Topology, or a function that gives one, got "
+            f"{type(function).__name__}"
+        )
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError) as error:
+        raise WrongArguments(
+            f"expected a function that is called without arguments, got {name}: {error}"
+        ) from error
+    with _broken(name):
+        return function()
+
+
+@contextmanager
+def _broken(name: str) -> Iterator[None]:
+    """Tell what the user's code raises as an error of the topology."""
+    try:
+        yield
+    except InvalidConfig as error:
+        raise BrokenTopology(f"{name}: {error}") from error
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        said = ", ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+        raise BrokenTopology(f"{name}: expected a topology, got {said}; --debug shows where") from error

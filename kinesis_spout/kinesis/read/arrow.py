@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kinesis_spout.kinesis.read.aggregates.user_columns import NOTHING, with_user_rows
 from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply, decode_reply
+from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.record_columns import RecordColumns, columns_of
 from kinesis_spout.kinesis.read.regular_records import WORTHWHILE_BYTES, regular_columns
 from kinesis_spout.kinesis.read.user_records import HashKeys
@@ -87,10 +88,7 @@ class ArrowForm:
 
     stream: str
     shard_id: str
-    extra_columns: tuple[str, ...] = ()
-    """Names of ``EXTRA_COLUMNS``."""
-    deaggregate: bool = True
-    """Whether aggregated records are taken apart."""
+    settings: ReadSettings = DEFAULT
     hash_keys: HashKeys | None = None
     """The shard's, if user records outside of them are to be counted."""
 
@@ -111,13 +109,15 @@ class ArrowForm:
 
     def convert(self, reply: GetRecordsReply) -> ArrowReply:
         """Turn the records of a decoded reply into columns."""
-        encryption_type = "encryptionType" in self.extra_columns
+        encryption_type = "encryptionType" in self.settings.extra_columns
         return self._reply(columns_of(reply.records, encryption_type=encryption_type), reply)
 
     def _reply(self, read: RecordColumns, rest: GetRecordsReply) -> ArrowReply:
-        columns, counts = with_user_rows(read, self.hash_keys) if self.deaggregate else (read, NOTHING)
+        columns, counts = (
+            with_user_rows(read, self.hash_keys) if self.settings.deaggregate else (read, NOTHING)
+        )
         batch = _batch_of(columns, stream=self.stream, shard_id=self.shard_id)
-        for name in self.extra_columns:
+        for name in self.settings.extra_columns:
             extra = self._extra(name, columns, rest)
             batch = batch.append_column(pa.field(name, extra.type), extra)
         records = len(read.data)

@@ -10,13 +10,13 @@ record there is may turn out not to have been trimmed, and what is before it was
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
 from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.pace import Pace
-from kinesis_spout.kinesis.patience import ITERATOR_REFUSED, Action, Jitter, reaction_to
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, ArrowReply
 from kinesis_spout.kinesis.read.calls.get_records import (
     FetchArrow,
@@ -26,8 +26,10 @@ from kinesis_spout.kinesis.read.calls.get_records import (
     call_get_records,
 )
 from kinesis_spout.kinesis.read.pacing import Pacing
-from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
-from kinesis_spout.kinesis.read.user_records import HashKeys, with_user_records
+from kinesis_spout.kinesis.read.page import GetRecordsReply
+from kinesis_spout.kinesis.read.read_settings import DEFAULT, MAX_RECORDS, ReadSettings
+from kinesis_spout.kinesis.read.user_records import HashKeys, page_of_reply
+from kinesis_spout.kinesis.retry_policy import ITERATOR_REFUSED, Action, Jitter, reaction_to
 from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, start_to_keep
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import DataLoss, KinesisError, Unavailable
@@ -36,9 +38,6 @@ from shard_state import Position
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
-
-MAX_RECORDS: Final = 10_000
-"""AWS: the most that one GetRecords gives."""
 
 RENEW_AFTER_SECONDS: Final = 270.0
 """An iterator lives 300 s. Renewed before, no call is wasted on finding out."""
@@ -54,11 +53,30 @@ def check_limit(limit: int) -> None:
         raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """How to read on in a shard without asking for a new iterator, and not before when. Can be pickled."""
+
+    iterator: str | None = None
+    """The iterator of the next read; None if one must be asked for."""
+    iterator_obtained_at: float = 0.0
+    """Seconds since the epoch."""
+    not_before: float = 0.0
+    """Seconds since the epoch; the shard's read limits allow no read earlier."""
+    pace: Pace | None = None
+    """How fast the shard may be read; None: as the settings say."""
+    throttled_to: float = 1.0
+    """The part of the pace that throttles have left; see ``Pacing``."""
+
+
+FRESH: Final = Cursor()
+"""That of a shard of which nothing was read."""
+
+
 class PollingShardGetter:
     """A ``ShardGetter`` over the Kinesis API. Mutable, not thread-safe, owns nothing that needs closing.
 
-    Its position can move to another process: give ``position``, ``iterator``, ``iterator_obtained_at`` and
-    ``not_before`` of the old one to the constructor of the new one.
+    Its position can move to another process: give ``position`` and ``cursor`` of the old one to the new one.
 
     Args:
         client: from ``KinesisClientSettings.connect``.
@@ -66,18 +84,11 @@ class PollingShardGetter:
         shard_id: the shard.
         position: where to begin. LATEST is pinned here and now to the clock's time (invariant 9).
         lister: asked when Kinesis says that something does not exist.
-        fail_on_data_loss: whether a position that cannot be read from is an error, or is given up, loudly,
-            for the oldest record there is.
-        iterator: one that leads to ``position``, obtained before.
-        iterator_obtained_at: when it was, in seconds since the epoch.
-        not_before: the earliest next read, in seconds since the epoch.
-        pacing: of the shard, where others read it too, or with a rate of its own; None: what AWS allows.
-        pace: without ``pacing``, the rate; None: what AWS allows.
-        throttled_to: without ``pacing``, the part of it that throttles have left; see ``Pacing``.
-        extra_columns: what ``read_arrow`` adds, of ``kinesis.arrow.EXTRA_COLUMNS``.
-        fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
-        deaggregate: whether aggregated records are taken apart.
+        settings: how it is read.
         hash_keys: the shard's, from ``HashKeys.to_check``; None: user records outside of it are not counted.
+        pacing: of the shard, where others read it too; None: its own.
+        cursor: of the getter that came to ``position``.
+        fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
         clock: what the pacing waits on.
         jitter: see ``backoff_seconds``.
     """
@@ -90,17 +101,11 @@ class PollingShardGetter:
         shard_id: str,
         position: Position,
         lister: ShardLister,
-        fail_on_data_loss: bool = True,
-        iterator: str | None = None,
-        iterator_obtained_at: float = 0.0,
-        not_before: float = 0.0,
-        pacing: Pacing | None = None,
-        pace: Pace | None = None,
-        throttled_to: float = 1.0,
-        extra_columns: Sequence[str] = (),
-        fetch_arrow: FetchArrow | None = None,
-        deaggregate: bool = True,
+        settings: ReadSettings = DEFAULT,
         hash_keys: HashKeys | None = None,
+        pacing: Pacing | None = None,
+        cursor: Cursor = FRESH,
+        fetch_arrow: FetchArrow | None = None,
         clock: Clock | None = None,
         jitter: Jitter = random.random,
     ) -> None:
@@ -110,26 +115,21 @@ class PollingShardGetter:
         self._clock = clock or SystemClock()
         self._position = position.resolved(self._clock.time())
         self._question = ShardInQuestion(stream=stream, shard_id=shard_id, lister=lister, clock=self._clock)
-        self._fail_on_data_loss = fail_on_data_loss
-        self._arrow = ArrowForm(
-            stream=stream,
-            shard_id=shard_id,
-            extra_columns=tuple(extra_columns),
-            deaggregate=deaggregate,
-            hash_keys=hash_keys,
-        )
+        self._settings = settings
+        self._arrow = ArrowForm(stream=stream, shard_id=shard_id, settings=settings, hash_keys=hash_keys)
         self._fetch_arrow = fetch_arrow
-        self._iterator = iterator
-        self._iterator_obtained_at = iterator_obtained_at
+        self._iterator = cursor.iterator
+        self._iterator_obtained_at = cursor.iterator_obtained_at
         self._start = start_to_keep(self._position)
         """No record before it is given; None once nothing before it can come any more."""
-        self._deaggregate = deaggregate
         self._hash_keys = hash_keys
         self._last: GetRecordsReply | None = None
-        wait = max(0.0, not_before - self._clock.time())
-        ready_at = self._clock.monotonic() + wait
+        ready_at = self._clock.monotonic() + max(0.0, cursor.not_before - self._clock.time())
         self._pacing = pacing or Pacing(
-            ready_at=ready_at, jitter=jitter, pace=pace, throttled_to=throttled_to
+            ready_at=ready_at,
+            jitter=jitter,
+            pace=cursor.pace or settings.pace,
+            throttled_to=cursor.throttled_to,
         )
         self._pacing.ready_at = max(self._pacing.ready_at, ready_at)
         self.data_losses = 0
@@ -147,31 +147,22 @@ class PollingShardGetter:
         return self._pacing.ready_at
 
     @property
-    def not_before(self) -> float:
-        """``ready_at`` in seconds since the epoch, to be passed on to another process."""
-        return self._clock.time() + self._pacing.ready_at - self._clock.monotonic()
-
-    @property
-    def throttled_to(self) -> float:
-        """The part of its pace that throttles have left, to be passed on to another process."""
-        return self._pacing.throttled_to
-
-    @property
-    def iterator(self) -> str | None:
-        """The iterator of the next read, to be passed on; None if one must be asked for."""
-        return self._iterator
-
-    @property
-    def iterator_obtained_at(self) -> float:
-        """When the iterator was obtained, in seconds since the epoch."""
-        return self._iterator_obtained_at
+    def cursor(self) -> Cursor:
+        """How another process reads on from ``position``."""
+        return Cursor(
+            iterator=self._iterator,
+            iterator_obtained_at=self._iterator_obtained_at,
+            not_before=self._clock.time() + self._pacing.ready_at - self._clock.monotonic(),
+            throttled_to=self._pacing.throttled_to,
+        )
 
     def read(self, limit: int) -> Page:
         """Fetch the next page; see the port. After the end: the empty last page again, without a call."""
         start = self._start
         reply = self._next_reply(limit, RecordsForm())
-        page = page_of(reply, stream=self._stream, shard_id=self._shard_id)
-        return with_user_records(page, start=start, hash_keys=self._hash_keys) if self._deaggregate else page
+        return page_of_reply(
+            reply, self._settings, self._stream, self._shard_id, start=start, hash_keys=self._hash_keys
+        )
 
     def read_arrow(self, limit: int) -> ArrowPage:
         """Fetch the next page as columns; otherwise the same as ``read``."""
@@ -229,7 +220,7 @@ class PollingShardGetter:
         return self._iterator
 
     def _give_up_position(self, error: DataLoss) -> None:
-        give_up_position(error, fail_on_data_loss=self._fail_on_data_loss)
+        give_up_position(error, fail_on_data_loss=self._settings.fail_on_data_loss)
         self.data_losses += 1
         self._position = Position.trim_horizon()
 

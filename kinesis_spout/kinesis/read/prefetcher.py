@@ -1,17 +1,19 @@
-"""A few threads that fetch for many shards.
+"""A few threads that poll many shards, each when its time has come.
 
-Each shard's next fetch is one entry of a queue ordered by when it is due. A thread takes the entry that is
-due longest, runs it, and puts it back with its next due time. So a thousand idle shards cost a handful of
-threads and one short call each now and then, and no shard waits for another one's pause or back-off.
+An idle shard costs nothing here until it is due. So a thousand idle shards cost a handful of threads and one short
+call each now and then, and no shard waits for another one's pause or back-off.
+
+Of the polls that are due, the one goes first whose next poll would come first. So a thousand idle shards, due all
+at once, hold up no busy one for longer than a call takes, and are not starved by them either.
 """
 
 import heapq
 import itertools
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import TracebackType
-from typing import Self
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from kinesis_spout.model.clock import Clock, SystemClock
 
@@ -19,29 +21,100 @@ Fetch = Callable[[], float | None]
 """Fetches once. Gives the monotonic time to be called again at, or None to be put aside until submitted."""
 
 
+Poll = TypeVar("Poll", bound=Hashable)
+
+
+class _Entry(NamedTuple):
+    due_at: float
+    next_at: float
+    """When the poll after this one would be due."""
+    tie: int
+
+
+class PollSchedule(Generic[Poll]):
+    """When each poll is due. Mutable; not thread-safe. Times are monotonic."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Poll, _Entry] = {}
+        """What holds. Anything else in the heaps was replaced."""
+        self._waiting: list[tuple[float, int, Poll]] = []
+        """A heap, by when each is due."""
+        self._due: list[tuple[float, int, Poll]] = []
+        """A heap of those whose time has come, by when the one after it would be due."""
+        self._ties = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, poll: Poll) -> bool:
+        return poll in self._entries
+
+    def put(self, poll: Poll, due_at: float, period: float) -> None:
+        """Have ``poll`` made at ``due_at``, instead of when it would have been."""
+        entry = self._entries[poll] = _Entry(due_at, due_at + period, next(self._ties))
+        heapq.heappush(self._waiting, (due_at, entry.tie, poll))
+
+    def remove(self, poll: Poll) -> None:
+        """Leave a poll out."""
+        self._entries.pop(poll, None)
+
+    def clear(self) -> None:
+        """Leave all of them out."""
+        self._entries.clear()
+
+    def take(self, now: float) -> Poll | None:
+        """Take off the most urgent poll whose time has come; None if none's has."""
+        while self._waiting and self._waiting[0][0] <= now:
+            _, tie, poll = heapq.heappop(self._waiting)
+            if self._holds(poll, tie):
+                heapq.heappush(self._due, (self._entries[poll].next_at, tie, poll))
+        while self._due:
+            _, tie, poll = heapq.heappop(self._due)
+            if self._holds(poll, tie):
+                del self._entries[poll]
+                return poll
+        return None
+
+    def next_at(self) -> float | None:
+        """Tell when the next poll is due; None if none is."""
+        soonest: float | None = None
+        for heap in (self._due, self._waiting):
+            while heap and not self._holds(heap[0][2], heap[0][1]):
+                heapq.heappop(heap)
+            if heap:
+                due_at = self._entries[heap[0][2]].due_at
+                soonest = due_at if soonest is None else min(soonest, due_at)
+        return soonest
+
+    def _holds(self, poll: Poll, tie: int) -> bool:
+        entry = self._entries.get(poll)
+        return entry is not None and entry.tie == tie
+
+
 class Prefetcher:
     """Runs submitted fetches when they are due, on daemon threads. Thread-safe.
 
-    Threads start as they are needed, and end with ``close``. A fetch is never run twice at a time, because
-    it is in the queue at most once: who submits it must keep to that. It must not raise.
+    Threads start as they are needed, and end with ``close``. A fetch is never run twice at a time. It must not
+    raise.
 
     Args:
         threads: how many calls may be under way at once.
         clock: what due times are read from; the threads' own waits are real time.
+        name: of the threads.
     """
 
-    def __init__(self, *, threads: int = 8, clock: Clock | None = None) -> None:
+    def __init__(
+        self, *, threads: int = 8, clock: Clock | None = None, name: str = "kinesis-prefetch"
+    ) -> None:
         self._threads_allowed = threads
         self._clock = clock or SystemClock()
-        self._queue: list[tuple[float, int, Fetch]] = []
-        self._entries: dict[Fetch, tuple[float, int, Fetch]] = {}
-        """The entry of each fetch in the queue."""
-        self._replaced: set[int] = set()
-        """Entries of the queue that do not count, by their second part."""
+        self._name = name
+        self._schedule = PollSchedule[Fetch]()
         self._running: set[Fetch] = set()
+        self._again_at: dict[Fetch, float] = {}
+        """When those that run were submitted again for."""
         self._hastened: set[Fetch] = set()
-        """Of those that run: they are due again at once."""
-        self._ties = itertools.count()
+        """Of those that run: they are due again at once, unless they are put aside."""
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._waiting = 0
@@ -49,32 +122,52 @@ class Prefetcher:
         self._closed = False
 
     def submit(self, fetch: Fetch, due_at: float) -> None:
-        """Run ``fetch`` at ``due_at`` (monotonic) or soon after. After ``close`` this does nothing."""
+        """Run ``fetch`` at ``due_at`` (monotonic) or soon after, and no sooner. After ``close`` this does nothing.
+
+        One that runs now is run again then, or at the time that it names itself, whichever is sooner.
+        """
         with self._changed:
             if self._closed:
                 return
+            if fetch in self._running:
+                self._again_at[fetch] = min(due_at, self._again_at.get(fetch, math.inf))
+                return
             self._put(fetch, due_at)
-            if len(self._queue) > self._waiting and len(self._threads) < self._threads_allowed:
-                thread = threading.Thread(target=self._run, name="kinesis-prefetch", daemon=True)
+            if len(self._schedule) > self._waiting and len(self._threads) < self._threads_allowed:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._threads.append(thread)
                 thread.start()
 
     def hasten(self, fetch: Fetch) -> None:
-        """Run a fetch now that is in the queue; one that runs is run once more. Others are left alone."""
+        """Run a fetch now that waits for its time; one that runs is run once more. Others are left alone."""
         with self._changed:
             if fetch in self._running:
                 self._hastened.add(fetch)
-            elif fetch in self._entries:
-                self._replaced.add(self._entries[fetch][1])
+            elif fetch in self._schedule:
                 self._put(fetch, -math.inf)
+
+    def withdraw(self, fetch: Fetch) -> None:
+        """Leave out the run that a fetch waits for."""
+        with self._changed:
+            self._schedule.remove(fetch)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a fetch is due that does not run yet."""
+        with self._changed:
+            next_at = self._schedule.next_at()
+            return next_at is not None and next_at <= self._clock.monotonic()
+
+    def stop(self) -> None:
+        """Begin no fetch any more."""
+        with self._changed:
+            self._closed = True
+            self._schedule.clear()
+            self._changed.notify_all()
 
     def close(self) -> None:
         """End the threads, after the calls that are under way. May be called twice."""
-        with self._changed:
-            self._closed = True
-            self._queue.clear()
-            self._entries.clear()
-            self._changed.notify_all()
+        self.stop()
         for thread in self._threads:
             thread.join()
 
@@ -91,15 +184,18 @@ class Prefetcher:
             due_at = fetch()
             with self._changed:
                 self._running.discard(fetch)
-                is_hastened = fetch in self._hastened
-                self._hastened.discard(fetch)
-                if due_at is not None and not self._closed:
-                    self._put(fetch, -math.inf if is_hastened else due_at)
+                again_at = self._again_at.pop(fetch, None)
+                if fetch in self._hastened:
+                    self._hastened.discard(fetch)
+                    due_at = None if due_at is None else -math.inf
+                soonest = min((at for at in (due_at, again_at) if at is not None), default=None)
+                if soonest is not None and not self._closed:
+                    self._put(fetch, soonest)
 
     def _put(self, fetch: Fetch, due_at: float) -> None:
-        entry = self._entries[fetch] = (due_at, next(self._ties), fetch)
-        heapq.heappush(self._queue, entry)
-        if self._queue[0] is entry:
+        before = self._schedule.next_at()
+        self._schedule.put(fetch, due_at, max(0.0, due_at - self._clock.monotonic()))
+        if before is None or due_at < before:
             # Due before what the watcher waits for: somebody has to watch for this one.
             self._watcher = None
             self._changed.notify()
@@ -109,21 +205,18 @@ class Prefetcher:
         me = threading.current_thread()
         with self._changed:
             while not self._closed:
-                while self._queue and self._queue[0][1] in self._replaced:
-                    self._replaced.remove(heapq.heappop(self._queue)[1])
-                wait = self._queue[0][0] - self._clock.monotonic() if self._queue else None
-                if wait is not None and wait <= 0:
-                    taken = heapq.heappop(self._queue)[2]
-                    self._entries.pop(taken, None)
+                now = self._clock.monotonic()
+                taken, next_at = self._schedule.take(now), self._schedule.next_at()
+                if taken is not None:
                     self._running.add(taken)
-                    if self._queue and self._watcher is None:
+                    if next_at is not None and self._watcher is None:
                         self._changed.notify()  # who watches for the next one, which may be due as well
                     return taken
-                is_watcher = wait is not None and self._watcher is None
+                is_watcher = next_at is not None and self._watcher is None
                 if is_watcher:
                     self._watcher = me
                 self._waiting += 1
-                self._changed.wait(wait if is_watcher else None)
+                self._changed.wait(next_at - now if is_watcher and next_at is not None else None)
                 self._waiting -= 1
                 if self._watcher is me:
                     self._watcher = None

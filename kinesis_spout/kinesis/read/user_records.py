@@ -15,6 +15,8 @@ from hashlib import md5
 from typing import Final, NamedTuple
 
 from kinesis_spout.kinesis.aggregated_record import MAGIC, Contents, contents
+from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
+from kinesis_spout.kinesis.read.read_settings import ReadSettings
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
 from shard_state import Position, Shard
@@ -67,6 +69,20 @@ class TakenApart(NamedTuple):
     """How many began like an aggregated record and had a wrong digest, message or key: they are records as any."""
     records_outside_shard: int = 0
     """How many user records lie outside the shard by their hash keys."""
+
+
+def page_of_reply(
+    reply: GetRecordsReply,
+    settings: ReadSettings,
+    stream: str,
+    shard_id: str,
+    *,
+    start: Position | None,
+    hash_keys: HashKeys | None,
+) -> Page:
+    """Make the page that the settings ask for; ``start`` and ``hash_keys`` as ``with_user_records`` has them."""
+    page = page_of(reply, stream=stream, shard_id=shard_id)
+    return with_user_records(page, start=start, hash_keys=hash_keys) if settings.deaggregate else page
 
 
 def with_user_records(page: Page, *, start: Position | None, hash_keys: HashKeys | None) -> Page:

@@ -17,22 +17,31 @@ several, in their order.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, Unpack, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from kinesis_spout.kinesis.write.aggregate import Aggregate
+from kinesis_spout.kinesis.aggregated_record import (
+    FRAME_BYTES,
+    KEY_BYTES,
+    RECORD_BYTES,
+    aggregate_columns,
+)
+from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
-from kinesis_spout.kinesis.write.put_records import Puttable, Single
-from kinesis_spout.kinesis.write.waiting_records import Settled, WaitingOptions, WaitingRecords
+from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder, Puttable
+from kinesis_spout.kinesis.write.waiting_records import Settled, WaitingRecords
 
 if TYPE_CHECKING:
+    from mypy_boto3_kinesis.type_defs import PutRecordsRequestEntryTypeDef
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
-_PYTHON_BYTES: Final = 200
-"""What a record in memory takes beside its data, roughly: a tuple, a text, bytes."""
+PARTITION_KEY: Final = "a"
+"""Of an aggregated record. It says nothing: the explicit hash key decides on the shard. The KPL's choice."""
 
+_PYTHON_BYTES: Final = 200
+"""What a record in memory takes besides its data, roughly: a tuple, a text, bytes."""
 _KEYS_REMEMBERED: Final = 100_000
 _NO_SHARD: Final = ""
 """Where a record lies that must go by itself."""
@@ -40,213 +49,237 @@ _NO_SHARD: Final = ""
 _log = logging.getLogger(__name__)
 
 
-class AggregatedRecords:
-    """The records on their way to one stream, in aggregates. Mutable; for one thread at a time.
+class Aggregate:
+    """A `Puttable` of several records, in the order they came. Mutable as long as it is being filled.
 
-    It is used like `WaitingRecords`, and takes what that takes. Before the first record is held, the shards are to
-    be listed, and given to `go_by`.
+    Its bytes are made for each request: what waits is not held twice.
+
+    Args:
+        shard_id: what all of its records lie in, by ``ranges``.
+        ranges: the shards as it knows them.
+    """
+
+    def __init__(self, shard_id: str, ranges: HashKeyRanges) -> None:
+        self.shard_id = shard_id
+        self.ranges = ranges
+        self.user_records: list[Entry] = []
+        self.size_bytes = FRAME_BYTES + len(PARTITION_KEY)
+        self._keys: dict[str, None] = {}
+        self._hash_keys: set[str | None] = {None}
+
+    def takes(self, entry: Entry, max_bytes: int) -> bool:
+        """Take a record in, of the shard of those before; False: others are in, and it would weigh too much."""
+        key, hash_key = entry.partition_key, entry.explicit_hash_key
+        size_bytes = self.size_bytes + RECORD_BYTES + len(entry.data)
+        if key not in self._keys:
+            size_bytes += KEY_BYTES + (len(key) if key.isascii() else len(key.encode()))
+        if hash_key not in self._hash_keys:
+            size_bytes += KEY_BYTES + len(hash_key or "")
+        if size_bytes > max_bytes and self.user_records:
+            return False
+        self.user_records.append(entry)
+        self.size_bytes = size_bytes
+        self._keys[key] = None
+        if hash_key is not None:
+            self._hash_keys.add(hash_key)
+        return True
+
+    @property
+    def hash_key(self) -> int:
+        """What decides on the shard it goes to: the first record's. Needs one."""
+        return self.user_records[0].hash_key
+
+    @property
+    def partition_keys(self) -> Collection[str]:
+        """Those of its records, each once."""
+        return self._keys.keys()
+
+    def request(self) -> "PutRecordsRequestEntryTypeDef":
+        """Give it as PutRecords takes it."""
+        records = self.user_records
+        data = aggregate_columns(
+            [entry.partition_key for entry in records],
+            [entry.data for entry in records],
+            [entry.explicit_hash_key for entry in records],
+        )
+        return {
+            "Data": data,
+            "PartitionKey": PARTITION_KEY,
+            "ExplicitHashKey": str(self.hash_key),
+        }
+
+
+class AggregatedRecords(WaitingRecords):
+    """`WaitingRecords` that are packed. Before the first record is held, the shards are to be given to `go_by`.
 
     Args:
         stream: its name or ARN, for the log.
         work: what is done, for errors.
         max_bytes: what an aggregated record may weigh, up to 1 MiB. A record that does not fit with another
             goes by itself.
+        retry_policy: as there.
+        limits: as there.
+        order: as there. It is restored by ``row``, which grows from record to record.
     """
 
-    def __init__(self, stream: str, work: str, *, max_bytes: int, **options: Unpack[WaitingOptions]) -> None:
-        self._records = WaitingRecords(work, **options)
+    def __init__(
+        self,
+        stream: str,
+        work: str,
+        *,
+        max_bytes: int,
+        retry_policy: RetryPolicy,
+        limits: CallLimits,
+        order: PutOrder,
+    ) -> None:
+        super().__init__(work, retry_policy=retry_policy, limits=limits, order=order)
         self._stream = stream
         self._max_bytes = max_bytes
-        self._packed_by: HashKeyRanges | None = None
+        self.must_list_first = True
+        self._packed_by = self.ranges
         """By which everything that waits is packed."""
         self._is_contradicted = False
-        self._open: dict[str, Aggregate] = {}
-        self._shards: dict[str, str] = {}
-        """Of keys, by ``packed_by``; as many as are worth remembering."""
+        self._aggregates: dict[str, Aggregate] = {}
+        """Those that are being filled, by shard."""
+        self._shard_ids: dict[str, str] = {}
+        """Of keys, by ``_packed_by``; as many as are worth remembering."""
         self._singles = 0
-
-    @property
-    def ranges(self) -> HashKeyRanges | None:
-        """The shards as they were last listed; None if they were not yet."""
-        return self._records.ranges
 
     @property
     def waiting(self) -> int:
         """How many records of Kinesis are held, full or not, those in calls left out."""
-        return self._records.waiting + len(self._open)
+        return super().waiting + len(self._aggregates)
 
     @property
     def waiting_bytes(self) -> int:
         """What is held, in memory."""
-        open_bytes = sum([each.size_bytes for each in self._open.values()])
-        return self._records.waiting_bytes + open_bytes + _PYTHON_BYTES * self._singles
+        open_bytes = sum([each.size_bytes for each in self._aggregates.values()])
+        return super().waiting_bytes + open_bytes + _PYTHON_BYTES * self._singles
 
     @property
     def ready_at(self) -> float:
-        """When something can be put, as monotonic time: minus infinity for now, infinity if nothing is held.
-
-        Infinity also if all that is held waits, for its order, for records in calls.
-        """
-        return -inf if self._open else self._records.ready_at
-
-    @property
-    def paced_at(self) -> float:
-        """When a shard that refused may be given what waits for it, as monotonic time: infinity if none waits."""
-        return self._records.paced_at
-
-    def backlogs(self) -> Iterator[tuple[str, int, int]]:
-        """Give how many (user) records and bytes wait for each shard that refused of late, apart."""
-        return self._records.backlogs()
-
-    @property
-    def has_a_full_call(self) -> bool:
-        """Whether what may go now fills a call."""
-        return self._records.has_a_full_call
-
-    @property
-    def has_ready(self) -> bool:
-        """Whether ``take`` may give something although no shard that refused is due."""
-        return self._records.has_ready
-
-    @property
-    def must_list_first(self) -> bool:
-        """Whether the shards are needed before anything is held."""
-        return self._packed_by is None
+        """When something can be put; see `WaitingRecords`."""
+        return -inf if self._aggregates else super().ready_at
 
     @property
     def is_packing(self) -> bool:
         """Whether some of what is held may be taken only after ``finish_packing``."""
-        return bool(self._open)
+        return bool(self._aggregates)
 
-    def hold(self, entry: Single) -> None:
-        """Take a record over. Its ``row`` is greater than that of every one before."""
-        self.hold_all((entry,))
-
-    def hold_all(self, entries: Sequence[Single]) -> None:
+    def hold_all(self, entries: Sequence[Puttable]) -> None:
         """Take records over, in their order."""
-        ranges = self._packed_by
-        assert ranges is not None, "what must be listed first, is"
         self._singles += len(entries)
         if self._is_contradicted:
-            self._records.hold_all(entries)
+            super().hold_all(entries)
             return
-        shards, opened, max_bytes = self._shards, self._open, self._max_bytes
-        for entry in entries:
+        ranges, shard_ids, opened, max_bytes = (
+            self._packed_by,
+            self._shard_ids,
+            self._aggregates,
+            self._max_bytes,
+        )
+        for entry in cast("Sequence[Entry]", entries):
             if entry.explicit_hash_key is not None:
                 shard_id = _shard_of(entry, ranges)
-            elif entry.partition_key in shards:
-                shard_id = shards[entry.partition_key]
+            elif entry.partition_key in shard_ids:
+                shard_id = shard_ids[entry.partition_key]
             else:
-                shard_id = self._note_shard(entry, ranges)
+                shard_id = self._note_shard(entry)
             aggregate = opened.get(shard_id)
             if aggregate is None or not aggregate.takes(entry, max_bytes):
-                self._begin_another(shard_id, entry, ranges)
+                self._begin_another(shard_id, entry)
 
     def finish_packing(self) -> None:
         """Let all that is held go, full or not."""
-        for shard_id in list(self._open):
+        for shard_id in list(self._aggregates):
             self._close(shard_id)
 
     def take(self) -> list[Puttable]:
         """Give what goes into the next call; empty if nothing may go now."""
-        batch = self._records.take()
-        self._singles -= sum([len(each.user_records) for each in batch])
+        batch = super().take()
+        self._singles -= _count(batch)
         return batch
 
-    def take_back(self) -> list[Single]:
-        """Give back everything that waits, in its order."""
-        held = [*self._records.take_back(), *self._open.values()]
-        self._open.clear()
+    def take_back(self) -> list[Puttable]:
+        """Give back everything that waits, in its order, unpacked."""
+        held = [*super().take_back(), *self._aggregates.values()]
+        self._aggregates.clear()
         self._singles = 0
         entries = [entry for each in held for entry in each.user_records]
         return sorted(entries, key=attrgetter("row"))
 
     def go_by(self, ranges: HashKeyRanges) -> None:
         """Go by these shards from now on. What waits is packed anew when the next answers are settled."""
-        self._records.go_by(ranges)
-        if self._packed_by is None:
+        super().go_by(ranges)
+        if self.must_list_first:
+            self.must_list_first = False
             self._packed_by = ranges
-        self._warn_if_unknown()
+        if not ranges.are_known:
+            _log.warning("Records of %s are not aggregated, because its shards are not known", self._stream)
 
     def must_list(self, results: "Sequence[Result]") -> bool:
         """Say whether the shards must be listed before these answers are settled."""
         if self._is_contradicted:  # nothing is packed any more
-            return self._records.must_list(results)
-        return self._records.names_a_new_shard(results)
+            return super().must_list(results)
+        return self._names_a_new_shard(results)
 
     def settle(self, batch: Sequence[Puttable], results: "Sequence[Result]") -> Settled:
         """Learn what was answered for the records of a call.
 
         What was taken, and is to be put again because it is misplaced, waits, and is in no list.
         """
-        settled = self._records.settle(batch, results)
-        self._singles += self._waits_again(batch, settled)
-        taken = settled.taken
+        taken, given_up = super().settle(batch, results)
+        ended = [each for each, _ in taken] + [each for lost in given_up for each in lost.records]
+        self._singles += _count(batch) - _count(ended)
         if not self._is_contradicted:
             misplaced = [pair for pair in taken if _is_misplaced(*pair)]
             again = [each for each, result in misplaced if not self._explains(each, result)]
             if again:
                 gone = set(map(id, again))
                 taken = [pair for pair in taken if id(pair[0]) not in gone]
-            if misplaced or self._packed_by is not self._records.ranges:
+            if misplaced or self._packed_by is not self.ranges:
                 self._check(misplaced)
                 self._pack_anew(again)
-        return Settled(taken, settled.given_up)
+        return Settled(taken, given_up)
 
-    def done(self, batch: Iterable[Puttable]) -> None:
-        """Learn that records of a call are given up: what they held back may go."""
-        self._records.done(batch)
-
-    def _note_shard(self, entry: Single, ranges: HashKeyRanges) -> str:
-        if len(self._shards) >= _KEYS_REMEMBERED:
-            self._shards.clear()
-        shard_id = self._shards[entry.partition_key] = _shard_of(entry, ranges)
+    def _note_shard(self, entry: Entry) -> str:
+        if len(self._shard_ids) >= _KEYS_REMEMBERED:
+            self._shard_ids.clear()
+        shard_id = self._shard_ids[entry.partition_key] = _shard_of(entry, self._packed_by)
         return shard_id
 
-    def _begin_another(self, shard_id: str, entry: Single, ranges: HashKeyRanges) -> None:
+    def _begin_another(self, shard_id: str, entry: Entry) -> None:
         """Begin an aggregate with a record, unless it lies in no shard."""
         if shard_id == _NO_SHARD:
-            self._records.hold(entry)
+            super().hold_all((entry,))
             return
-        if shard_id in self._open:
+        if shard_id in self._aggregates:
             self._close(shard_id)
-        aggregate = self._open[shard_id] = Aggregate(shard_id, ranges)
+        aggregate = self._aggregates[shard_id] = Aggregate(shard_id, self._packed_by)
         aggregate.takes(entry, self._max_bytes)
 
     def _close(self, shard_id: str) -> None:
-        aggregate = self._open.pop(shard_id)
+        aggregate = self._aggregates.pop(shard_id)
         first, *others = aggregate.user_records
-        self._records.hold(aggregate if others else first)
-
-    @staticmethod
-    def _waits_again(batch: Sequence[Puttable], settled: Settled) -> int:
-        """Count the user records that a call did not put, and that are not given up."""
-        ended = sum([len(each.user_records) for each, _ in settled.taken])
-        ended += sum([len(each.user_records) for given_up in settled.given_up for each in given_up.records])
-        return sum([len(each.user_records) for each in batch]) - ended
+        super().hold_all((aggregate if others else first,))
 
     def _explains(self, aggregate: Puttable, result: "Result") -> bool:
         """Say whether all of an aggregate's records lie in the shard that it came to, as the shards are listed."""
-        ranges = self._records.ranges
-        assert ranges is not None, "what must be listed first, is"
         shard_id = result.get("ShardId", "")
-        return all(ranges.lies_in(entry.hash_key, shard_id) for entry in aggregate.user_records)
+        return all(self.ranges.lies_in(entry.hash_key, shard_id) for entry in aggregate.user_records)
 
     def _pack_anew(self, again: Iterable[Puttable]) -> None:
-        ranges = self._packed_by = self._records.ranges
-        assert ranges is not None, "what must be listed first, is"
-        self._shards.clear()
+        self._packed_by = self.ranges
+        self._shard_ids.clear()
         entries = [entry for each in again for entry in each.user_records] + self.take_back()
         self.hold_all(sorted(entries, key=attrgetter("row")))
 
     def _check(self, misplaced: "Sequence[tuple[Puttable, Result]]") -> None:
         """Find out whether the list explains to which shards aggregates came that were not meant for them."""
-        ranges = self._records.ranges
-        assert ranges is not None, "what must be listed first, is"
         unexplained = {
             result.get("ShardId", "")
             for aggregate, result in misplaced
-            if not _is_explained(cast("Aggregate", aggregate), result.get("ShardId", ""), ranges)
+            if not _is_explained(cast("Aggregate", aggregate), result.get("ShardId", ""), self.ranges)
         }
         if unexplained:
             self._is_contradicted = True
@@ -257,12 +290,12 @@ class AggregatedRecords:
                 ", ".join(sorted(unexplained)),
             )
 
-    def _warn_if_unknown(self) -> None:
-        if self._records.ranges is not None and not self._records.ranges.are_known:
-            _log.warning("Records of %s are not aggregated, because its shards are not known", self._stream)
+
+def _count(batch: Iterable[Puttable]) -> int:
+    return sum([len(each.user_records) for each in batch])
 
 
-def _shard_of(entry: Single, ranges: HashKeyRanges) -> str:
+def _shard_of(entry: Entry, ranges: HashKeyRanges) -> str:
     hash_key = entry.hash_key
     shard_id = ranges.shard_of(hash_key)
     return shard_id if ranges.lies_in(hash_key, shard_id) else _NO_SHARD

@@ -9,7 +9,9 @@ https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
+
+import msgspec
 
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 
@@ -38,7 +40,7 @@ class PutOrder(StrEnum):
 
 
 class Puttable(Protocol):
-    """A record on its way, of one or several user records."""
+    """A record on its way, of one or several user records: an `Entry`, or an aggregate of some."""
 
     @property
     def size_bytes(self) -> int:
@@ -47,7 +49,7 @@ class Puttable(Protocol):
 
     @property
     def hash_key(self) -> int:
-        """What decides on the shard it goes to."""
+        """Decides on the shard it goes to."""
         ...
 
     @property
@@ -56,44 +58,20 @@ class Puttable(Protocol):
         ...
 
     @property
-    def user_records(self) -> "Sequence[Single]":
-        """What its owner counts."""
-        ...
+    def user_records(self) -> "Sequence[Entry]": ...
 
     def request(self) -> "PutRecordsRequestEntryTypeDef":
         """Give it as PutRecords takes it."""
         ...
 
 
-class Single(Puttable, Protocol):
-    """A user record on its way, by itself or with others in one record."""
-
-    @property
-    def partition_key(self) -> str:
-        """Not empty, at most `MAX_KEY_CHARACTERS`."""
-        ...
-
-    @property
-    def data(self) -> bytes:
-        """At most `MAX_RECORD_BYTES`, with the key."""
-        ...
-
-    @property
-    def explicit_hash_key(self) -> str | None:
-        """Decides on the shard instead of the key's hash: a decimal number below 2^128."""
-        ...
-
-    @property
-    def row(self) -> int:
-        """Grows from record to record of one owner."""
-        ...
-
-
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True):
     """A record to put."""
 
     partition_key: str
+    """Not empty, at most `MAX_KEY_CHARACTERS`."""
     data: bytes
+    """At most `MAX_RECORD_BYTES`, with the key."""
     explicit_hash_key: str | None = None
     """Decides on the shard instead of the key's hash: a decimal number below 2^128."""
     row: int = 0
@@ -111,12 +89,10 @@ class Entry(NamedTuple):
 
     @property
     def partition_keys(self) -> tuple[str, ...]:
-        """Its key."""
         return (self.partition_key,)
 
     @property
-    def user_records(self) -> "tuple[Entry, ...]":
-        """What its owner counts: itself."""
+    def user_records(self) -> "tuple[Self, ...]":
         return (self,)
 
     def request(self) -> "PutRecordsRequestEntryTypeDef":

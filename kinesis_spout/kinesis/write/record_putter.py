@@ -1,38 +1,97 @@
 """Puts records on one stream, one call after the other, in the caller's thread.
 
-What goes into a call and what an answer means is ``waiting_records``'s; here the calls are made, and waited for.
+What goes into a call and what an answer means is decided in ``waiting_records`` and ``aggregates``; here the calls
+are made, and waited for.
 
 **Copies.** A call whose answer is lost is made again, and may have put its records before.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.kinesis.patience import Patience, Tries
-from kinesis_spout.kinesis.write.put_calls import PutCalls, with_stream_found
+from kinesis_spout.kinesis.errors import ResourceNotFound, expected
+from kinesis_spout.kinesis.lister import KinesisShardLister
+from kinesis_spout.kinesis.naming import stream_arguments
+from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
+from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import (
     COMMON_RECORD_BYTES,
     CallLimits,
     Entry,
     PutOrder,
     Puttable,
-    Single,
 )
-from kinesis_spout.kinesis.write.waiting_records import WaitingOptions, WaitingRecords
-from kinesis_spout.model.errors import KinesisError
+from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
+from kinesis_spout.model.errors import KinesisError, StreamNotFound, Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
-    from kinesis_spout.kinesis.write.aggregates import AggregatedRecords
-
+LISTING_SECONDS: Final = 5.0
+"""How long ListShards is tried for. The stream can be written without it."""
 MAX_BUFFERED_RECORDS: Final = 10_000
 MAX_BUFFERED_BYTES: Final = 32 * 1024 * 1024
 
-OnRefused = Callable[[Single, KinesisError], None]
+OnRefused = Callable[[Entry, KinesisError], None]
+
+_log = logging.getLogger(__name__)
+
+
+class PutCalls:
+    """Calls that put records on one stream. Thread-safe, like the client.
+
+    Args:
+        client: from ``KinesisClientSettings.connect``.
+        stream: a name or an ARN.
+        retry_policy: its clock and jitter; a listing is tried no longer than its deadline.
+    """
+
+    def __init__(self, client: "KinesisClient", stream: str, retry_policy: RetryPolicy) -> None:
+        self._client = client
+        self._stream = stream
+        self._retry_policy = retry_policy
+        self.work: Final = f"PutRecords on {stream}"
+        """What errors call it."""
+
+    def put(self, batch: Sequence[Puttable]) -> "Sequence[Result]":
+        """Make one call, once, and give the answer for each record.
+
+        Raises:
+            ClientError, BotoCoreError, UnicodeDecodeError: as boto3 does.
+            Unavailable: the reply is none, or not for these records.
+        """
+        reply = self._client.put_records(
+            Records=[each.request() for each in batch], **stream_arguments(self._stream)
+        )
+        results: Sequence[Result] = expected(reply, "Records", self.work)
+        if len(results) != len(batch):
+            raise Unavailable(
+                f"{self.work} expected an answer for each of {len(batch)} records, got {len(results)}"
+            )
+        return results
+
+    def shards(self) -> HashKeyRanges:
+        """List the stream's shards; where they cannot be had, none are known, which is logged."""
+        lister = KinesisShardLister(
+            self._client,
+            self._stream,
+            deadline_seconds=min(LISTING_SECONDS, self._retry_policy.deadline_seconds),
+            clock=self._retry_policy.clock,
+            jitter=self._retry_policy.jitter,
+        )
+        try:
+            return HashKeyRanges(lister.list_shards())
+        except KinesisError as error:  # no record is at stake
+            _log.warning(
+                "The shards of %s cannot be listed, so one that throttles holds up the others: %s",
+                self._stream,
+                error,
+            )
+            return HashKeyRanges.unknown()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,7 +117,7 @@ class RecordPutter:
     Args:
         client: from ``KinesisClientSettings.connect``.
         stream: a name or an ARN.
-        patience: for each shard that refuses, and for each call that fails.
+        retry_policy: for each shard that refuses, and for each call that fails.
         limits: of one call.
         order: what of the records' order holds.
         on_refused: is given a record of more than 1 MiB that this stream never takes; None: that is an error
@@ -72,20 +131,20 @@ class RecordPutter:
         client: "KinesisClient",
         stream: str,
         *,
-        patience: Patience,
+        retry_policy: RetryPolicy,
         limits: CallLimits | None = None,
         order: PutOrder = PutOrder.UNORDERED,
         on_refused: OnRefused | None = None,
         aggregate_bytes: int | None = None,
     ) -> None:
-        self._calls = PutCalls(client, stream, patience)
-        self._patience = patience
+        self._calls = PutCalls(client, stream, retry_policy)
+        self._retry_policy = retry_policy
         self._on_refused = on_refused
         self._records = waiting_records(
             stream,
             self._calls.work,
-            patience=patience,
-            limits=limits,
+            retry_policy=retry_policy,
+            limits=limits or CallLimits(),
             order=order,
             aggregate_bytes=aggregate_bytes,
         )
@@ -115,7 +174,7 @@ class RecordPutter:
         """
         if self._records.must_list_first:
             self._records.go_by(self._calls.shards())
-        self._records.hold(entry)
+        self._records.hold_all((entry,))
         while self._records.has_a_full_call:
             batch = self._records.take()
             if not batch:  # all of it is for shards that refuse
@@ -140,8 +199,10 @@ class RecordPutter:
 
     def _put(self, batch: list[Puttable]) -> None:
         try:
-            tries = Tries(self._patience, self._calls.work)
-            results = with_stream_found(lambda: tries.call(partial(self._request, batch)))
+            tries = Tries(self._retry_policy, self._calls.work)
+            results = tries.call(partial(self._request, batch))
+        except ResourceNotFound as error:
+            raise no_such_stream(error) from error.__cause__
         except KinesisError as error:
             if self._on_refused is None or not is_about_its_size(batch, error):
                 raise
@@ -154,7 +215,7 @@ class RecordPutter:
 
     def _next_batch(self) -> list[Puttable]:
         """Give what goes into a call; empty if it is to be asked for again: there may be a full call now."""
-        clock = self._patience.clock
+        clock = self._retry_policy.clock
         while not (batch := self._records.take()):
             if self._records.is_packing:
                 self._records.finish_packing()
@@ -173,17 +234,19 @@ class RecordPutter:
         for entry, _ in taken:
             self.counts.taken += len(entry.user_records)
             self.counts.taken_bytes += sum(record.size_bytes for record in entry.user_records)
-        for _, error in given_up:
-            raise error
+        if given_up:
+            raise given_up[0].error
 
 
-def put_all(client: "KinesisClient", stream: str, entries: Iterable[Entry], patience: Patience) -> None:
+def put_all(
+    client: "KinesisClient", stream: str, entries: Iterable[Entry], retry_policy: RetryPolicy
+) -> None:
     """Put every entry on the stream (a name or an ARN) before returning. At least once.
 
     Raises:
         KinesisError, InvalidConfig: none, some or all of them are on the stream.
     """
-    putter = RecordPutter(client, stream, patience=patience)
+    putter = RecordPutter(client, stream, retry_policy=retry_policy)
     for entry in entries:
         putter.add(entry)
         if is_too_much(putter.waiting, putter.waiting_bytes):
@@ -197,17 +260,32 @@ def is_too_much(records: int, size_bytes: int) -> bool:
 
 
 def is_about_its_size(batch: Sequence[Puttable], error: KinesisError) -> bool:
-    """Say whether one large record was refused as such: what else a call fails with has a name in the table."""
+    """Say whether one large record was refused as such: other failures of calls have their own type."""
     return len(batch) == 1 and batch[0].size_bytes > COMMON_RECORD_BYTES and type(error) is KinesisError
 
 
+def no_such_stream(error: ResourceNotFound) -> StreamNotFound:
+    """Give the error for a stream that was not found."""
+    return StreamNotFound(
+        f"{error}; check the stream's name, the region, the endpoint and the account of the credentials"
+    )
+
+
 def waiting_records(
-    stream: str, work: str, *, aggregate_bytes: int | None, **options: Unpack[WaitingOptions]
-) -> "WaitingRecords | AggregatedRecords":
+    stream: str,
+    work: str,
+    *,
+    retry_policy: RetryPolicy,
+    limits: CallLimits,
+    order: PutOrder,
+    aggregate_bytes: int | None,
+) -> WaitingRecords:
     """Make what holds the records for a stream, in aggregates if these may weigh something."""
     if aggregate_bytes is None:
-        return WaitingRecords(work, **options)
+        return WaitingRecords(work, retry_policy=retry_policy, limits=limits, order=order)
     # Few writes aggregate, and protobuf takes long to import.
     from kinesis_spout.kinesis.write.aggregates import AggregatedRecords  # noqa: PLC0415
 
-    return AggregatedRecords(stream, work, max_bytes=aggregate_bytes, **options)
+    return AggregatedRecords(
+        stream, work, max_bytes=aggregate_bytes, retry_policy=retry_policy, limits=limits, order=order
+    )

@@ -15,8 +15,13 @@ seconds, or above what is still refused after the shard was slowed down.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from math import inf, sqrt
 from typing import Final
+
+from kinesis_spout.kinesis.retry_policy import Tries
+from kinesis_spout.kinesis.write.put_records import Puttable
+from kinesis_spout.model.errors import KinesisError
 
 RECORDS_PER_SECOND: Final = 1_000
 BYTES_PER_SECOND: Final = 1024 * 1024
@@ -223,3 +228,64 @@ class ShardPace:
 
 def _tolerance(base: float) -> float:
     return 0.01 + base / 4
+
+
+class RefusingShard:
+    """A shard that refused of late, with what waits for it. Mutable.
+
+    Args:
+        tries: how long it may take nothing.
+        now: when it refused for the first time.
+    """
+
+    def __init__(self, tries: Tries, now: float) -> None:
+        self.tries = tries
+        self.pace = ShardPace(now)
+        self.rests_until = -inf
+        self.waiting: deque[Puttable] = deque()
+        self.backlog = 0
+        """How many user records wait for it, those included that stand in line behind one of their key."""
+        self.backlog_bytes = 0
+
+    def count(self, entry: Puttable, sign: int) -> None:
+        """Count a record as one more, or one less, of its backlog."""
+        self.backlog += sign * len(entry.user_records)
+        self.backlog_bytes += sign * entry.size_bytes
+
+    def append(self, entry: Puttable) -> None:
+        self.waiting.append(entry)
+        self.count(entry, 1)
+
+    def take_first(self) -> Puttable:
+        entry = self.waiting.popleft()
+        self.count(entry, -1)
+        return entry
+
+    def take_all(self) -> deque[Puttable]:
+        waiting, self.waiting = self.waiting, deque()
+        self.backlog = self.backlog_bytes = 0
+        return waiting
+
+    def refused(
+        self, entries: Sequence[Puttable], failure: KinesisError, now: float, *, taken: int, shards: int
+    ) -> None:
+        """Take back what was refused; rest, if nothing else of the call was taken. It may be ``shards`` as one.
+
+        Raises:
+            KinesisError: to try again does not help, or has not for too long; nothing is taken back.
+        """
+        if taken or self.rests_until <= now:  # of calls that were under way together, one says enough
+            wait_seconds = self.tries.failed(failure)
+            if not taken:
+                self.rests_until = now + wait_seconds
+                self.pace.rest(self.rests_until)
+        self.pace.answered(taken, len(entries), now, shards=shards)
+        self.waiting.extendleft(reversed(entries))
+        for entry in entries:
+            self.count(entry, 1)
+
+    def ready_at(self, now: float) -> float:
+        """Say when some of what waits may go; infinite if nothing waits."""
+        if not self.waiting:
+            return inf
+        return max(self.rests_until, self.pace.ready_at(len(self.waiting), now))

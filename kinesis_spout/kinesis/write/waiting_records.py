@@ -1,30 +1,45 @@
 """The records that wait for one stream: what goes into the next call, and what an answer means. No I/O.
 
-PutRecords answers for each record of a call. What is refused is put again, at the pace that its shard takes
-records, or after a wait that grows where it takes none. The records of that shard queue up here, and those of
-others go on. Which shard a record goes to follows from its key and the stream's shards, which are listed at the
-first refusal, and again when an answer names a shard that is not among them. A list that is out of date, or may
-not be had, only makes the waiting coarser.
+PutRecords answers for each record of a call; what is refused is put again. As long as no shard refuses, everything
+is in the open queue, in the order it came. What a shard refuses goes to the front of the shard's own queue. From
+then on a record of that shard goes behind it when its turn comes in the open queue, which goes on: so no call
+walks over all that waits, and a shard holds up nobody else. No record overtakes an earlier one of its own shard.
+
+A shard that took nothing of a call rests for a while, longer each time. One that took a part is given records at
+the pace that it takes them; see ``shard_pace``. When nothing waits there and all is taken, its queue is removed.
+
+Which shard a record goes to follows from its key and the stream's shards. These are listed at the first refusal,
+and again when an answer names a shard that is not among them; then everything is one queue again. A list that is
+out of date, or not available, only makes the waiting coarser.
 
 **Order.** Records of one partition key are given out in the order in which they were held. Within one call
 Kinesis may refuse a record and take a later one of the same key; the first then comes behind. So it does with
 calls that are under way at once. With `PutOrder.KEY` a record is given out when the one before it of its key
-has ended, so that this cannot happen.
+has ended, so that this cannot happen: only the first of each key's records is in a queue; see `key_lines`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Container, Iterable, Iterator, Sequence
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_spout.kinesis.errors import ERRORS_BY_CODE
-from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
-from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder, Puttable
-from kinesis_spout.kinesis.write.shard_queues import GivenUp, ShardQueues
+from kinesis_spout.kinesis.write.key_lines import KeyLines
+from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder, Puttable
+from kinesis_spout.kinesis.write.shard_pace import RefusingShard
 from kinesis_spout.model.errors import KinesisError, Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
+
+
+class GivenUp(NamedTuple):
+    """Records of one shard that are not to be put again."""
+
+    records: list[Puttable]
+    error: KinesisError
 
 
 class Settled(NamedTuple):
@@ -33,16 +48,35 @@ class Settled(NamedTuple):
     taken: "list[tuple[Puttable, Result]]"
     """What is on the stream now, each with its answer."""
     given_up: list[GivenUp]
-    """What is not to be put again: of shards that took nothing until the patience's deadline, or that time does
-    not mend. The rest waits again."""
+    """What is not to be put again: of shards that took nothing until the deadline, or that time does not mend. The
+    rest waits again."""
 
 
-class WaitingOptions(TypedDict):
-    """What holds records is told, whether it aggregates or not."""
+class _Batch:
+    """What goes into one call. Mutable."""
 
-    patience: Patience
-    limits: CallLimits | None
-    order: PutOrder
+    def __init__(self, limits: CallLimits) -> None:
+        self._limits = limits
+        self.entries: list[Puttable] = []
+        self.size_bytes = 0
+        self._is_full = False
+
+    def takes(self, entry: Puttable) -> bool:
+        """Take a record in, if it fits."""
+        size = entry.size_bytes
+        limits, is_large = self._limits, size > COMMON_RECORD_BYTES
+        if self.entries and (is_large or self.size_bytes + size > limits.size_bytes):
+            self._is_full = True
+        if self.is_full:
+            return False
+        self.entries.append(entry)
+        self.size_bytes += size
+        self._is_full = is_large
+        return True
+
+    @property
+    def is_full(self) -> bool:
+        return self._is_full or len(self.entries) >= self._limits.records
 
 
 class WaitingRecords:
@@ -54,35 +88,43 @@ class WaitingRecords:
 
     Args:
         work: what is done, for errors: "PutRecords on orders".
-        patience: for each shard that refuses.
+        retry_policy: for each shard that takes nothing.
         limits: of one call.
         order: what of the records' order holds.
     """
 
-    def __init__(
-        self,
-        work: str,
-        *,
-        patience: Patience,
-        limits: CallLimits | None = None,
-        order: PutOrder = PutOrder.UNORDERED,
-    ) -> None:
-        self._queues = ShardQueues(limits or CallLimits(), patience, work, order)
-        self._clock = patience.clock
-        self.ranges: HashKeyRanges | None = None
-        """The shards as they were last listed; None if they were not yet."""
+    def __init__(self, work: str, *, retry_policy: RetryPolicy, limits: CallLimits, order: PutOrder) -> None:
+        self._work = work
+        self._retry_policy = retry_policy
+        self._clock = retry_policy.clock
+        self._limits = limits
+        self._lines = KeyLines() if order is PutOrder.KEY else None
+        self.must_list_first = False
+        """Whether the shards are needed before anything is held."""
+        self.ranges = HashKeyRanges.unknown()
+        """The shards as they were last listed."""
+        self._is_listed = False
         self._was_in_vain = False
-        """Whether they were listed again, and had not changed."""
+        """Whether the shards were listed again, and had not changed."""
+        self._open: deque[Puttable] = deque()
+        self._open_bytes = 0
+        self._shards: dict[str, RefusingShard] = {}
+        self._held_for: dict[int, RefusingShard] = {}
+        """Of records that stand in line behind one of their key, by identity: whose backlog they are in."""
+        self._count = 0
+        self._size_bytes = 0
+
+    # What waits.
 
     @property
     def waiting(self) -> int:
         """How many records of Kinesis are held, those in calls left out."""
-        return self._queues.records
+        return self._count
 
     @property
     def waiting_bytes(self) -> int:
-        """What they weigh."""
-        return self._queues.size_bytes
+        """What is held, in memory."""
+        return self._size_bytes
 
     @property
     def ready_at(self) -> float:
@@ -90,92 +132,224 @@ class WaitingRecords:
 
         Infinity also if all that is held waits, for its order, for records in calls.
         """
-        return -inf if self._queues.has_open else self.paced_at
+        return -inf if self._open else self.paced_at
 
     @property
     def paced_at(self) -> float:
         """When a shard that refused may be given what waits for it, as monotonic time: infinity if none waits."""
-        return self._queues.paced_at(self._clock.monotonic())
-
-    def backlogs(self) -> Iterator[tuple[str, int, int]]:
-        """Give how many (user) records and bytes wait for each shard that refused of late, apart."""
-        return self._queues.backlogs()
-
-    @property
-    def has_a_full_call(self) -> bool:
-        """Whether what may go now fills a call."""
-        return self._queues.has_a_full_call
+        now = self._clock.monotonic()
+        return min([shard.ready_at(now) for shard in self._shards.values()], default=inf)
 
     @property
     def has_ready(self) -> bool:
         """Whether ``take`` may give something although no shard that refused is due."""
-        return self._queues.has_open
+        return bool(self._open)
 
     @property
-    def must_list_first(self) -> bool:
-        """Whether the shards are needed before anything is held: never."""
-        return False
+    def has_a_full_call(self) -> bool:
+        """Whether what may go now, unless a shard turns out to refuse, fills a call."""
+        return len(self._open) >= self._limits.records or self._open_bytes >= self._limits.size_bytes
 
-    def hold(self, entry: Puttable) -> None:
-        """Take a record over."""
-        self._queues.add(entry)
+    def backlogs(self) -> Iterator[tuple[str, int, int]]:
+        """Give how many (user) records and bytes wait for each shard that refused of late."""
+        return (
+            (name, shard.backlog, shard.backlog_bytes)
+            for name, shard in self._shards.items()
+            if shard.backlog
+        )
+
+    # What comes, and goes into calls.
 
     def hold_all(self, entries: Sequence[Puttable]) -> None:
-        """Take records over, in their order."""
-        self._queues.add_all(entries)
+        """Take records over, in their order: each behind the others of its shard."""
+        size_bytes = sum([entry.size_bytes for entry in entries])
+        self._count += len(entries)
+        self._size_bytes += size_bytes
+        if self._lines is None:
+            self._open.extend(entries)
+            self._open_bytes += size_bytes
+            return
+        for entry in entries:
+            if self._lines.join(entry):
+                self._queue(entry)
+            elif self._shards and (shard := self._shards.get(self._shard_of(entry))):
+                self._held_for[id(entry)] = shard
+                shard.count(entry, 1)
+
+    def _queue(self, entry: Puttable) -> None:
+        self._open.append(entry)
+        self._open_bytes += entry.size_bytes
 
     @property
     def is_packing(self) -> bool:
-        """Whether some of what is held may be taken only after ``finish_packing``: never."""
+        """Whether some of what is held may be taken only after ``finish_packing``."""
         return False
 
     def finish_packing(self) -> None:
-        """Let all that is held go, full or not: it does already."""
+        """Let all that is held go, full or not."""
 
     def take(self) -> list[Puttable]:
         """Give what goes into the next call; empty if nothing may go now."""
-        return self._queues.take(self._clock.monotonic())
+        batch = _Batch(self._limits)
+        if self._shards:
+            now = self._clock.monotonic()
+            self._take_from_shards(batch, now)
+            self._take_from_open(batch, now)
+        else:
+            opened = self._open
+            while opened and batch.takes(opened[0]):
+                opened.popleft()
+            self._open_bytes -= batch.size_bytes
+        self._count -= len(batch.entries)
+        self._size_bytes -= batch.size_bytes
+        if self._lines is not None:
+            for entry in batch.entries:
+                self._lines.go(entry)
+        return batch.entries
+
+    def _take_from_shards(self, batch: _Batch, now: float) -> None:
+        for shard in self._shards.values():
+            waiting, pace = shard.waiting, shard.pace
+            if not waiting or shard.rests_until > now or not pace.is_worth_a_call(len(waiting), now):
+                continue
+            while waiting and pace.allows(now) and batch.takes(waiting[0]):
+                pace.spend(shard.take_first().size_bytes)
+            if waiting:
+                pace.ran_short()
+            if batch.is_full:
+                return
+
+    def _take_from_open(self, batch: _Batch, now: float) -> None:
+        opened, shards, shard_of = self._open, self._shards, self.ranges.shard_of
+        while opened and not batch.is_full:
+            entry = opened[0]
+            shard = shards.get(shard_of(entry.hash_key))
+            if shard is not None and (shard.waiting or shard.rests_until > now or not shard.pace.allows(now)):
+                shard.append(entry)
+            elif not batch.takes(entry):
+                return
+            elif shard is not None:
+                shard.pace.spend(entry.size_bytes)
+            opened.popleft()
+            self._open_bytes -= entry.size_bytes
 
     def take_back(self) -> list[Puttable]:
-        """Give back everything that waits, each shard's in order."""
-        return self._queues.take_all()
+        """Give back everything that waits, each shard's in order; all shards may try again."""
+        self._merge()
+        entries = list(self._open)
+        if self._lines is not None:
+            entries += self._lines.clear()
+            self._held_for.clear()
+        self._open.clear()
+        self._open_bytes = self._count = self._size_bytes = 0
+        return entries
 
-    def go_by(self, ranges: HashKeyRanges) -> None:
-        """Go by these shards from now on."""
-        self._was_in_vain = self.ranges is not None and self.ranges == ranges
-        self.ranges = ranges
-        self._queues.regroup(ranges)
+    # Which shards there are.
 
     def must_list(self, results: "Sequence[Result]") -> bool:
         """Say whether the shards must be listed before these answers are settled."""
         if any(result.get("ErrorCode") for result in results):
-            return self.ranges is None or self.names_a_new_shard(results)
+            return not self._is_listed or self._names_a_new_shard(results)
         # A shard that was split would be held to the pace of its parent.
-        return self._queues.has_refusing and self.names_a_new_shard(results) and not self._was_in_vain
+        return bool(self._shards) and self._names_a_new_shard(results) and not self._was_in_vain
 
-    def names_a_new_shard(self, results: "Sequence[Result]") -> bool:
+    def _names_a_new_shard(self, results: "Sequence[Result]") -> bool:
         """Say whether an answer names a shard that was made since the shards were listed."""
-        ranges = self.ranges
         named = {result.get("ShardId") for result in results}
-        return ranges is not None and any(map(ranges.are_older_than, filter(None, named)))
+        return any(map(self.ranges.are_older_than, filter(None, named)))
+
+    def go_by(self, ranges: HashKeyRanges) -> None:
+        """Go by these shards from now on. All may try again at once, and have their whole deadline again."""
+        self._was_in_vain = self._is_listed and self.ranges == ranges
+        self._is_listed = True
+        self._merge()
+        self._shards.clear()
+        self.ranges = ranges
+
+    def _merge(self) -> None:
+        """Make one queue of all: what waits for a shard came before what the open queue has for it."""
+        for shard in self._shards.values():
+            shard.rests_until = -inf
+            self._put_first(shard.take_all())
+
+    def _put_first(self, entries: Sequence[Puttable]) -> None:
+        self._open.extendleft(reversed(entries))
+        self._open_bytes += sum([entry.size_bytes for entry in entries])
+
+    def _shard_of(self, entry: Puttable) -> str:
+        return self.ranges.shard_of(entry.hash_key)
+
+    # What became of calls.
+
+    def done(self, entries: Iterable[Puttable]) -> None:
+        """Learn that these are on the stream, or given up: what they held back may go."""
+        if self._lines is not None:
+            for entry in entries:
+                for following in self._lines.leave(entry):
+                    shard = self._held_for.pop(id(following), None)
+                    if shard is not None:
+                        shard.count(following, -1)
+                    self._queue(following)
 
     def settle(self, batch: Sequence[Puttable], results: "Sequence[Result]") -> Settled:
-        """Learn what was answered for the records of a call."""
+        """Learn what was answered for the records of a call, and take back, in order, what was refused.
+
+        Records of a shard that has taken nothing until the deadline are given up, with an error of the kind of
+        the failure; what waits behind them may go.
+        """
         taken: list[tuple[Puttable, Result]] = []
         refused: list[tuple[Puttable, Result]] = []
         for pair in zip(batch, results, strict=True):
             (refused if pair[1].get("ErrorCode") else taken).append(pair)
-        failure = None
-        if refused:
-            failure = refusal_error(refused[0][1], f"{len(refused)} of {len(results)} records refused")
-        given_up = self._queues.settle(
-            taken, [entry for entry, _ in refused], failure, self._clock.monotonic()
-        )
+        given_up: list[GivenUp] = []
+        if self._shards or refused:
+            by_shard: dict[str, list[Puttable]] = {}
+            for entry, _ in refused:
+                by_shard.setdefault(self._shard_of(entry), []).append(entry)
+            takers = Counter([result.get("ShardId", "") for _, result in taken])
+            shards = 1
+            if not self.ranges.are_known:
+                shards = max(1, len(takers))
+                takers = Counter({self.ranges.shard_of(0): len(taken)})
+            now = self._clock.monotonic()
+            self._note_taken(takers, by_shard, now)
+            for name, entries in by_shard.items():
+                failure = refusal_error(refused[0][1], f"{len(refused)} of {len(results)} records refused")
+                shard = self._shards.get(name) or self._new_shard(name, now)
+                try:
+                    shard.refused(entries, failure, now, taken=takers[name], shards=shards)
+                except KinesisError as error:
+                    given_up.append(GivenUp(entries, error))
+                    self._put_first(self._shards.pop(name).take_all())
+                    self.done(entries)
+                else:
+                    self._wait_again(entries)
+        if self._lines is not None:
+            self.done([entry for entry, _ in taken])
         return Settled(taken, given_up)
 
-    def done(self, batch: Iterable[Puttable]) -> None:
-        """Learn that records of a call are given up: what they held back may go."""
-        self._queues.done(batch)
+    def _note_taken(self, takers: Counter[str], refusing: Container[str], now: float) -> None:
+        for name, shard in list(self._shards.items()):
+            if takers[name]:
+                shard.tries = self._tries(name)
+                if name not in refusing:
+                    shard.pace.answered(takers[name], 0, now, shards=1)
+                    if not shard.waiting and shard.pace.is_over:
+                        del self._shards[name]
+
+    def _new_shard(self, name: str, now: float) -> RefusingShard:
+        shard = self._shards[name] = RefusingShard(self._tries(name), now)
+        return shard
+
+    def _wait_again(self, entries: Sequence[Puttable]) -> None:
+        self._count += len(entries)
+        self._size_bytes += sum([entry.size_bytes for entry in entries])
+        if self._lines is not None:
+            for entry in entries:
+                self._lines.back(entry)
+
+    def _tries(self, name: str) -> Tries:
+        return Tries(self._retry_policy, f"{self._work}, {name}")
 
 
 def refusal_error(refusal: "Result", what: str) -> KinesisError:

@@ -5,14 +5,16 @@ owner that dies leaves them to a third.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.model.errors import SpoolDamaged, SpoolError
-from kinesis_spout.producer.spool.files.damage import check, damaged_records, described
-from kinesis_spout.producer.spool.files.folder import Claim, SpoolFolder
-from kinesis_spout.producer.spool.files.spool_file import SpoolFile
+from kinesis_spout.producer.spool.folder import Claim, SpoolFolder
 from kinesis_spout.producer.spool.port import Spooled
+from kinesis_spout.producer.spool.salvage import check, damaged_records, described
+from kinesis_spout.producer.spool.spool_file import SpoolFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _FILE_SHIFT: Final = 44
 """A number given out is the file's and, in its lower bits, the record's in it: 10^13 records a file."""
@@ -79,9 +81,8 @@ class _Inherited:
 class InheritedRecords:
     """What this process has taken over in a folder. Mutable; not thread-safe."""
 
-    def __init__(self, folder: SpoolFolder, *, own: Path) -> None:
+    def __init__(self, folder: SpoolFolder) -> None:
         self._folder = folder
-        self._own = own
         self._files: dict[int, _Inherited] = {}
         self._count = 0
         self._given_up: set[Path] = set()

@@ -1,23 +1,37 @@
-"""What an operator does with a spool's folder: look at its files, take what is whole from those of ended owners.
+"""Whether the files of a spool are whole, what can be saved of those that are not, and how an operator does it.
 
-None of this needs the files to be sound.
+A record counts if its own checksum is right. SQLite reads the records: where a page is damaged it refuses to go
+on, and reading begins again behind that page. So the records of the damaged pages are lost; with the first page of
+the file, all of them, and with a page of the log, those in the log behind it.
 """
 
-from collections.abc import Iterator
+import shlex
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
 
 from kinesis_spout.model.errors import SpoolDamaged
-from kinesis_spout.producer.spool.files.damage import check, check_records
-from kinesis_spout.producer.spool.files.folder import Claim, SpoolFolder, claimed, side_files
-from kinesis_spout.producer.spool.files.pages import SpoolPages
-from kinesis_spout.producer.spool.files.spool_file import translated
+from kinesis_spout.producer.spool.folder import SpoolFolder, claimed, side_files
 from kinesis_spout.producer.spool.port import Spooled
+from kinesis_spout.producer.spool.spool_file import PAGE_BYTES, SpoolFile, log_kept, translated
 
 SAVED: Final = ".saved"
 """What is added to the names of files that were moved aside."""
+
+_READ_AT_ONCE: Final = 1_000
+_MOST_RECORDS: Final = 1 << 44
+"""No process takes over more; see `inherited`."""
+_NAMED: Final = 20
+"""If more records are lost, only so many are named."""
+_COUNTED: Final = 1_000_000
+"""The records of larger files are not all counted for an error."""
+_LOG_HEADER: Final = 32
+_FRAME_HEADER: Final = struct.Struct(">4xI8s8x")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +40,7 @@ class FileReport:
 
     path: Path
     state: Literal["in use", "left over", "damaged"]
-    """Left over: its owner has ended, and the next that asks takes it over."""
+    """Left over: its owner has ended, and the next producer takes it over."""
     damage: str
     """What is wrong; empty if nothing is, or if it is in use."""
     size_bytes: int
@@ -56,19 +70,56 @@ def reports(folder: Path) -> Iterator[FileReport]:
             path=path,
             state="in use" if claim is None else "left over" if damage is None else "damaged",
             damage=damage or "",
-            size_bytes=sum(each.stat().st_size for each in side_files(path) if _is_content(each)),
+            size_bytes=sum(
+                each.stat().st_size
+                for each in side_files(path)
+                if each.exists() and not each.name.endswith("-shm")
+            ),
         )
 
 
-@contextmanager
-def records_in(path: Path) -> Iterator[Iterator[Spooled]]:
-    """Give the records of a file that are whole. Of one that is in use they are those of about now.
+def records_in(path: Path) -> Iterator[Spooled]:
+    """Give the records of a file that can be read and are whole, in order. Of one in use they are those of now.
 
     Raises:
-        SpoolError: it cannot be read.
+        SpoolError: it cannot be read now.
     """
-    with translated(path), SpoolPages(path) as pages:
-        yield pages.records()
+    read_to, limit = 0, _READ_AT_ONCE
+    try:
+        with log_kept(path), SpoolFile(path, synced=False, although_cut=True) as file:
+            while True:
+                try:
+                    found = file.read(read_to, limit)
+                except SpoolDamaged:
+                    if limit == 1:
+                        read_to, limit = _end_of_damage(file, read_to), _READ_AT_ONCE
+                    else:
+                        limit //= 2
+                    continue
+                if not found:
+                    return
+                read_to = found[-1][0]
+                yield from (record for _, record in found if record is not None)
+    except SpoolDamaged:
+        return  # nothing, or nothing more, can be read
+
+
+def _end_of_damage(file: SpoolFile, read_to: int) -> int:
+    """Give the number behind which records can be read again, when those that follow ``read_to`` cannot."""
+
+    def can_be_read(after: int) -> bool:
+        try:
+            file.read(after, 1)
+        except SpoolDamaged:
+            return False
+        return True
+
+    step = 1
+    while not can_be_read(read_to + step):
+        step *= 2
+        if step > _MOST_RECORDS:
+            raise SpoolDamaged(f"{file.path}: no record after {read_to} can be read")
+    return bisect_left(range(read_to + step), True, lo=read_to + step // 2, key=can_be_read)
 
 
 @contextmanager
@@ -85,31 +136,87 @@ def saving(path: Path) -> Iterator[Iterator[Spooled] | None]:
         yield None
         return
     try:
-        with records_in(path) as records:
-            yield records
-        _move_aside(claim)
+        yield records_in(path)
+        with translated(path):
+            # The file goes last: until then all of it is found as before.
+            for each in reversed(side_files(path)):
+                if each.exists():
+                    each.rename(path.with_name(path.name + SAVED + each.name.removeprefix(path.name)))
+            claim.lock.release(remove=True)
     finally:
         claim.release()
 
 
+def check(path: Path) -> None:
+    """Look at every page of a file whose lock this process holds, and at its log.
+
+    A file that is cut short, or has wrong pages, is found out, and so is a log with a wrong page in front of right
+    ones. A log that is only cut short is like one that was never written further: that is what a crash leaves.
+
+    Raises:
+        SpoolDamaged: says what is wrong.
+        SpoolError: it cannot be read now.
+    """
+    with translated(path):
+        written = _committed_frames(path.with_name(f"{path.name}-wal"))
+        if not path.stat().st_size:  # which SQLite would take for a new one
+            raise SpoolDamaged("it is empty")
+    with log_kept(path), SpoolFile(path, synced=False) as file:
+        file.check(written)
+
+
+def damaged_records(path: Path, numbers: Sequence[int]) -> SpoolDamaged:
+    """Give the error that names records which are lost."""
+    named = ", ".join(map(str, numbers[:_NAMED])) + (", …" if len(numbers) > _NAMED else "")
+    return SpoolDamaged(
+        f"{path}: {len(numbers)} of its records differ from their checksums and are lost: {named}; a producer "
+        "puts the others"
+    )
+
+
+def described(path: Path, damage: SpoolDamaged) -> SpoolDamaged:
+    """Give the error that says what can be saved of a damaged file, and how."""
+    count = sum(1 for _ in islice(records_in(path), _COUNTED))
+    many = f"more than {count:,}" if count == _COUNTED else f"{count:,}"
+    found = str(damage).removeprefix(f"{path}: ")
+    return SpoolDamaged(
+        f"the spool's file {str(path)!r} is damaged ({found}); {many} records in it are whole. Save them and move "
+        f"the file aside: kinesis-spout spool save {shlex.quote(str(path.parent))} --to records.jsonl"
+    )
+
+
 def _damage(path: Path) -> str | None:
+    """Say what is wrong with the pages or the records of a file whose lock this process holds."""
     try:
         check(path)
-        check_records(path)
+        damaged: list[int] = []
+        read_to = 0
+        with log_kept(path), SpoolFile(path, synced=False) as file:
+            while found := file.read(read_to, _READ_AT_ONCE):
+                read_to = found[-1][0]
+                damaged += [number for number, record in found if record is None]
+        if damaged:
+            raise damaged_records(path, damaged)
     except SpoolDamaged as damage:
         return str(damage).removeprefix(f"{path}: ")
     return None
 
 
-def _move_aside(claim: Claim) -> None:
-    path = claim.path
-    with translated(path):
-        # The file goes last: until then all of it is found as before.
-        for each in reversed(side_files(path)):
-            if each.exists():
-                each.rename(path.with_name(path.name + SAVED + each.name.removeprefix(path.name)))
-        claim.lock.release(remove=True)
+def _committed_frames(log: Path) -> int:
+    """Count the pages that were written to a log in whole transactions.
 
-
-def _is_content(path: Path) -> bool:
-    return path.exists() and not path.name.endswith("-shm")
+    SQLite ignores what follows a page whose checksum is wrong, without a word.
+    https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+    """
+    if not log.exists():
+        return 0
+    committed = 0
+    with log.open("rb") as file:
+        salts = file.read(_LOG_HEADER)[16:24]
+        frame_bytes = _FRAME_HEADER.size + PAGE_BYTES
+        for frame in range((log.stat().st_size - _LOG_HEADER) // frame_bytes):
+            file.seek(_LOG_HEADER + frame * frame_bytes)
+            pages_at_commit, found = _FRAME_HEADER.unpack(file.read(_FRAME_HEADER.size))
+            if found == salts and pages_at_commit:  # other salts: of an earlier round of the log
+                committed = frame + 1
+    return committed

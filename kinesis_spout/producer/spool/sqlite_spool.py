@@ -13,6 +13,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, Self
 from weakref import WeakSet
@@ -20,13 +21,11 @@ from weakref import WeakSet
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import InvalidConfig, SpoolError
-from kinesis_spout.producer.spool.durability import Durability
-from kinesis_spout.producer.spool.files.folder import Claim, SpoolFolder
-from kinesis_spout.producer.spool.files.spool_file import SpoolFile
-from kinesis_spout.producer.spool.files.stored_form import Row, row_of
+from kinesis_spout.producer.spool.folder import Claim, SpoolFolder
 from kinesis_spout.producer.spool.inherited import InheritedRecords
 from kinesis_spout.producer.spool.port import Spooled
 from kinesis_spout.producer.spool.shared_writes import SharedWrites
+from kinesis_spout.producer.spool.spool_file import Row, SpoolFile, row_of
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +35,30 @@ _DAY_SECONDS: Final = 86_400
 _LEAST_BYTES: Final = 64 * 1024
 _TIDY_SECONDS: Final = 0.5
 """After so long the confirmed ones are removed by themselves."""
+
+
+class Durability(StrEnum):
+    """What a crash may cost: when a record of the spool is safe.
+
+    The file is a SQLite database in WAL mode. With ``synchronous=FULL`` SQLite has the log synced at each commit;
+    with ``NORMAL`` only before a checkpoint, so that the file stays sound but the last commits may be missing
+    after a power cut. A commit survives the death of the process either way.
+    https://www.sqlite.org/pragma.html#pragma_synchronous
+    """
+
+    RECORD = "record"
+    """On the disk (fsync) before ``append`` returns; threads that append at the same time share one fsync.
+    Loses nothing, neither when the process dies nor in a power cut."""
+
+    INTERVAL = "interval"
+    """On the disk (fsync) after so many records, or so many seconds, whichever comes first.
+    The death of the process and a power cut lose at most the last ``interval_records`` records, and none that was
+    taken over more than ``interval_seconds`` (and the time of one write) before."""
+
+    SYSTEM = "system"
+    """Handed to the operating system before ``append`` returns, and synced when it folds its log in (about each
+    4 MiB). The death of the process loses nothing. A power cut loses what the system had not written by itself:
+    commonly the last 5 to 30 seconds."""
 
 
 class SqliteSpool:
@@ -88,7 +111,7 @@ class SqliteSpool:
         except BaseException:
             self._claim.remove()  # there is nothing in it
             raise
-        self._inherited = InheritedRecords(self._folder, own=self._claim.path)
+        self._inherited = InheritedRecords(self._folder)
         self._mutex = threading.Lock()
         """Guards the next four, for moments."""
         self._number = 0

@@ -1,13 +1,13 @@
 """The nodes of a ``ZooKeeperQueueCoordinator``: reads and changes one key, and sees which processes live.
 
-{place}/keys/{key}            how a key stands that is not idle, with the newest payload that waits
+{place}/keys/{key}            a key that is not idle: a line of JSON, then the newest payload that waits
 {place}/turns/{token}         the turn is not over
 {place}/sessions/{session}    ephemeral: a process that works or waits lives
 
 Every change of a key is one transaction that names the version it was read at: of two that would make one, one
 does, and the other looks again. It names the turn that was under way, too: a key that left and came back counts
-its versions from 0 again. A *token* names the session it belongs to, so whoever finds the session gone makes the
-change that its process cannot make any more.
+its versions from 0 again. A *token* names the session it belongs to, so a process that finds the session gone
+makes the change that the dead one cannot make any more.
 """
 
 import threading
@@ -17,18 +17,68 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
+import msgspec
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
-from kinesis_spout.model.errors import StoreUnavailable
-from kinesis_spout.recipes.coalescing.line import Line, Moved, end, withdraw
-from kinesis_spout.recipes.coalescing.stored_line import StoredLine
-from kinesis_spout.recipes.coalescing.table import Answer, Event
+from kinesis_spout.model.errors import StoreError, StoreUnavailable
+from kinesis_spout.recipes.coalescing.line import Answer, Event, Line, Moved, State, end, withdraw
 from kinesis_spout.zookeeper import ZooKeeperSession
-from kinesis_spout.zookeeper.tree.layout import make_shared
+from kinesis_spout.zookeeper.nodes import make_shared
 
 TextLine = Line[str, bytes]
 Watch = Callable[[Any], None]
 T = TypeVar("T")
+
+_VERSION = 1
+
+
+class StoredLine(NamedTuple):
+    """A key as its node has it."""
+
+    line: Line[str, bytes]
+    renewals: int = 0
+    """How often the lease of the one that works was renewed: who waits sees by a change that it lives."""
+
+    def encode(self) -> bytes:
+        """Write it."""
+        line = self.line
+        head = _Head(
+            version=_VERSION,
+            state=line.state.name,
+            worker=line.worker,
+            waiting=line.waiting,
+            declined=line.declined,
+            renewals=self.renewals,
+        )
+        return msgspec.json.encode(head) + b"\n" + (line.newest or b"")
+
+    @classmethod
+    def decode(cls, data: bytes, path: str) -> "StoredLine":
+        """Read it.
+
+        Raises:
+            StoreError: it is something else; names the node.
+        """
+        text, _, newest = data.partition(b"\n")
+        try:
+            head = msgspec.json.decode(text, type=_Head)
+            state = State[head.state]
+        except (msgspec.DecodeError, KeyError) as error:
+            raise StoreError(
+                f"{path} cannot be read as a coalescing key: expected what this version writes, got {len(data)} "
+                "bytes of something else: delete the node, or update the older of the programs that use it"
+            ) from error
+        waits = None if state is State.PROCESS and not newest else newest
+        return cls(Line(state, head.worker, head.waiting, waits, head.declined), head.renewals)
+
+
+class _Head(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    version: int
+    state: str
+    worker: str
+    waiting: str | None
+    declined: int
+    renewals: int
 
 
 class Changed(NamedTuple):
@@ -185,7 +235,7 @@ class KeyNodes:
         return f"{self._keys}/-{quote(key, safe='')}"
 
     def _asked(self, ask: Callable[[], T]) -> T:
-        """Ask ZooKeeper, and again when the connection was lost meanwhile; whoever waits is to notice nothing."""
+        """Ask ZooKeeper, and again when the connection was lost meanwhile: the caller notices nothing."""
         deadline = self._session.deadline()
         while True:
             try:

@@ -1,18 +1,53 @@
 """All keys of one coordinator in one process: what its shells ask, and tell, at a time that they name. Pure.
 
 No clock, no threads, no waiting: ``now`` is an argument, and a shell wakes whom an answer promotes. An idle key
-leaves at once; one whose worker never ends leaves when its lease is over, with the next request of whatever key.
+leaves at once; one whose worker never ends leaves when its lease is over, with the next request of any key.
 """
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kinesis_spout.recipes.coalescing.counts import CoalescingCounts
-from kinesis_spout.recipes.coalescing.line import Line, Move, end, request, withdraw
-from kinesis_spout.recipes.coalescing.table import Answer, Event
+from kinesis_spout.recipes.coalescing.line import Answer, Event, Line, Move, end, request, withdraw
 
 Key = Hashable
 Token = int
+
+
+@dataclass(slots=True, kw_only=True)
+class CoalescingCounts:
+    """Since the start, of one coordinator in one process. Mutable.
+
+    They add up: every request was accepted, waited or was declined; every one that waited was promoted, gave up,
+    or waits; and every turn (accepted, promoted or continued) has completed, failed, expired, or is under way.
+    """
+
+    accepted: int = 0
+    """Requests whose turn it was at once."""
+    waited: int = 0
+    """Requests that waited for the one before them."""
+    declined: int = 0
+    """Requests whose payload another one that waited took over."""
+    promoted: int = 0
+    """Of those that waited: whose turn came."""
+    gave_up: int = 0
+    """Of those that waited: whose time-out was over, or whose task was cancelled."""
+    continued: int = 0
+    """Turns that went on with what one that had given up had left."""
+    completed: int = 0
+    failed: int = 0
+    """Turns that ended with an exception."""
+    expired: int = 0
+    """Turns that others took over, as their lease was over."""
+    refused: int = 0
+    """Ends that were reported by a turn that had expired."""
+    handed_back: int = 0
+    """Payloads that others had relied on, and nobody was there for: they were given to ``unhandled``."""
+
+    @property
+    def requested(self) -> int:
+        """All requests."""
+        return self.accepted + self.waited + self.declined
 
 
 class Ended(NamedTuple):
@@ -36,7 +71,7 @@ class Requested(NamedTuple):
     """ACCEPT, WAIT or DECLINE."""
     token: Token
     ended: tuple[Ended, ...] = ()
-    """The turns, of whatever key, whose leases were found over."""
+    """The turns, of any key, whose leases were found over."""
 
 
 class Lines:
@@ -68,7 +103,7 @@ class Lines:
         return None if line is None else self._deadlines[line.worker][0]
 
     def request(self, key: Key, payload: Any, now: float, *, move: Move = request) -> Requested:
-        """Take in a request; ``move``: `request`, or `request_own` of whoever works there."""
+        """Take in a request; ``move``: `request`, or `request_own` of the one that works there."""
         ended = self._overdue(key, now) if self._deadlines else ()
         token = self._next_token()
         line, answer = move(self._lines.get(key), token, payload)

@@ -7,16 +7,14 @@ monotonic clock: so long without a renewal, and the turn is over.
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from copy import copy
-from typing import Final
+from typing import Final, Unpack
 
 from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
-from kinesis_spout.recipes.coalescing.counts import CoalescingCounts
 from kinesis_spout.recipes.coalescing.key_nodes import Changed, KeyNodes, TextLine
-from kinesis_spout.recipes.coalescing.line import Move, Moved, end, withdraw
-from kinesis_spout.recipes.coalescing.lines import Ended
-from kinesis_spout.recipes.coalescing.table import Answer, Event
+from kinesis_spout.recipes.coalescing.line import Answer, Event, Move, Moved, end, withdraw
+from kinesis_spout.recipes.coalescing.lines import CoalescingCounts, Ended
 from kinesis_spout.recipes.coalescing.turn import (
     Admission,
     Admitted,
@@ -27,7 +25,10 @@ from kinesis_spout.recipes.coalescing.turn import (
     check_lease,
     log_unhandled,
 )
+from kinesis_spout.settings import ZooKeeperKeywords
+from kinesis_spout.settings.zookeeper import started_session
 from kinesis_spout.zookeeper import ZooKeeperSession
+from kinesis_spout.zookeeper.paths import coalescing_place
 
 MAX_PAYLOAD_BYTES: Final = 512 * 1024
 """The largest bound that may be set. A node holds 1 MiB less a little, unless ZooKeeper is told otherwise."""
@@ -248,3 +249,38 @@ class _Signal(threading.Event):
     def __call__(self, event: object) -> None:
         del event
         self.set()
+
+
+def coalesce_across(
+    name: str,
+    *,
+    lease_seconds: float = 60.0,
+    max_payload_bytes: int = 64 * 1024,
+    unhandled: Unhandled = log_unhandled,
+    **zookeeper: Unpack[ZooKeeperKeywords],
+) -> ZooKeeperQueueCoordinator:
+    """Connect to ZooKeeper to coalesce there, with all processes that give the same name. Close it in the end.
+
+    Args:
+        name: of the work: keys of another name are other keys.
+        lease_seconds: how long one that waits gives the one that works between two signs of life.
+        max_payload_bytes: the largest payload, at most 512 KiB.
+        unhandled: is given a key, and the payload of it that nobody is there for; see ``QueueCoordinator``.
+        zookeeper: where that is and who we are there: ``zookeeper``, ``session_timeout_seconds``, and the
+            settings of ``SpoutConfig`` whose names begin with ``zookeeper_``. The turn of a process that was
+            killed passes on after the session time-out.
+
+    Raises:
+        InvalidConfig: an argument is not what it must be.
+        StoreUnavailable, StoreError: no ZooKeeper answers, it refuses us, or the embedded one does not start.
+    """
+    with ExitStack() as opened:
+        root, session = started_session(name, zookeeper, opened)
+        return ZooKeeperQueueCoordinator(
+            coalescing_place(root, name),
+            session,
+            lease_seconds=lease_seconds,
+            max_payload_bytes=max_payload_bytes,
+            unhandled=unhandled,
+            close=opened.pop_all().close,
+        )

@@ -1,4 +1,4 @@
-"""A turn at a key, as whoever requested it sees it: the same for threads, tasks and processes.
+"""A turn at a key, as the one that requested it sees it: the same for threads, tasks and processes.
 
 with coordinator.request(key, payload) as turn:
     for newest in turn:      # not at all, if the request was declined or waited in vain
@@ -16,9 +16,8 @@ from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.recipes.coalescing.line import Move, request, request_own
+from kinesis_spout.recipes.coalescing.line import Answer, Event, Move, request, request_own
 from kinesis_spout.recipes.coalescing.lines import Ended
-from kinesis_spout.recipes.coalescing.table import Answer, Event
 
 PayloadT = TypeVar("PayloadT")
 
@@ -117,7 +116,7 @@ class Turn(Generic[PayloadT]):
         return self._has_turn and self._who == who and self._shell is shell and self._key == key
 
     def _moved_by(self, who: object) -> Move:
-        """Say how somebody makes the request: whoever works at the key must not wait for itself."""
+        """Say how somebody makes the request: the one that works at the key must not wait for itself."""
         self._who = who
         is_own = any(turn.is_at_work(self._shell, self._key, who) for turn in _turns.get())
         return request_own if is_own else request

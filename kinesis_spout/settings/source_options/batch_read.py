@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, rank
 from kinesis_spout.settings.option import Use
-from kinesis_spout.settings.source_options.fetch_rates import FetchRates
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.source_options.streams import client_of, one_stream_per_shard, streams_to_read
 from shard_state import Position, StartPositions
@@ -14,7 +13,7 @@ from shard_state.position import PositionType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchReadOptions(FetchRates):
+class BatchReadOptions:
     """What ``spark.read.format("kinesis")`` was told. Can be pickled; secrets stay out of its text."""
 
     streams: tuple[str, ...]
@@ -24,11 +23,8 @@ class BatchReadOptions(FetchRates):
     """Never LATEST."""
     end: EndPositions
     """LATEST means the time of load; see ``EndPositions``."""
-    max_records_per_fetch: int
-    deaggregate: bool
+    read: ReadSettings
     shards_per_task: int | None
-    fail_on_data_loss: bool
-    extra_columns: tuple[str, ...]
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "BatchReadOptions":
@@ -50,7 +46,7 @@ class BatchReadOptions(FetchRates):
             client=client_of(given, streams),
             start=start,
             end=end,
-            extra_columns=given.extra_columns,
+            read=given.read_settings(),
         )
 
 

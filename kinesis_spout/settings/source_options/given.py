@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Final, TypeVar
 
+from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.settings.kinesis import read_settings
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import Option, Use
 from kinesis_spout.settings.source_options.elsewhere import HINTS, INSTEAD, OF_SPARK, OF_TABLES
@@ -125,13 +127,22 @@ class GivenOptions:
             row.setting: self.value(row.name) if row.name in self._options else row.default for row in rows
         }
 
+    def read_settings(self, *, fan_out_consumer: str | None = None) -> ReadSettings:
+        """Say how shards are read."""
+        return read_settings(
+            self._settings(), fan_out_consumer=fan_out_consumer, extra_columns=self.extra_columns
+        )
+
     def made(self, kind: type[T], **derived: Any) -> T:
         """Make the typed options: each field is what was derived, or else the value of the option of its name.
 
         Every option is checked, also one that is no field.
         """
-        values = {option.setting: self.value(option.name) for option in self._options.values()} | derived
+        values = self._settings() | derived
         return kind(**{field.name: values[field.name] for field in fields(kind)})  # type: ignore[arg-type]
+
+    def _settings(self) -> dict[str, Any]:
+        return {option.setting: self.value(option.name) for option in self._options.values()}
 
     def error(self, name: str, why: str) -> InvalidConfig:
         """Give the error to raise about an option that was given and may not be."""

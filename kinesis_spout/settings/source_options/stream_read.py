@@ -4,23 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.settings.grammar.streams import is_pattern
 from kinesis_spout.settings.option import Use
-from kinesis_spout.settings.rules import fan_out_consumer
-from kinesis_spout.settings.source_options.fetch_rates import FetchRates
+from kinesis_spout.settings.rules import check_zookeeper, fan_out_consumer
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.source_options.streams import client_of, one_stream_per_shard, streams_to_read
-from kinesis_spout.settings.table.zookeeper import PLACE
-from kinesis_spout.settings.zookeeper.access_rules import check_access
+from kinesis_spout.settings.table.connection import PLACE
 from shard_state import StartPositions
 
 if TYPE_CHECKING:
-    from kinesis_spout.zookeeper.settings import ZooKeeperSettings
+    from kinesis_spout.zookeeper.backend import ZooKeeperSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamReadOptions(FetchRates):
+class StreamReadOptions:
     """What ``spark.readStream.format("kinesis")`` was told. Can be pickled; secrets stay out of its text."""
 
     streams: tuple[str, ...]
@@ -30,13 +28,9 @@ class StreamReadOptions(FetchRates):
     client: KinesisClientSettings
     start: StartPositions
     """LATEST is not resolved here."""
-    max_records_per_fetch: int
-    deaggregate: bool
-    consumer_mode: Literal["polling", "efo"]
-    consumer_name: str | None
-    """The registered consumer; None while shards are polled."""
+    read: ReadSettings
     idle_fetch_period_seconds: float
-    """At least ``fetch_period_seconds``."""
+    """At least ``read.fetch_period_seconds``."""
     shard_list_seconds: float
     shards_per_task: int | None
     bytes_per_task: int
@@ -51,8 +45,6 @@ class StreamReadOptions(FetchRates):
     fetch_threads: int
     """At least ``fetch_processes``: each has a thread that waits for it."""
     fetch_processes: int
-    fail_on_data_loss: bool
-    extra_columns: tuple[str, ...]
     log_level: str
     """As ``logging`` calls it."""
     page_host: str | None
@@ -83,8 +75,7 @@ class StreamReadOptions(FetchRates):
             start=start,
             idle_fetch_period_seconds=_idle_fetch_period(given),
             fetch_threads=threads,
-            consumer_name=_consumer_name(given),
-            extra_columns=given.extra_columns,
+            read=given.read_settings(fan_out_consumer=_fan_out_consumer(given)),
             log_level=given.value("logLevel").upper(),
             published_in=_published_in(given, streams),
         )
@@ -98,7 +89,7 @@ def _idle_fetch_period(given: GivenOptions) -> float:
     return max(busy, idle)
 
 
-def _consumer_name(given: GivenOptions) -> str | None:
+def _fan_out_consumer(given: GivenOptions) -> str | None:
     mode, name, app = (given.value(option) for option in ("consumerMode", "consumerName", "checkpointApp"))
     if mode == "efo" and name is None and app is None:
         raise given.error(
@@ -132,10 +123,10 @@ def _published_in(given: GivenOptions, streams: Sequence[str]) -> "ZooKeeperSett
                 "expected streams that are named beside it, got a pattern; name them, or leave it out: Spark's "
                 "checkpoint has the progress",
             )
-        from kinesis_spout.settings.zookeeper.place import zookeeper_settings  # noqa: PLC0415 - executors need none
+        from kinesis_spout.settings.zookeeper import zookeeper_settings  # noqa: PLC0415 - executors need none
 
         values = given.values(PLACE.values()) | {"zookeeper": given.value("zookeeper")}
-        check_access(values, given)
+        check_zookeeper(values, given)
         return zookeeper_settings(given.value("checkpointApp"), values)
     for name in ("progressFrom", *(row.name for row in PLACE.values())):
         if name in given:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings.grammar.streams import PART_WORDS, check_streams, is_pattern
-from kinesis_spout.settings.kinesis_client import client_settings
+from kinesis_spout.settings.kinesis import client_settings
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.rules import check_credentials, region
 from kinesis_spout.settings.source_options.given import GivenOptions

@@ -1,5 +1,8 @@
 """Every option as a row. What a row says is in ``option``; how a type reads and checks a value in ``value_types``.
 
+A new setting is one row, and its use: ``python -m tests.unit.settings.test_keywords`` writes its fields, and the
+documentation shows it.
+
 An option of ``format("kinesis")`` is spelled as in Databricks' Kinesis source where that has it. The aliases are
 the spellings of awslabs' connector (``kinesis.…``) and of the older qubole one.
 """

@@ -15,12 +15,9 @@ from kinesis_spout.settings.grammar.value_types import (
     text,
     whole,
 )
-from kinesis_spout.settings.option import Use, option, setting, shared
-from kinesis_spout.settings.table.connection import READS, STREAM_READ
+from kinesis_spout.settings.option import BATCH_READ, READS, STREAM_READ, option, setting, shared
 
-_BATCH_READ: Final = frozenset({Use.BATCH_READ})
 _NO_FAN_OUT: Final = "a batch read asks for the records it wants, which nobody pushes"
-_NOT_BATCH: Final = frozenset({Use.STREAM_READ})
 _SYNONYMS: Final = {"getrecords": "polling", "subscribetoshard": "efo"}  # awslabs' words
 _MODE: Final = choice("polling", "efo", synonyms=_SYNONYMS)
 _BATCH_MODE: Final = choice(
@@ -45,11 +42,11 @@ POSITIONS: Final = (
         aliases=("startingPosition", "kinesis.startingPosition"),
         doc="Where a query begins that has no checkpoint yet. Shards that JSON does not name start at "
             "trim_horizon."),
-    option("startingPosition", _BATCH_READ, START, "trim_horizon", setting="initial_position",
+    option("startingPosition", BATCH_READ, START, "trim_horizon", setting="initial_position",
         aliases=("initialPosition", "kinesis.startingPosition"),
         doc="Where the read begins; latest is refused. Shards that JSON does not name start at "
             "trim_horizon."),
-    option("endingPosition", _BATCH_READ, END, "latest",
+    option("endingPosition", BATCH_READ, END, "latest",
         doc="Where the read ends: a time and AT_SEQUENCE_NUMBER are left out, AFTER_SEQUENCE_NUMBER is "
             "read. latest is the time of load()."),
     setting("fail_on_data_loss", FLAG, True,
@@ -96,13 +93,13 @@ FETCHES: Final = (
             "shards."),
     option("maxBufferedBytes", STREAM_READ, size(20 * MIB), 256 * MIB, aliases=("fetchBufferSize",),
         doc="What the driver reads ahead, over all shards; reading pauses when it is full."),
-    shared("consumer_mode", _MODE, "polling", uses=_NOT_BATCH, aliases=("kinesis.consumerType",),
+    shared("consumer_mode", _MODE, "polling", uses=STREAM_READ, aliases=("kinesis.consumerType",),
         doc="How shards are read: polling (GetRecords), or efo, enhanced fan-out: Kinesis pushes records "
             "(SubscribeToShard), which costs money. See Fan-out."),
-    option("consumerMode", _BATCH_READ, _BATCH_MODE, "polling", aliases=("kinesis.consumerType",),
+    option("consumerMode", BATCH_READ, _BATCH_MODE, "polling", aliases=("kinesis.consumerType",),
         doc="How shards are read: a batch read polls."),
     shared("consumer_name", text("1 to 128 letters, digits, _, . and -", r"[a-zA-Z0-9_.-]{1,128}"), None,
-        uses=_NOT_BATCH, aliases=("kinesis.consumerName",), unset="checkpointApp; with efo, one is needed",
+        uses=STREAM_READ, aliases=("kinesis.consumerName",), unset="checkpointApp; with efo, one is needed",
         doc="With `consumer_mode` efo: the registered consumer, which the members of an application share. "
             "Without it: the application's name."),
 )  # fmt: skip

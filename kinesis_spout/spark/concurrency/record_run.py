@@ -44,31 +44,13 @@ class Verdict(Enum):
 class RunNotes(Protocol):
     """Told what happens as it happens, so that the death of the process leaves a trace of it."""
 
-    @property
-    def marks(self) -> Marks:
-        """By the record's index in the run."""
-        ...
-
-    def failed(self, at: int, failure: Failure) -> None:
-        """Keep a failure. Told before its record is marked as ended."""
+    def failed(self, at: int, failure: Failure) -> bool:
+        """Keep a failure, before its record is marked as ended. Returns whether no further record may begin."""
         ...
 
     def held(self, at: int) -> None:
         """Keep that a record is held, although none of its key has failed."""
         ...
-
-
-class NoNotes:
-    """For runs whose death nobody looks into. Mutable."""
-
-    def __init__(self, size: int) -> None:
-        self.marks = bytearray(size)
-
-    def failed(self, at: int, failure: Failure) -> None:
-        """See ``RunNotes``."""
-
-    def held(self, at: int) -> None:
-        """See ``RunNotes``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +71,13 @@ class RunRules:
 
 
 class RecordRun:
-    """What is under way of a run, what ended, and what begins next. Mutable; its callers share one lock.
+    """What is under way of a run, what ended, and what begins next. Mutable; its ``ConcurrentRun`` owns the lock.
 
     Args:
         size: the number of records.
         rules: the bounds.
         notes: are told what happens.
+        marks: at least ``size`` of them; none of its records has begun.
         key_of: names the key of a record, by its index; None: it waits for nobody. Without it there are no keys.
         verdict: is asked once about each record, in order; without it all are delivered.
     """
@@ -104,6 +87,7 @@ class RecordRun:
         size: int,
         rules: RunRules,
         notes: RunNotes,
+        marks: Marks,
         *,
         key_of: Callable[[int], str | None] | None = None,
         verdict: Callable[[int], Verdict] | None = None,
@@ -111,7 +95,7 @@ class RecordRun:
         self._size = size
         self._rules = rules
         self._notes = notes
-        self._marks = notes.marks
+        self._marks = marks
         self._key_of = key_of
         self._verdict = verdict
         self._lines: dict[str, deque[int]] = {}
@@ -177,8 +161,9 @@ class RecordRun:
         self.ended_count += 1
         if failure is not None:
             self.failures[at] = failure
-            self._notes.failed(at, failure)
-            if self._rules.stops_at_failure:
+            if self._notes.failed(at, failure):
+                self.stop()
+            elif self._rules.stops_at_failure:
                 self.is_closed = True
         self._marks[at] = ENDED
         if self._key_of is not None:

@@ -10,14 +10,14 @@ from pyspark import SparkContext
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.open_ports import client_settings
+from kinesis_spout.consumer.open_ports import client_settings, read_settings
 from kinesis_spout.consumer.ports import Companion, Ports
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.streams.batch_slots import BatchSlots
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.jobs import BatchRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from shard_state import BreakerPause, Order, ShardStatus
@@ -265,10 +265,8 @@ def task_settings(config: SpoutConfig) -> TaskSettings:
     return TaskSettings(
         stream=config.stream,
         client=client_settings(config),
+        read=read_settings(config),
         order=Order(config.order),
-        fail_on_data_loss=config.fail_on_data_loss,
-        deaggregate=config.deaggregate,
-        records_per_fetch=config.max_records_per_fetch,
         bytes_per_slice=config.max_bytes_per_slice,
         max_seconds=min(config.max_batch_seconds, timeout / 4),
         max_left_bytes=config.max_buffered_bytes // 4,

@@ -4,77 +4,26 @@ The books are those of ``delivery``. They are written when nothing is under way 
 records, so nobody downstream can tell that the records ended in another order.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
-from typing import Any, Final
+from typing import Final
 
-from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
-from kinesis_spout.model.unfinished_work import is_coroutine_function, refuse_generator_function
-from kinesis_spout.spark.concurrency.concurrent_calls import (
-    ConcurrentCalls,
-    needs_concurrency,
-)
-from kinesis_spout.spark.concurrency.record_run import Marks, RecordRun, RunRules, Verdict
-from kinesis_spout.spark.tasks.coalescing.delivery import delivery_to
-from kinesis_spout.spark.tasks.delivery import DeliverySettings, Handler, SliceDelivery
-from kinesis_spout.spark.tasks.handlers import RecordHandler
-from kinesis_spout.spark.tasks.journal import MARKS, SliceNotes
-from kinesis_spout.spark.tasks.task import Deliver
-from kinesis_spout.spark.tasks.work import WorkSlice
-from shard_state import Order
+from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
+from kinesis_spout.spark.concurrency.record_run import RecordRun, RunRules, Verdict
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
+from kinesis_spout.spark.tasks.journal import MARKS
+from shard_state import Order, SlicePlan
 
 _WAIT_SECONDS: Final = 1.0
 """When the time is over, records that wait for their key have so much more, or a quarter of the time there was."""
-
-_log = logging.getLogger(__name__)
-
-AnyHandler = Handler | ConcurrentCalls
-
-
-def record_handler(
-    function: Callable[[Any], object],
-    scheme: Callable[[Record], Any],
-    *,
-    concurrency: int,
-    timeout_seconds: float | None,
-    coalesces: bool = False,
-) -> AnyHandler:
-    """Give what calls ``function(scheme(record))``: as simply as can be where nothing more is asked for.
-
-    Raises:
-        InvalidConfig: more is asked for, and records are coalesced; or it is a generator function.
-    """
-    refuse_generator_function("handler", function)
-    if needs_concurrency(function, concurrency, timeout_seconds):
-        if coalesces:
-            raise InvalidConfig(
-                "coalesce: expected a plain function, `concurrency=1` and no `record_timeout_seconds`, got "
-                f"{'an async def' if is_coroutine_function(function) else 'a function'}, {concurrency} and "
-                f"{timeout_seconds}: records that stand for others are handled one at a time"
-            )
-        if concurrency == 1 and is_coroutine_function(function):
-            _log.info(
-                "the handler is an async def and is given one record at a time: set concurrency for more"
-            )
-        return ConcurrentCalls(function, scheme, concurrency=concurrency, timeout_seconds=timeout_seconds)
-    return RecordHandler(function, scheme)
-
-
-def deliver_with(handler: AnyHandler) -> Deliver:
-    """Give what makes the delivery of a slice to a handler."""
-    if isinstance(handler, ConcurrentCalls):
-        return lambda work, rules: ConcurrentDelivery(work, handler, rules)
-    return lambda work, rules: delivery_to(handler, work, rules)
 
 
 class ConcurrentDelivery(SliceDelivery):
     """Delivers to the user's handler, several records at a time. Mutable."""
 
-    def __init__(self, work: WorkSlice, calls: ConcurrentCalls, settings: DeliverySettings) -> None:
-        super().__init__(work, settings)
+    def __init__(self, plan: SlicePlan, calls: ConcurrentCalls, settings: DeliverySettings) -> None:
+        super().__init__(plan, settings)
         self._calls = calls
         self._notes = settings.notes
         self.handling_seconds: float = 0.0
@@ -106,7 +55,8 @@ class ConcurrentDelivery(SliceDelivery):
                 max_deliveries=1 if plan.probe else None,
                 stops_at_failure=order is Order.SHARD,
             ),
-            _Notes(notes, notes.begin_run(self.count, len(part))),
+            notes,
+            notes.begin_run(self.count, len(part)),
             key_of=(lambda at: part[at].partition_key) if order is Order.KEY else None,
             verdict=self._verdict(part, instead),
         )
@@ -155,22 +105,8 @@ class ConcurrentDelivery(SliceDelivery):
             if failure is None:
                 instead.get(at, self.hold)(record)
             else:
-                self.note_failed(record, failure.error_text, self.count, None, failure)
+                self.note_failed(record, failure)
                 self.pass_over(record)
         self.delivered += run.begun
         self.count = base + run.reached
         self.last = part[run.reached - 1].sequence if run.reached else before
-
-
-class _Notes:
-    """Makes the notes of a slice those of a run."""
-
-    def __init__(self, notes: SliceNotes, marks: Marks) -> None:
-        self._notes = notes
-        self.marks = marks
-
-    def failed(self, at: int, failure: Failure) -> None:
-        self._notes.failed(at, failure)
-
-    def held(self, at: int) -> None:
-        self._notes.held(at)

@@ -1,7 +1,7 @@
 """Runs record and Arrow handlers inside the tasks that fetch: the data never leaves the Python worker.
 
 When a worker dies, what its task had noted (``journal``) is found in one of two ways. Where Spark retries tasks,
-the second attempt does not run the handler again: it salvages what the first has left on its machine, and the job
+the second attempt does not run the handler again: it recovers what the first has left on its machine, and the job
 goes on. In local mode a task has one attempt and its job fails, other tasks with it; there this process shares the
 machine, reads what all of them left, and has those stop that still run. On another machine nothing is found: then
 the slices of that task are planned again, alone.
@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
@@ -29,10 +30,10 @@ from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.concurrent_delivery import AnyHandler, deliver_with
-from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
+from kinesis_spout.spark.tasks.handlers import AnyHandler, delivery_to
+from kinesis_spout.spark.tasks.jobs import SparkRunner, tagged
 from kinesis_spout.spark.tasks.journal import Journal, Remains
-from kinesis_spout.spark.tasks.salvage import lost, salvage
+from kinesis_spout.spark.tasks.recovery import lost, recover
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind
@@ -60,7 +61,6 @@ class _Folder:
         return Path(tempfile.gettempdir(), self.name)
 
     def file(self, task: int, attempt: int = 0) -> Path:
-        """Name the file of a task."""
         return self.path / f"{task}.{attempt}"
 
     def make(self) -> None:
@@ -116,7 +116,7 @@ class RunSlices:
         task, attempt = context.partitionId(), context.attemptNumber()
         for pack in packs:
             if attempt:
-                yield from self._salvage(pack, self._folder.file(task))
+                yield from self._recover(pack, self._folder.file(task))
             else:
                 yield from self._run(pack, task)
 
@@ -124,13 +124,13 @@ class RunSlices:
         handler = self._handler.load()
         has_marks = isinstance(handler, ConcurrentCalls)
         notes = self._folder.open(task, 0, len(pack), has_marks=has_marks)
-        yield from run_slices(pack, self._settings, deliver_with(handler), notes)
+        yield from run_slices(pack, self._settings, partial(delivery_to, handler), notes)
         if notes is not None:
             notes.close()
             if not self._folder.is_read_here:
                 self._folder.remove(self._folder.file(task))
 
-    def _salvage(self, pack: Sequence[WorkSlice], file: Path) -> Iterator[WorkResult]:
+    def _recover(self, pack: Sequence[WorkSlice], file: Path) -> Iterator[WorkResult]:
         remains = journal.read(file) if self._folder.is_ours else None
         if remains is None or not remains.is_over:
             # It ran on another machine, or Spark has started a second attempt beside the first.
@@ -138,29 +138,27 @@ class RunSlices:
             return
         # Under another parent it was not the worker that died but the executor, and nobody knows of what.
         if remains.parent == os.getppid():
-            yield from salvage(pack, remains, self._settings, _DIED)
+            yield from recover(pack, remains, self._settings, _DIED)
         else:
             yield from map(lost, pack)
         if not self._folder.is_read_here:
             self._folder.remove(file)
 
 
-class HandlerRunner:
+class HandlerRunner(SparkRunner):
     """A ``BatchRunner`` for handlers that run on the executors."""
-
-    ticks = None
 
     def __init__(
         self, context: SparkContext, settings: TaskSettings, handler: PickledHandler[AnyHandler]
     ) -> None:
-        self._context = context
+        super().__init__(context)
         self._settings = settings
         self._handler = handler
         self._is_local = re.match(r"local(\[|$)", context.master or "") is not None
         self._name = f"kinesis-spout-{uuid.uuid4().hex}"
 
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
-        """See ``BatchRunner``. Raises only where nothing can be salvaged."""
+        """Run slices; raises only where nothing can be recovered."""
         digest = hashlib.sha256(tag.encode()).hexdigest()[:16]
         folder = _Folder(name=f"{self._name}-{digest}", is_read_here=self._is_local)
         settings = self._settings.of_one_task(len(packs))
@@ -173,7 +171,7 @@ class HandlerRunner:
         except HandlerKilledWorker as death:
             if not (self._is_local and folder.is_ours):
                 raise  # on other machines, or not to be written
-            results = salvage_job(packs, folder.file, settings, death)
+            results = recover_job(packs, folder.file, settings, death)
             if results is None:
                 raise
             return results
@@ -181,37 +179,17 @@ class HandlerRunner:
             if self._is_local and folder.is_ours:
                 shutil.rmtree(folder.path, ignore_errors=True)
 
-    def settled(self, tag: str, *, is_whole: bool) -> bool:
-        """See ``BatchRunner``. What a handler has done is done."""
-        del tag, is_whole
-        return True
 
-    def has_begun(self, tag: str) -> bool:
-        return has_begun(self._context, tag)
-
-    def cancel(self, tag: str) -> None:
-        cancel(self._context, tag)
-
-
-def salvage_job(
+def recover_job(
     packs: Sequence[Sequence[WorkSlice]],
     file: Callable[[int], Path],
     settings: TaskSettings,
     death: HandlerKilledWorker,
 ) -> list[WorkResult] | None:
-    """Say what came of the tasks of a job that failed on this machine.
+    """Say what came of the tasks of a job that failed on this machine; None if that blames no task.
 
     One task's worker has died, or the job was cancelled. Then those are to blame that stay in one handler for
-    longer than a whole task may take.
-
-    Args:
-        packs: the slices of each task.
-        file: names the journal of a task.
-        settings: the tasks'.
-        death: how the job failed.
-
-    Returns:
-        None if it failed in a way that blames no task.
+    longer than a whole task may take. ``file`` names the journal of a task.
     """
     failed = _FAILED_TASK.search(str(death))
     guilty = None if failed is None else int(failed[1])
@@ -234,7 +212,7 @@ def salvage_job(
             continue
         hangs = cancelled and remains.hangs_since(since)
         blame = f"{_DIED}: {death}" if task == guilty else str(death) if hangs else None
-        results += salvage(pack, remains, settings, blame, hangs=hangs)
+        results += recover(pack, remains, settings, blame, hangs=hangs)
     if cancelled and any(found) and not anybody_hangs:
         # Then it is the reading that takes too long: the driver should read these shards.
         return [
@@ -245,7 +223,7 @@ def salvage_job(
 
 
 def _not_begun(pack: Sequence[WorkSlice], settings: TaskSettings) -> list[WorkResult]:
-    return salvage(pack, Remains(counts=(0,) * len(pack)), settings, None)
+    return recover(pack, Remains(counts=(0,) * len(pack)), settings, None)
 
 
 def _stopped(file: Path, until: float) -> Remains | None:

@@ -1,5 +1,6 @@
-"""How the user's code is called on an executor: record by record, or by Arrow batches."""
+"""How the user's code is called on an executor: record by record, several at a time, or by Arrow batches."""
 
+import logging
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Final
@@ -7,17 +8,72 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kinesis_spout.kinesis.read.arrow import batch_of_records
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Failure, failure_of
 from kinesis_spout.model.record import Record
-from kinesis_spout.model.unfinished_work import refuse_unfinished
-from kinesis_spout.spark.tasks.delivery import Failed
+from kinesis_spout.model.unfinished_work import (
+    is_coroutine_function,
+    refuse_generator_function,
+    refuse_unfinished,
+)
+from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
+from kinesis_spout.spark.tasks.coalescing_delivery import CoalescingDelivery
+from kinesis_spout.spark.tasks.concurrent_delivery import ConcurrentDelivery
+from kinesis_spout.spark.tasks.delivery import (
+    DeliverySettings,
+    Failed,
+    Handler,
+    HandlerDelivery,
+    SliceDelivery,
+)
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, SliceNotes
+from shard_state import SlicePlan
 
 _LOOK_UP_SECONDS: Final = 0.1
 """How often a record handler looks up from its records: whether anybody still waits for them."""
 
 ArrowFunction = Callable[[pa.RecordBatch, "ArrowCollector"], object]
 RecordFunction = Callable[[Any], object]
+AnyHandler = Handler | ConcurrentCalls
+
+_log = logging.getLogger(__name__)
+
+
+def record_handler(
+    function: RecordFunction,
+    scheme: Callable[[Record], Any],
+    *,
+    concurrency: int,
+    timeout_seconds: float | None,
+    coalesces: bool = False,
+) -> AnyHandler:
+    """Give what calls ``function(scheme(record))``, on the task's own thread where nothing more is asked for.
+
+    Raises:
+        InvalidConfig: more is asked for, and records are coalesced; or it is a generator function.
+    """
+    refuse_generator_function("handler", function)
+    is_coroutine = is_coroutine_function(function)
+    if concurrency == 1 and timeout_seconds is None and not is_coroutine:
+        return RecordHandler(function, scheme)
+    if coalesces:
+        raise InvalidConfig(
+            "coalesce: expected a plain function, `concurrency=1` and no `record_timeout_seconds`, got "
+            f"{'an async def' if is_coroutine else 'a function'}, {concurrency} and {timeout_seconds}: records "
+            "that stand for others are handled one at a time"
+        )
+    if concurrency == 1 and is_coroutine:
+        _log.info("the handler is an async def and is given one record at a time: set concurrency for more")
+    return ConcurrentCalls(function, scheme, concurrency=concurrency, timeout_seconds=timeout_seconds)
+
+
+def delivery_to(handler: AnyHandler, plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+    """Make the delivery of a slice to a handler."""
+    if isinstance(handler, ConcurrentCalls):
+        return ConcurrentDelivery(plan, handler, rules)
+    if rules.coalescing is None:
+        return HandlerDelivery(plan, handler, rules)
+    return CoalescingDelivery(plan, handler, rules, rules.coalescing)
 
 
 class RecordHandler:
@@ -30,7 +86,6 @@ class RecordHandler:
     def __call__(
         self, records: Sequence[Record], until: float, notes: SliceNotes
     ) -> tuple[int, list[Failed]]:
-        """See ``Handler``."""
         failed: list[Failed] = []
         function, scheme, words = self._function, self._scheme, notes.words
         look_up_at, index = min(until, monotonic() + _LOOK_UP_SECONDS), notes.base - 1
@@ -43,7 +98,8 @@ class RecordHandler:
             except BaseException as error:  # noqa: BLE001 - whatever it raises fails its record
                 failure = failure_of(error)
                 failed.append((index - notes.base, failure))
-                notes.failed(index - notes.base, failure)
+                if notes.failed(index - notes.base, failure):
+                    break
             now = monotonic()
             if now >= look_up_at:
                 if notes.tick() or now >= until:
@@ -93,8 +149,7 @@ class ArrowHandler:
     def __call__(
         self, records: Sequence[Record], until: float, notes: SliceNotes
     ) -> tuple[int, list[Failed]]:
-        """See ``Handler``. A batch that was begun is finished, whatever the time."""
-        del until
+        del until  # a batch that was begun is finished, whatever the time
         batch = batch_of_records(records, stream=records[0].stream, shard_id=records[0].shard_id)
         return len(records), self._handle(batch, 0, notes)
 

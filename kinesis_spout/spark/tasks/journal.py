@@ -8,7 +8,7 @@ write: the failures as they happen, and the result of every slice that ended.
 Where several records are under way at a time, each record of the run has a mark of its own (``record_run``).
 
 The file tells after a death what the task knew: the slices that had ended, those that had not begun,
-and how far the others were. ``salvage`` makes results of that.
+and how far the others were. ``recovery`` makes results of that.
 """
 
 import logging
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.processes.liveness import has_ended
 from kinesis_spout.spark.concurrency import record_run
-from kinesis_spout.spark.tasks.coalescing.window import Window
+from kinesis_spout.spark.tasks.coalescing import CoalescingWindow
 from kinesis_spout.spark.tasks.work import WorkResult
 
 UNDER_WAY: Final = 0
@@ -36,7 +36,7 @@ _WORD_BYTES: Final = 8
 MARKS: Final = 16_384
 """The most records of a run; a whole number of words."""
 
-Entry = tuple[int, int | None, Failure | WorkResult | Window | None]
+Entry = tuple[int, int | None, Failure | WorkResult | CoalescingWindow | None]
 """The number of a slice; a record's index in it, and what its handler said (None: it is held); or the result."""
 
 if TYPE_CHECKING:
@@ -59,10 +59,9 @@ class SliceNotes:
         """How many records the slice had dealt with before those that are handed over now."""
 
     def begin(self, base: int) -> None:
-        """Note that records are handed over."""
         self.base = base
-        self.words[_SLICE], self.words[_TOGETHER] = self._number, 1
-        self.tick()
+        words = self.words
+        words[_SLICE], words[_TOGETHER], words[_SINCE] = self._number, 1, int(monotonic() * 1000)
 
     def together(self, at: int, rows: int) -> None:
         """Note that a handler is called with several records, ``at`` after those before."""
@@ -77,17 +76,18 @@ class SliceNotes:
         self.begin(base)
         return marks
 
-    def failed(self, at: int, failure: Failure) -> None:
-        """Keep what a handler said of a record, ``at`` after those before."""
+    def failed(self, at: int, failure: Failure) -> bool:
+        """Keep what a handler said of a record, ``at`` after those before. Returns whether the task is to stop."""
         if self._journal is not None:
             self._journal.append((self._number, self.base + at, failure))
+        return self.must_stop
 
     def held(self, at: int) -> None:
         """Keep that a record is held, ``at`` after those before."""
         if self._journal is not None:
             self._journal.append((self._number, self.base + at, None))
 
-    def coalesces(self, window: Window) -> None:
+    def coalesces(self, window: CoalescingWindow) -> None:
         """Keep what stands for what among the records that come next, of which only some are handed over.
 
         Indices that handlers note are then counted over those that are.
@@ -105,6 +105,9 @@ class SliceNotes:
         """Whether nobody waits for this task any more: no record may be handed over."""
         return bool(self.words[_STOP])
 
+    def stop(self) -> None:
+        self.words[_STOP] = 1
+
     def reached(self, count: int) -> None:
         """Note that the handler has returned, and how many records the slice has dealt with by now."""
         if self._journal is not None:
@@ -112,19 +115,15 @@ class SliceNotes:
         self.words[UNDER_WAY] = _NONE
 
     def ended(self, result: WorkResult) -> WorkResult:
-        """Keep what came of the slice. Returns it."""
         if self._journal is not None:
             self._journal.append((self._number, None, result))
         return result
 
 
 class Journal:
-    """The file of one task, while it runs. Mutable; used by one thread at a time.
+    """The file of one task of so many slices, while it runs. Mutable; used by one thread at a time.
 
-    Args:
-        path: the file.
-        slices: how many the task has.
-        has_marks: whether records are handed over several at a time.
+    With ``has_marks`` records are handed over several at a time.
     """
 
     def __init__(self, path: Path, slices: int, *, has_marks: bool = False) -> None:
@@ -179,8 +178,8 @@ class Remains:
     """How many records each slice had dealt with."""
     failures: dict[int, dict[int, Failure | None]] = field(default_factory=dict)
     """By slice, and by the record's index in it; None: it was held."""
-    windows: dict[int, list[Window]] = field(default_factory=dict)
-    """Where records were coalesced, by slice. The indices here are then those of ``Windows.index_of``."""
+    windows: dict[int, list[CoalescingWindow]] = field(default_factory=dict)
+    """Where records were coalesced, by slice. The indices here are those of ``CoalescingWindows.index_of``."""
     slice_number: int = 0
     under_way: int | None = None
     """The index of the record in whose handler the task was, in the slice above; None: in none."""
@@ -249,7 +248,7 @@ def _parse(content: bytes) -> Remains:
     for of_slice, index, entry in _entries(content, entries_from):
         if isinstance(entry, WorkResult):
             remains.results[of_slice] = entry
-        elif isinstance(entry, Window):
+        elif isinstance(entry, CoalescingWindow):
             remains.windows.setdefault(of_slice, []).append(entry)
         elif index is not None:
             remains.failures.setdefault(of_slice, {})[index] = entry

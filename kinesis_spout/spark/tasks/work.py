@@ -4,30 +4,16 @@ Of a record that was acked nothing comes back. Of one that was not, everything d
 the retry, or for the dead letter.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kinesis_spout.consumer.record_age import RecordAge
-from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.read.getter import FRESH, Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.handler import Failure, RaisedAt
 from kinesis_spout.model.record import Record
-from shard_state import FailedRecord, SequenceNumber, SliceOutcome, SlicePlan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cursor:
-    """How to read on in a shard without asking for a new iterator, and not before when."""
-
-    iterator: str | None = None
-    iterator_obtained_at: float = 0.0
-    """Seconds since the epoch."""
-    not_before: float = 0.0
-    """Seconds since the epoch; the shard's read limits allow no read earlier."""
-    pace: Pace = field(default_factory=Pace)
-    """How fast a task may read the shard."""
-    throttled_to: float = 1.0
-    """The part of the pace that throttles have left; see ``Pacing``."""
+from shard_state import FailedRecord, SequenceNumber, ShardBound, SliceOutcome, SlicePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +23,7 @@ class WorkSlice:
     plan: SlicePlan
     records: tuple[Record, ...] = ()
     """What a CARRIED or RETRY slice delivers; READ slices bring nothing."""
-    cursor: Cursor = Cursor()
+    cursor: Cursor = FRESH
     hash_keys: HashKeys | None = None
     """The shard's, if what lies outside is to be counted."""
     age: RecordAge | None = None
@@ -61,7 +47,7 @@ class WorkResult:
     outcome: SliceOutcome
     unfinished: tuple[Unfinished, ...] = ()
     """The records of the outcome's failures; those of which the data is still to be read again are missing."""
-    cursor: Cursor = Cursor()
+    cursor: Cursor = FRESH
     delivered: int = 0
     """How many records were handed to the handler."""
     coalesced: int = 0
@@ -92,6 +78,15 @@ class WorkResult:
     """Why reading stopped early, if an error was the reason. What was read before it counts all the same."""
 
     @property
+    def speaks_of_death(self) -> bool:
+        """Whether the worker died, or some records were under way when it did."""
+        return (
+            self.lost
+            or self.suspects > 0
+            or any(failed.killed_worker or failed.suspected for failed in self.outcome.failures)
+        )
+
+    @property
     def failed(self) -> int:
         """Of those that were handed to the handler, how many were not acked."""
         failures = self.outcome.failures
@@ -115,3 +110,13 @@ def failed_record(
         delay_seconds=failure.delay_seconds,
         killed_worker=failure.killed_worker,
     )
+
+
+def before_bound(records: Sequence[Record], bound: ShardBound | None) -> Sequence[Record]:
+    """Give the records before the first that ends their shard for this run: all of them, if none does."""
+    if bound is None:
+        return records
+    for at, record in enumerate(records):
+        if bound.ends_before(record.sequence, record.arrival_timestamp):
+            return records[:at]
+    return records

@@ -12,11 +12,8 @@ from typing import Any, ClassVar, Final
 
 from kinesis_spout.model.handler import Failure, NotNow, RaisedAt, Reject, RetryLater
 from kinesis_spout.model.unfinished_work import refuse_unfinished
-from kinesis_spout.storm.components.collector import OutputCollector
-from kinesis_spout.storm.components.context import TaskContext
-from kinesis_spout.storm.components.output import DEFAULT_STREAM, OutputFields
-from kinesis_spout.storm.components.state import KeyValueState
-from kinesis_spout.storm.components.tuples import Tuple
+from kinesis_spout.storm.components.given import KeyValueState, OutputCollector, TaskContext
+from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, OutputFields, Tuple
 
 
 class FailedException(Exception):  # noqa: N818 - Storm's name
@@ -49,7 +46,7 @@ class Bolt(ABC):
     """If set, ``execute`` gets a tick tuple (``tup.is_tick``) every so many seconds: at the end of the first
     micro-batch that begins after them, and while nothing comes at the end of one without tuples that is run for
     it. With 0 a tick comes at the end of every micro-batch. It is read when the bolt is set."""
-    has_home: ClassVar[bool] = False
+    is_sticky: ClassVar[bool] = False
     """Whether each of its tasks has something on one machine that it must come back to, as the process of a
     ``ShellBolt``. It says so to who runs it; leave it in bolts of your own."""
     collector: OutputCollector
@@ -100,7 +97,6 @@ class BasicBolt(Bolt):
         self.collector.emit(values, self._given, stream)
 
     def execute(self, tup: Tuple) -> None:
-        """See ``Bolt``."""
         self._given = tup
         try:
             returned: object = self.process(tup)
@@ -127,12 +123,10 @@ class BatchBolt(Bolt):
         """Handle tuples, one or more. What you emit is anchored to the tuples that you name."""
 
     def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
-        """See ``Bolt``."""
         super().prepare(conf, context, collector)
         self._batch = []
 
     def execute(self, tup: Tuple) -> None:
-        """See ``Bolt``."""
         if tup.is_tick:
             return
         self._batch.append(tup)
@@ -140,7 +134,6 @@ class BatchBolt(Bolt):
             self.flush()
 
     def flush(self) -> None:
-        """See ``Bolt``."""
         batch, self._batch = self._batch, []
         if not batch:
             return

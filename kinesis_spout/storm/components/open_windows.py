@@ -15,13 +15,67 @@ windows as they can. By time the mark moves back before windows that would have 
 that is kept is in one of the new windows at least.
 """
 
+import math
+import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from kinesis_spout.model.errors import StateUnreadable
-from kinesis_spout.storm.components.windows import MICROSECONDS, Window
+from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
+
+MICROSECONDS: Final = 1_000_000
+"""In a second. Times are counted in whole ones, so that no rounding puts a tuple beside its window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A length or a slide in tuples of one key."""
+
+    tuples: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.tuples, bool) or not isinstance(self.tuples, int) or self.tuples < 1:
+            raise InvalidConfig(f"expected Count of 1 tuple or more, got {self.tuples!r}")
+
+    @property
+    def units(self) -> int:
+        """Tuples."""
+        return self.tuples
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """A length or a slide in time."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        is_number = isinstance(self.seconds, (int, float)) and not isinstance(self.seconds, bool)
+        if not is_number or not math.isfinite(self.seconds) or self.units < 1:
+            raise InvalidConfig(f"expected Seconds of a microsecond or more, got {self.seconds!r}")
+
+    @property
+    def units(self) -> int:
+        """Microseconds."""
+        return round(self.seconds * MICROSECONDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A window of one key, complete."""
+
+    tuples: Sequence[Mapping[str, Any]] = field(repr=False)
+    """The values of its tuples by their fields' names, in the order in which the tuples came. They must not be
+    changed: the next window may have the same ones."""
+    start: float
+    """Seconds since the epoch: where a window by time begins; of one by count the time of its first tuple."""
+    end: float
+    """Of a window by time the moment after it; of one by count the time of its last tuple."""
+
+
+# Windows that were stored before this module moved are looked for under its old name.
+sys.modules.setdefault("kinesis_spout.topology.components.open_windows", sys.modules[__name__])
 
 _FORMAT: Final = 1
 _NEVER: Final = float("inf")
@@ -82,16 +136,13 @@ class CountWindows:
     slide: int
 
     def take_over(self, kept: OpenWindows) -> None:
-        """Take over what windows of another length or slide have kept; the next tuple completes what is full."""
-        del kept
+        del kept  # The next tuple completes what is full.
 
     def not_before(self, kept: OpenWindows, time: int) -> int:
-        """Give the time of a tuple in processing time."""
         del kept
         return time
 
     def is_late(self, kept: OpenWindows, time: int) -> bool:
-        """Tell whether a tuple comes too late; none does."""
         del kept, time
         return False
 
@@ -105,7 +156,6 @@ class CountWindows:
         return [_window(each, each[0][0], each[-1][0]) for each in full]
 
     def add(self, kept: OpenWindows, row: Row) -> None:
-        """Keep a tuple, once the windows that it completes are executed."""
         kept.rows.append(row)
         executed = (len(kept.rows) - self.length) // self.slide + 1
         if executed > 0:

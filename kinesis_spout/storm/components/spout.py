@@ -4,9 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from kinesis_spout.storm.components.collector import SpoutOutputCollector
-from kinesis_spout.storm.components.context import TaskContext
-from kinesis_spout.storm.components.output import OutputFields
+from kinesis_spout.storm.components.given import SpoutOutputCollector, TaskContext
+from kinesis_spout.storm.components.tuples import OutputFields
 
 
 class Spout(ABC):

@@ -20,13 +20,23 @@ from typing import Any, Final, cast
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Reject
 from kinesis_spout.storm.components.bolt import Bolt, StatefulBolt
-from kinesis_spout.storm.components.collector import OutputCollector, RootCollector
-from kinesis_spout.storm.components.context import TaskContext
-from kinesis_spout.storm.components.open_windows import CountWindows, OpenWindows, TimeWindows
-from kinesis_spout.storm.components.output import DEFAULT_STREAM
-from kinesis_spout.storm.components.state import KeyValueState, TimedState
-from kinesis_spout.storm.components.tuples import Tuple
-from kinesis_spout.storm.components.windows import MICROSECONDS, Count, Seconds, Window
+from kinesis_spout.storm.components.given import (
+    KeyValueState,
+    OutputCollector,
+    RootCollector,
+    TaskContext,
+    TimedState,
+)
+from kinesis_spout.storm.components.open_windows import (
+    MICROSECONDS,
+    Count,
+    CountWindows,
+    OpenWindows,
+    Seconds,
+    TimeWindows,
+    Window,
+)
+from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Tuple
 
 _TICKS_IN_A_SLIDE: Final = 0.1
 _SHORTEST_TICK: Final = 1.0
@@ -101,7 +111,6 @@ class WindowedBolt(StatefulBolt):
     # What the topology calls
 
     def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
-        """See ``Bolt``."""
         super().prepare(conf, context, collector)
         self._windows = windows_of(self, context.component)
         self._is_in_processing_time = _is_in_processing_time(self)
@@ -110,11 +119,9 @@ class WindowedBolt(StatefulBolt):
         self._keys = {source: _key_by(fields) for source, fields in context.grouped_by.items()}
 
     def init_state(self, state: KeyValueState) -> None:
-        """See ``StatefulBolt``."""
         self._state = cast("TimedState", state)
 
     def execute(self, tup: Tuple) -> None:
-        """See ``Bolt``."""
         if tup.is_tick:
             self._tick()
             return

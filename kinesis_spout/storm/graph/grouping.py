@@ -8,6 +8,56 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
+from zlib import crc32
+
+import numpy as np
+
+from kinesis_spout.model.errors import InvalidConfig
+
+
+def stable_hash(key: tuple[Any, ...]) -> int:
+    """Give a number from 0 to 2**32 - 1 that depends on the values and their types only.
+
+    Numbers that are equal have the same hash (``1``, ``1.0``, ``True``, ``numpy.int64(1)``), as Python's
+    dictionaries have it.
+
+    Raises:
+        InvalidConfig: a value is of another kind than str, bytes, int, float, None, numpy's of these, and tuples.
+    """
+    value = 0
+    for part in key:
+        value = crc32(_bytes_of(part), value)
+    return value
+
+
+def _bytes_of(part: Any) -> bytes:
+    if isinstance(part, str):
+        return b"s" + part.encode("utf-8", "surrogatepass")
+    if isinstance(part, (bytes, bytearray)):
+        return b"b" + part
+    if part is None:
+        return b"n"
+    if isinstance(part, (int, float)):
+        return _of_number(part)
+    if isinstance(part, tuple):
+        return b"t" + b"".join(len(each).to_bytes(4, "big") + each for each in map(_bytes_of, part))
+    return _bytes_of(_of_numpy(part))
+
+
+def _of_number(part: float) -> bytes:
+    if isinstance(part, int) or part.is_integer():
+        return b"i" + str(int(part)).encode()
+    return b"f" + part.hex().encode()
+
+
+def _of_numpy(part: Any) -> Any:
+    plain = part.item() if isinstance(part, np.generic) else part
+    if isinstance(plain, (bool, int, float)) and plain is not part:
+        return plain
+    raise InvalidConfig(
+        f"expected to group by str, bytes, int, float, None, or tuples of these, got {type(part).__name__}: only "
+        "those have the same hash in every process; emit it as text, too, and group by that"
+    )
 
 
 class CustomGrouping(Protocol):
@@ -27,8 +77,6 @@ class CustomGrouping(Protocol):
 
 
 class GroupingKind(Enum):
-    """How tasks are chosen."""
-
     SHUFFLE = "shuffle"
     LOCAL_OR_SHUFFLE = "local_or_shuffle"
     NONE = "none"
@@ -56,7 +104,7 @@ class Grouping:
     custom: CustomGrouping | None = None
 
     def told(self) -> tuple[str, tuple[str, ...]]:
-        """Give it as a task is told of it: its name and its fields."""
+        """Give its name and its fields, for ``TaskContext``."""
         return self.kind.value, self.fields
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""A child of a shell bolt while it is leased: is given tuples, and does with its answers what it says.
+"""A child of a shell bolt while it is leased: it is given tuples, and its answers are carried out.
 
 Tuples go in blocks. A child that is silent while it owes an answer is sent a heart-beat, and has failed when it
-has not said a word for the time-out. Which ids mean what is ``given_tuples``'s.
+has not said a word for the time-out. Which ids mean what is ``pending_tuples``'s.
 """
 
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.storm.components.collector import OutputCollector
+from kinesis_spout.storm.components.given import OutputCollector
 from kinesis_spout.storm.components.tuples import Tuple
-from kinesis_spout.storm.hosting.given_tuples import GivenTuples, NeverGiven, TakenBack
+from kinesis_spout.storm.hosting.component_reports import ComponentReports
+from kinesis_spout.storm.hosting.pending_tuples import PendingTuples, Unanswered, UnknownTuple
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
 from kinesis_spout.storm.hosting.processes.children import ChildKey
-from kinesis_spout.storm.hosting.remarks import Remarks
 from kinesis_spout.storm.hosting.talk import Talk
 from kinesis_spout.storm.multilang.frames import CODECS
 from kinesis_spout.storm.multilang.messages import (
@@ -49,8 +49,6 @@ _LEAST_TICK_SECONDS: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellTaskSettings:
-    """What a shell bolt's task must know."""
-
     key: ChildKey
     child: ChildSettings
     serializer: str
@@ -70,7 +68,7 @@ class LeasedChild:
         talk: Talk,
         settings: ShellTaskSettings,
         collector: OutputCollector,
-        remarks: Remarks,
+        reports: ComponentReports,
         clock: Clock,
     ) -> None:
         self.talk = talk
@@ -81,14 +79,14 @@ class LeasedChild:
         self.began_at = clock.monotonic()
         self._settings = settings
         self._collector = collector
-        self._remarks = remarks
+        self._reports = reports
         self._clock = clock
         self._codec = CODECS[settings.serializer]
         nap_seconds = _NAP_SECONDS * settings.max_pending
         self._nap_seconds = min(nap_seconds, _MOST_NAP_SECONDS) if nap_seconds >= _LEAST_NAP_SECONDS else 0.0
         # Half of them go at once, while the child works on the other half.
         self._block_tuples = (settings.max_pending + 1) // 2
-        self._given = GivenTuples(talk.lease.number, remarks.count)
+        self._tuples = PendingTuples(talk.lease.number, reports.count)
         self._unsent = 0
         self._beat: str | None = None
         self._beat_at = 0.0
@@ -100,8 +98,8 @@ class LeasedChild:
         Raises:
             UnsendableValue: one of its values cannot be sent. Nothing was sent.
         """
-        talk, given, source = self.talk, self._given, tup.source
-        tuple_id = given.next_id()
+        talk, tuples, source = self.talk, self._tuples, tup.source
+        tuple_id = tuples.next_id()
         frame = self._codec.encode(
             TupleIn(
                 id=tuple_id,
@@ -112,13 +110,13 @@ class LeasedChild:
             ),
             self._settings.key.component,
         )
-        pending = given.pending
+        pending = tuples.pending
         if not pending:
             talk.expect_answer()
         pending[tuple_id] = tup
-        talk.put(frame)
+        talk.pipes.put(frame)
         self._unsent += 1
-        if given.crowd >= self._settings.max_pending:
+        if tuples.crowd >= self._settings.max_pending:
             self._make_room()
         elif self._unsent >= self._block_tuples or self._clock.monotonic() - self._sent_at > _IDLE_SECONDS:
             self._unsent = 0
@@ -138,73 +136,72 @@ class LeasedChild:
             UnsendableValue: as ``hand_over``.
         """
         self.hand_over(tup)
-        given = self._given
+        tuples = self._tuples
         self._expect_answer()
-        self.talk.push()
-        while (given.pending if waits_for_answer else given.crowd) and self._clock.monotonic() < until:
+        self.talk.pipes.push()
+        while (tuples.pending if waits_for_answer else tuples.crowd) and self._clock.monotonic() < until:
             self._wait()
 
     def send_tick(self) -> None:
-        """Tell the child that time has passed."""
         self._ticked_at = self._clock.monotonic()
-        self.talk.say(tick(self._given.give_tick(), round(self._settings.tick_seconds or 0)))
+        self.talk.say(tick(self._tuples.give_tick(), round(self._settings.tick_seconds or 0)))
 
     def probe(self) -> None:
         """Find out whether a child still listens that was left in the middle."""
         self.talk.expect_answer()
         self._send_beat()
-        patience = min(PROBE_SECONDS, self._settings.timeout_seconds)
+        limit = min(PROBE_SECONDS, self._settings.timeout_seconds)
         until = self._clock.monotonic() + self._settings.timeout_seconds  # it may have much to say first
         while self._beat is not None:
-            self._listen(patience)
+            self._listen(limit)
             now = self._clock.monotonic()
-            if now - self.talk.heard_at >= patience or now >= until:
+            if now - self.talk.heard_at >= limit or now >= until:
                 self.talk.nonsense("it did not answer after the Python worker that it served was lost")
 
     def drain(self) -> None:
         """Wait until nothing is pending but what is overdue, ticks are taken in, and the child lives."""
-        given = self._given
+        tuples = self._tuples
         until = self._clock.monotonic() + self._settings.message_timeout_seconds
         looked_at = self._clock.monotonic()
         self._expect_answer()
-        self.talk.push()
-        while not given.is_finished:
-            if given.crowd > self._settings.max_pending // 2:
+        self.talk.pipes.push()
+        while not tuples.is_finished:
+            if tuples.crowd > self._settings.max_pending // 2:
                 self._clock.sleep(self._nap_seconds)
             self._wait()
             now = self._clock.monotonic()
             if now >= until:
-                self.given_up += given.forget_all()
+                self.given_up += tuples.forget_all()
             elif now - looked_at >= LOOK_SECONDS:
                 looked_at = now
                 is_overdue = self._collector.is_overdue
-                self.given_up += given.forget(each for each, tup in given.pending.items() if is_overdue(tup))
+                self.given_up += tuples.forget(
+                    each for each, tup in tuples.pending.items() if is_overdue(tup)
+                )
         self._come_to_rest()
 
     @property
     def has_one(self) -> bool:
-        """Whether it owes an answer for one tuple alone."""
-        return len(self._given.pending) == 1
+        return len(self._tuples.pending) == 1
 
-    def take_back(self) -> TakenBack:
-        """Take back what it has not answered, when it has failed."""
-        return self._given.take_back()
+    def take_back(self) -> Unanswered:
+        return self._tuples.take_back()
 
     # Steps
 
     def _make_room(self) -> None:
         """Wait until the child has taken in half of what it may have."""
         self._unsent = 0
-        given = self._given
+        tuples = self._tuples
         room = self._settings.max_pending // 2
         self._expect_answer()
         until = self._clock.monotonic() + self._settings.message_timeout_seconds
-        self.talk.push()
-        while given.crowd > room:
+        self.talk.pipes.push()
+        while tuples.crowd > room:
             self._clock.sleep(self._nap_seconds)
             self._wait()
             if self._clock.monotonic() >= until:
-                self.given_up += given.forget(given.pending)
+                self.given_up += tuples.forget(tuples.pending)
         self._sent_at = self._clock.monotonic()
 
     def _come_to_rest(self) -> None:
@@ -215,16 +212,16 @@ class LeasedChild:
         more message time-out at most: the whole job has three.
         """
         talk = self.talk
-        talk.drop_unsent()
-        patience = min(self._settings.timeout_seconds, self._settings.message_timeout_seconds)
-        until = self._clock.monotonic() + patience
+        talk.pipes.drop_unsent()
+        limit = min(self._settings.timeout_seconds, self._settings.message_timeout_seconds)
+        until = self._clock.monotonic() + limit
         while self._is_silent or talk.is_inside_a_frame:
-            self._listen(min(LOOK_SECONDS, patience))
+            self._listen(min(LOOK_SECONDS, limit))
             talk.check_silence(
                 "it said nothing, not even to a heart-beat, or stopped in the middle of a frame"
             )
             if self._clock.monotonic() >= until:
-                talk.nonsense(f"when its tuples had timed out, it did not come to rest for {patience:g} s")
+                talk.nonsense(f"when its tuples had timed out, it did not come to rest for {limit:g} s")
 
     def _expect_answer(self) -> None:
         """Let its silence count from here, unless it has not answered since before."""
@@ -241,7 +238,7 @@ class LeasedChild:
     def _wait(self) -> None:
         """Listen, tick and feel the pulse once."""
         every = self._settings.tick_seconds
-        if every is not None and self._given.pending:
+        if every is not None and self._tuples.pending:
             every = max(every, _LEAST_TICK_SECONDS)
             if self._clock.monotonic() - self._ticked_at >= every:
                 self.send_tick()
@@ -255,18 +252,18 @@ class LeasedChild:
 
     def _is_beat_due(self, silent: float) -> bool:
         """Tell whether a heart-beat would tell anything new."""
-        return self._given.has_untaken or silent >= min(_BEAT_SECONDS, self._settings.timeout_seconds / 3)
+        return self._tuples.has_untaken or silent >= min(_BEAT_SECONDS, self._settings.timeout_seconds / 3)
 
     def _send_beat(self) -> None:
-        self._beat = self._given.next_id()
+        self._beat = self._tuples.next_id()
         self._beat_at = self._clock.monotonic()
         self.talk.say(heartbeat(self._beat))
-        self.talk.push()
+        self.talk.pipes.push()
 
     # What the child says
 
     def _listen(self, seconds: float) -> None:
-        collector, answered = self._collector, self._given.answered
+        collector, answered = self._collector, self._tuples.answered
         try:
             for message in self.talk.hear(seconds):
                 if type(message) is Ack:
@@ -278,22 +275,22 @@ class LeasedChild:
                     self._emit(message)
                 else:
                     self._take(message)
-        except NeverGiven as error:
+        except UnknownTuple as error:
             self.talk.nonsense(str(error))
-        self.talk.push()
+        self.talk.pipes.push()
 
     def _take(self, message: Message) -> None:
         if isinstance(message, Fail):
-            tup = self._given.answered(message.id)
+            tup = self._tuples.answered(message.id)
             if tup is not None:
                 self.is_proven = True
-                self._collector.fail(tup, self._remarks.reason_of_fail())
+                self._collector.fail(tup, self._reports.reason_of_fail())
         elif isinstance(message, Sync) and self._beat is not None:
-            self._given.took_in(self._beat)
+            self._tuples.took_in(self._beat)
             self._beat = None
 
     def _emit(self, message: Emit) -> None:
-        anchors = self._given.anchors(message.anchors)
+        anchors = self._tuples.anchors(message.anchors)
         tasks: list[int] = []
         if anchors is not None:
             tasks = self._emitted(message, anchors)
@@ -313,6 +310,6 @@ class LeasedChild:
                 collector.emit(message.values, anchor, stream)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the fate of the anchors, not of the child
             collector.report_error(error)
-            for tup in self._given.take_out(anchors):
+            for tup in self._tuples.take_out(anchors):
                 collector.fail(tup, error)
         return []

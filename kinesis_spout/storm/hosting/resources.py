@@ -76,7 +76,7 @@ def _unpacked(archive: Path) -> Path:
     try:
         _unpack(archive, unpacking)
         unpacking.chmod(0o700)  # an archive may have a mode for its top
-        # Whoever is first wins; what another process unpacked meanwhile is the same.
+        # The first process wins; what another one unpacked meanwhile is the same.
         unpacking.rename(folder)
     except OSError:
         shutil.rmtree(unpacking, ignore_errors=True)

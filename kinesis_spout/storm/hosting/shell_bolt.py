@@ -8,33 +8,24 @@ from typing import Any, Final
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.components.bolt import Bolt
-from kinesis_spout.storm.components.collector import OutputCollector
-from kinesis_spout.storm.components.context import TaskContext
-from kinesis_spout.storm.components.output import OutputFields, are_field_names, declared_streams
-from kinesis_spout.storm.components.tuples import Tuple
-from kinesis_spout.storm.hosting.handshake import (
+from kinesis_spout.storm.components.given import OutputCollector, TaskContext
+from kinesis_spout.storm.components.tuples import OutputFields, Tuple
+from kinesis_spout.storm.hosting.component_reports import ComponentReports, show_lines
+from kinesis_spout.storm.hosting.leased_child import ShellTaskSettings
+from kinesis_spout.storm.hosting.processes.children import OwnChildren
+from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
+from kinesis_spout.storm.hosting.shell_settings import (
+    DEFAULT_TIMEOUT_SECONDS,
     MAX_PENDING,
     MESSAGE_TIMEOUT,
-    SUBPROCESS_TIMEOUT,
     TICK_EVERY,
-    handshake_conf,
-    handshake_context,
+    ShellSettings,
 )
-from kinesis_spout.storm.hosting.leased_child import ShellTaskSettings
-from kinesis_spout.storm.hosting.processes.child_process import ChildSettings, check_command
-from kinesis_spout.storm.hosting.processes.children import ChildKey, Children, Keeper
-from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
-from kinesis_spout.storm.hosting.remarks import Remarks, show_lines
-from kinesis_spout.storm.hosting.resources import find_resources
 from kinesis_spout.storm.hosting.shell_task import ShellTask
-from kinesis_spout.storm.multilang.component.component import SERIALIZER_VARIABLE
-from kinesis_spout.storm.multilang.frames import CODECS
-from kinesis_spout.storm.running.program import SHELL_HOMES, SHELL_HOST, SHELL_SPOUT
+from kinesis_spout.storm.running.program import SHELL_HOST, SHELL_PLACEMENT
 
 DEFAULT_MAX_PENDING: Final = 100
-DEFAULT_TIMEOUT_SECONDS: Final = 30.0
 _MESSAGE_TIMEOUT_SECONDS: Final = 30.0
-_MOST_TIMEOUT_SECONDS: Final = 24 * 60 * 60
 
 
 class ShellBolt(Bolt):
@@ -67,7 +58,7 @@ class ShellBolt(Bolt):
         InvalidConfig: a setting is not allowed.
     """
 
-    has_home = True
+    is_sticky = True
 
     def __init__(
         self,
@@ -109,30 +100,28 @@ class ShellBolt(Bolt):
         """
         super().prepare(conf, context, collector)
         clock = SystemClock()
-        child = self._shell.child_settings()
-        keeper = keeper_of(conf, context, clock)
-        key = self._shell.key(conf, context)
-        own = {
-            SUBPROCESS_TIMEOUT: self._shell.timeout_seconds,
-            MAX_PENDING: self._max_pending,
-            TICK_EVERY: self.tick_seconds,
-        }
+        shell = self._shell
+        child = shell.child_settings()
+        children = _children(conf, context, clock)
+        key = shell.key(conf, context)
+        own = {MAX_PENDING: self._max_pending, TICK_EVERY: self.tick_seconds}
+        told_conf, told_context = shell.handshake(conf, context, own)
         settings = ShellTaskSettings(
             key=key,
             child=child,
-            serializer=self._shell.serializer,
+            serializer=shell.serializer,
             max_pending=self._max_pending,
-            timeout_seconds=self._shell.timeout_seconds,
+            timeout_seconds=shell.timeout_seconds,
             message_timeout_seconds=float(conf.get(MESSAGE_TIMEOUT, _MESSAGE_TIMEOUT_SECONDS)),
             tick_seconds=self.tick_seconds,
-            conf=handshake_conf(conf, context, own, CODECS[self._shell.serializer]),
-            context=handshake_context(context, declared_streams(context.component, self._shell.output)),
+            conf=told_conf,
+            context=told_context,
         )
         show_lines()
-        remarks = Remarks(str(key), clock, collector.report_metric, collector.report_error)
-        self._task = ShellTask(settings, keeper, collector, remarks, clock)
-        # Whoever forgets to clean up leaves no process behind.
-        self._close = weakref.finalize(self, keeper.close)
+        reports = ComponentReports(str(key), clock, collector.report_metric, collector.report_error)
+        self._task = ShellTask(settings, children, collector, reports, clock)
+        # Without a cleanup no process is left behind.
+        self._close = weakref.finalize(self, children.close)
 
     def execute(self, tup: Tuple) -> None:
         """See ``Bolt``. What the component has said meanwhile is done, of this tuple or of others."""
@@ -154,89 +143,9 @@ class ShellBolt(Bolt):
             self._close()
 
 
-class ShellSettings:
-    """What shell bolts and shell spouts are both given."""
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        fields: Sequence[str],
-        streams: OutputFields | None,
-        serializer: str,
-        timeout_seconds: float,
-        environment: Mapping[str, str] | None,
-        resources: str | os.PathLike[str] | None,
-    ) -> None:
-        is_list = isinstance(command, Sequence) and not isinstance(command, str)
-        if not (is_list and command and command[0] and all(map(_is_passed_on, command))):
-            raise InvalidConfig(
-                f'expected a command in words, as in ["python3", "split.py"], got {command!r}'
-            )
-        if not are_field_names(fields):
-            raise InvalidConfig(f'expected the fields in a list, as in ["word", "count"], got {fields!r}')
-        _check_environment({} if environment is None else environment)
-        if serializer not in CODECS:
-            raise InvalidConfig(f"expected a serializer of {', '.join(CODECS)}, got {serializer!r}")
-        if not isinstance(timeout_seconds, (int, float)) or not 0 < timeout_seconds <= _MOST_TIMEOUT_SECONDS:
-            raise InvalidConfig(
-                f"expected timeout_seconds above 0, and {_MOST_TIMEOUT_SECONDS} (a day) at most, got "
-                f"{timeout_seconds!r}"
-            )
-        if fields and streams is not None:
-            raise InvalidConfig("expected fields, or streams with the fields of each, got both")
-        self.command = tuple(command)
-        self.output: OutputFields = tuple(fields) if streams is None else streams
-        self.serializer = serializer
-        self.timeout_seconds = timeout_seconds
-        # Our own library for components reads it; others have an argument for it, or none.
-        self._environment = {SERIALIZER_VARIABLE: serializer, **(environment or {})}
-        self._resources = None if resources is None else os.fspath(resources)
-
-    def child_settings(self) -> ChildSettings:
-        """Find what it needs on this machine.
-
-        Raises:
-            InvalidConfig: something is not here.
-        """
-        settings = ChildSettings(
-            command=self.command, resources=self._resources, environment=self._environment
-        )
-        check_command(settings, None if self._resources is None else str(find_resources(self._resources)))
-        return settings
-
-    @staticmethod
-    def key(conf: Mapping[str, Any], context: TaskContext) -> ChildKey:
-        """Say whose process it is."""
-        return ChildKey(
-            topology=context.topology,
-            run=str(conf.get("storm.id", "")),
-            spout=str(conf.get(SHELL_SPOUT, "")),
-            component=context.component,
-            task=context.task,
-        )
-
-
-def _is_passed_on(text: object) -> bool:
-    """Tell whether the system passes this on to a program."""
-    return isinstance(text, str) and "\0" not in text
-
-
-def _check_environment(environment: object) -> None:
-    """Refuse what is no environment. The message has no values: one may be a secret."""
-    if not isinstance(environment, Mapping):
-        raise InvalidConfig(f"expected an environment by names, got {type(environment).__name__}")
-    for name, value in environment.items():
-        if not (_is_passed_on(name) and name and "=" not in name and _is_passed_on(value)):
-            raise InvalidConfig(
-                f"environment: expected names without = and values that are text, got {type(value).__name__} "
-                f"for {name!r}"
-            )
-
-
-def keeper_of(conf: Mapping[str, Any], context: TaskContext, clock: Clock) -> Keeper:
-    """Give what owns the processes: the machine's host process where ``host_conf`` names it, else this process."""
+def _children(conf: Mapping[str, Any], context: TaskContext, clock: Clock) -> OwnChildren | HostedChildren:
+    """Give those of the machine's host process where ``host_conf`` names it, else of this process."""
     host = conf.get(SHELL_HOST)
     if host is None:
-        return Children(clock)
-    return HostedChildren(str(host), conf.get(SHELL_HOMES, {}).get(context.component))
+        return OwnChildren(clock)
+    return HostedChildren(str(host), conf.get(SHELL_PLACEMENT, {}).get(context.component))

@@ -6,16 +6,14 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.components.collector import SpoutOutputCollector
-from kinesis_spout.storm.components.context import TaskContext
-from kinesis_spout.storm.components.output import OutputFields, declared_streams
+from kinesis_spout.storm.components.given import SpoutOutputCollector, TaskContext
 from kinesis_spout.storm.components.spout import Spout
-from kinesis_spout.storm.hosting.handshake import SUBPROCESS_TIMEOUT, handshake_conf, handshake_context
-from kinesis_spout.storm.hosting.processes.children import Children, NotYet
-from kinesis_spout.storm.hosting.remarks import ComponentFailed, Remarks
-from kinesis_spout.storm.hosting.shell_bolt import DEFAULT_TIMEOUT_SECONDS, ShellSettings
+from kinesis_spout.storm.components.tuples import OutputFields
+from kinesis_spout.storm.hosting.component_reports import ComponentFailed, ComponentReports
+from kinesis_spout.storm.hosting.processes.children import NotYet, OwnChildren
+from kinesis_spout.storm.hosting.shell_settings import DEFAULT_TIMEOUT_SECONDS, ShellSettings
 from kinesis_spout.storm.hosting.talk import ChildFailed, Talk
 from kinesis_spout.storm.multilang.conversation import SPOUT, State
 from kinesis_spout.storm.multilang.frames import CODECS
@@ -91,8 +89,8 @@ class ShellSpout(Spout):
             environment=environment,
             resources=resources,
         )
-        self._process: _SpoutProcess | None = None
-        self._close: weakref.finalize[[], ShellSpout] | None = None
+        self._children: OwnChildren | None = None
+        self._talk: Talk | None = None
 
     def declare_output_fields(self) -> OutputFields:
         return self._shell.output
@@ -104,68 +102,47 @@ class ShellSpout(Spout):
             InvalidConfig: the command, or the folder it runs in, is not on this machine.
         """
         super().open(conf, context, collector)
-        self._process = _SpoutProcess(self._shell, conf, context, collector, SystemClock())
-        self._close = weakref.finalize(self, self._process.close)
+        self._clock = clock = SystemClock()
+        self._key = self._shell.key(conf, context)
+        self._child_settings = self._shell.child_settings()
+        self._told = self._shell.handshake(conf, context, {})
+        self._codec = CODECS[self._shell.serializer]
+        self._reports = ComponentReports(
+            str(self._key), clock, collector.report_metric, collector.report_error
+        )
+        self._is_active = self._is_proven = False
+        self._number = 0
+        self._waiting: deque[Message] = deque()
+        self._children = OwnChildren(clock)
+        # Without a close no process is left behind.
+        self._close = weakref.finalize(self, self._children.close)
 
     def next_tuple(self) -> None:
-        self._opened.ask(Next())
+        self._command(Next())
 
     def activate(self) -> None:
-        self._opened.is_active = True
-        self._opened.ask(Activate())
+        self._is_active = True
+        self._command(Activate())
 
     def deactivate(self) -> None:
-        self._opened.is_active = False
-        self._opened.ask(Deactivate())
+        self._is_active = False
+        self._command(Deactivate())
 
     def ack(self, message_id: Any) -> None:
-        self._opened.tell(message_id, Ack)
+        self._tell(message_id, Ack)
 
     def fail(self, message_id: Any, reason: str) -> None:
         """See ``Spout``. Multilang has no word for the reason."""
         del reason
-        self._opened.tell(message_id, Fail)
+        self._tell(message_id, Fail)
 
     def close(self) -> None:
         """See ``Spout``. Ends the process."""
-        if self._close is not None:
+        self._talk = None
+        if self._children is not None:
             self._close()
 
-    @property
-    def _opened(self) -> "_SpoutProcess":
-        assert self._process is not None, "open comes first"
-        return self._process
-
-
-class _SpoutProcess:
-    """The spout's process, and those after it. Mutable; one thread's."""
-
-    def __init__(
-        self,
-        shell: ShellSettings,
-        conf: Mapping[str, Any],
-        context: TaskContext,
-        collector: SpoutOutputCollector,
-        clock: Clock,
-    ) -> None:
-        self._shell = shell
-        self._key = shell.key(conf, context)
-        self._codec = CODECS[shell.serializer]
-        self._settings = shell.child_settings()
-        own = {SUBPROCESS_TIMEOUT: shell.timeout_seconds}
-        self._conf = handshake_conf(conf, context, own, self._codec)
-        self._context = handshake_context(context, declared_streams(context.component, shell.output))
-        self._collector = collector
-        self._clock = clock
-        self._children = Children(clock)
-        self.remarks = Remarks(str(self._key), clock, collector.report_metric, collector.report_error)
-        self.is_active = False
-        self._talk: Talk | None = None
-        self._number = 0
-        self._is_proven = False
-        self._waiting: deque[Message] = deque()
-
-    def ask(self, command: Message) -> None:
+    def _command(self, command: Message) -> None:
         """Give a command to the process, which is started if there is none, and do what it says in answer."""
         try:
             talk = self._talk or self._begin(command)
@@ -174,35 +151,31 @@ class _SpoutProcess:
                 while self._waiting:
                     self._ask(talk, self._waiting.popleft())
         except ChildFailed as error:
-            self._condemn(error)
+            self._discard(error)
 
-    def tell(self, message_id: SpoutMessage, command: type[Ack] | type[Fail]) -> None:
+    def _tell(self, message_id: SpoutMessage, command: type[Ack] | type[Fail]) -> None:
         """Tell the process what became of a tuple, if it is the one that emitted it."""
         if self._talk is None or message_id.process != self._number:
-            self.remarks.count("unknown_to_process")
+            self._reports.count("unknown_to_process")
             return
         (ack,) = self._codec.decoder().feed(message_id.ack)
         told = command(id=ack["id"])
         if self._talk.state is State.ANSWERING:  # a tuple was decided while it was emitted
             self._waiting.append(told)
         else:
-            self.ask(told)
-
-    def close(self) -> None:
-        """End it."""
-        self._talk = None
-        self._children.close()
+            self._command(told)
 
     def _begin(self, command: Message) -> Talk | None:
         """Start the process; None while it backs off."""
-        lease = self._children.lease(self._key, self._settings, 0)
+        assert self._children is not None, "open comes first"
+        lease = self._children.lease(self._key, self._child_settings, 0)
         if isinstance(lease, NotYet):
             return None
         talk = self._talk = Talk(
             lease,
             table=SPOUT,
             codec=self._codec,
-            remarks=self.remarks,
+            reports=self._reports,
             timeout_seconds=self._shell.timeout_seconds,
             clock=self._clock,
             component=self._key.component,
@@ -210,9 +183,9 @@ class _SpoutProcess:
         self._number = lease.number
         self._is_proven = False
         self._waiting.clear()
-        talk.shake_hands(self._conf, self._context)
-        self._children.greeted(self._key, lease)
-        if self.is_active and not isinstance(command, Activate):
+        talk.shake_hands(*self._told)
+        self._children.greeted(lease)
+        if self._is_active and not isinstance(command, Activate):
             self._ask(talk, Activate())
         return talk
 
@@ -237,7 +210,7 @@ class _SpoutProcess:
             self._emit(talk, message)
             if message.wants_task_ids:
                 talk.say(TaskIds(()))
-                talk.push()
+                talk.pipes.push()
 
     def _emit(self, talk: Talk, message: Emit) -> None:
         message_id = None
@@ -250,26 +223,27 @@ class _SpoutProcess:
             self._refuse(
                 message,
                 InvalidConfig(
-                    f"{self._key}: expected a tuple for whoever subscribes, got one for task {message.task}: a "
+                    f"{self._key}: expected a tuple for the subscribers, got one for task {message.task}: a "
                     "spout cannot emit to a task here"
                 ),
             )
             return
         try:
-            self._collector.emit(message.values, message_id, message.stream or DEFAULT_STREAM)
+            self.collector.emit(message.values, message_id, message.stream or DEFAULT_STREAM)
         except InvalidConfig as error:
             self._refuse(message, error)
 
     def _refuse(self, message: Emit, error: InvalidConfig) -> None:
-        self._collector.report_error(error)
+        self.collector.report_error(error)
         if message.id is not None:
             self._waiting.append(Fail(id=message.id))
 
-    def _condemn(self, error: ChildFailed) -> None:
+    def _discard(self, error: ChildFailed) -> None:
         talk, self._talk = self._talk, None
         assert talk is not None
-        words = self._children.condemn(self._key, talk.lease, is_proven=self._is_proven)
-        self.remarks.count("restarts")
-        self._collector.report_error(
-            ComponentFailed(f"{self._key} (pid {self.remarks.pid}) {error}; {words}")
+        assert self._children is not None
+        words = self._children.discard(talk.lease, is_proven=self._is_proven)
+        self._reports.count("restarts")
+        self.collector.report_error(
+            ComponentFailed(f"{self._key} (pid {self._reports.pid}) {error}; {words}")
         )

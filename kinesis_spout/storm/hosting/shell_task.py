@@ -25,12 +25,13 @@ from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.handler import NotNow
 from kinesis_spout.storm.components.bolt import Suspected
-from kinesis_spout.storm.components.collector import OutputCollector
+from kinesis_spout.storm.components.given import OutputCollector
 from kinesis_spout.storm.components.tuples import Tuple
-from kinesis_spout.storm.hosting.given_tuples import TakenBack
+from kinesis_spout.storm.hosting.component_reports import ComponentFailed, ComponentReports
 from kinesis_spout.storm.hosting.leased_child import LOOK_SECONDS, LeasedChild, ShellTaskSettings
-from kinesis_spout.storm.hosting.processes.children import Keeper, Lease, NotYet
-from kinesis_spout.storm.hosting.remarks import ComponentFailed, Remarks
+from kinesis_spout.storm.hosting.pending_tuples import Unanswered
+from kinesis_spout.storm.hosting.processes.children import Lease, NotYet, OwnChildren
+from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
 from kinesis_spout.storm.hosting.talk import ChildFailed, Talk
 from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
@@ -49,21 +50,21 @@ class ShellTask:
     def __init__(
         self,
         settings: ShellTaskSettings,
-        keeper: Keeper,
+        children: OwnChildren | HostedChildren,
         collector: OutputCollector,
-        remarks: Remarks,
+        reports: ComponentReports,
         clock: Clock,
     ) -> None:
         self._settings = settings
-        self._keeper = keeper
+        self._children = children
         self._collector = collector
-        self._remarks = remarks
+        self._reports = reports
         self._clock = clock
         self._child: LeasedChild | None = None
         self._last_failure = ""
         self._began_at: float | None = None
         """When the micro-batch first needed a child."""
-        self._has_condemned = False
+        self._has_discarded = False
         """Whether a child has failed in this micro-batch."""
         self._given_again: set[int] = set()
         """Tuples that were given to a second child in this micro-batch."""
@@ -108,9 +109,9 @@ class ShellTask:
                 self._child_failed(child, error)
                 continue
             self._child = None
-            self._keeper.release(self._settings.key, child.talk.lease, is_proven=child.is_proven)
+            self._children.release(child.talk.lease, is_proven=child.is_proven)
             self._put_off_too_late(child)
-        self._began_at, self._has_condemned = None, False
+        self._began_at, self._has_discarded = None, False
         self._given_again.clear()
 
     def _begin(self, tup: Tuple | None) -> LeasedChild:
@@ -119,7 +120,7 @@ class ShellTask:
             self._began_at = self._clock.monotonic()
         while True:
             is_overdue = tup is not None and self._collector.is_overdue(tup)
-            lease = self._keeper.lease(
+            lease = self._children.lease(
                 self._settings.key, self._settings.child, 0 if is_overdue else LOOK_SECONDS
             )
             if isinstance(lease, NotYet):
@@ -130,12 +131,12 @@ class ShellTask:
             try:
                 if lease.is_fresh:
                     child.talk.shake_hands(dict(self._settings.conf), dict(self._settings.context))
-                    self._keeper.greeted(self._settings.key, lease)
+                    self._children.greeted(lease)
                 elif lease.is_disturbed:
-                    self._remarks.count("disturbed")
+                    self._reports.count("disturbed")
                     child.probe()
             except ChildFailed as error:
-                failed = self._condemn(child, error)
+                failed = self._discard(child, error)
                 if lease.is_fresh:
                     raise failed from error
                 continue
@@ -146,32 +147,31 @@ class ShellTask:
             lease,
             table=BOLT,
             codec=CODECS[self._settings.serializer],
-            remarks=self._remarks,
+            reports=self._reports,
             timeout_seconds=self._settings.timeout_seconds,
             clock=self._clock,
             component=self._settings.key.component,
         )
-        return LeasedChild(talk, self._settings, self._collector, self._remarks, self._clock)
+        return LeasedChild(talk, self._settings, self._collector, self._reports, self._clock)
 
     # When a child fails
 
-    def _condemn(self, child: LeasedChild, error: ChildFailed) -> ComponentFailed:
-        """End the child; say why."""
+    def _discard(self, child: LeasedChild, error: ChildFailed) -> ComponentFailed:
         self._child = None
-        self._has_condemned = True
+        self._has_discarded = True
         # One that failed at a tuple that it had alone may be as good as any.
         is_proven = child.is_proven or child.has_one
-        words = self._keeper.condemn(self._settings.key, child.talk.lease, is_proven=is_proven)
-        failed = ComponentFailed(f"{self._settings.key} (pid {self._remarks.pid}) {error}; {words}")
+        words = self._children.discard(child.talk.lease, is_proven=is_proven)
+        failed = ComponentFailed(f"{self._settings.key} (pid {self._reports.pid}) {error}; {words}")
         self._last_failure = f"; the last time: {failed}"
-        self._remarks.count("restarts")
+        self._reports.count("restarts")
         self._collector.report_error(failed)
         self._put_off_too_late(child)
         return failed
 
     def _child_failed(self, child: LeasedChild, error: ChildFailed) -> None:
         """End the child, find out which of its tuples is to blame, and give the others to the next child."""
-        failed = self._condemn(child, error)
+        failed = self._discard(child, error)
         suspects = deque(self._blame(child.take_back(), failed))
         waits_for_answers = not self._given_again.isdisjoint(map(id, suspects))
         while suspects:
@@ -183,7 +183,7 @@ class ShellTask:
                 self._given_again.add(id(tup))
                 child.hand_over_alone(tup, self._ends_at, waits_for_answer=waits_for_answers)
             except ChildFailed as died:
-                failed = self._condemn(child, died)
+                failed = self._discard(child, died)
                 again = self._blame(child.take_back(), failed)
                 waits_for_answers = waits_for_answers or bool(again)
                 suspects.extendleft(reversed(again))
@@ -191,7 +191,7 @@ class ShellTask:
                 self._put_off([tup, *suspects], why_not)
                 return
 
-    def _blame(self, back: TakenBack, failed: ComponentFailed) -> list[Tuple]:
+    def _blame(self, back: Unanswered, failed: ComponentFailed) -> list[Tuple]:
         """Fail the tuple that is to blame, put off what cannot be given again, and give what can."""
         is_time_over, every = self._is_time_over, [*back.begun, *back.untouched]
         is_known = len(every) == 1 or len(back.begun) == 1
@@ -203,20 +203,20 @@ class ShellTask:
             return []
         for tup in back.begun:
             if tup is not guilty:
-                self._remarks.count("put_off")
+                self._reports.count("put_off")
                 self._collector.fail(tup, Suspected(_PUT_OFF_SECONDS, str(failed)))
         return [tup for tup in back.untouched if tup is not guilty]
 
     def _put_off(self, tuples: Iterable[Tuple], why: BaseException) -> None:
         """Have tuples come again in another micro-batch; it was no attempt."""
         for tup in tuples:
-            self._remarks.count("put_off")
+            self._reports.count("put_off")
             self._collector.fail(tup, NotNow(_PUT_OFF_SECONDS, f"not to blame, and put off: {why}"))
 
     def _put_off_too_late(self, child: LeasedChild) -> None:
         """Put off what a child did not answer in time that was started late, because another had failed."""
         age = self._clock.monotonic() - child.began_at
-        if self._has_condemned and age < self._settings.message_timeout_seconds:
+        if self._has_discarded and age < self._settings.message_timeout_seconds:
             self._put_off(child.given_up, ComponentFailed(f"there was too little time{self._last_failure}"))
 
     @property

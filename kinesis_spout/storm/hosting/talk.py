@@ -1,46 +1,47 @@
 """Speaking with a child for as long as it is leased: messages out, messages in, and when it has failed.
 
-The states are ``conversation``'s. What comes in is read and parsed here; remarks and junk are dealt with, so that
-whoever listens hears of tuples only.
+The states are ``conversation``'s. What comes in is read and parsed here; reports and invalid output are dealt
+with, so that the caller hears of tuples only.
 """
 
 from dataclasses import replace
 from typing import Any, Final
 
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.storm.hosting.pipes import pipes_of
+from kinesis_spout.storm.hosting.component_reports import ComponentReports
+from kinesis_spout.storm.hosting.pipes import Pipes, PipesHere
 from kinesis_spout.storm.hosting.processes.children import Lease
-from kinesis_spout.storm.hosting.remarks import Remarks
-from kinesis_spout.storm.multilang.conversation import FAILED, Event, State, next_state, said
+from kinesis_spout.storm.multilang.conversation import FAILED, Event, State, Table, said
 from kinesis_spout.storm.multilang.frames import Codec
-from kinesis_spout.storm.multilang.junk import Junk, junk_of
 from kinesis_spout.storm.multilang.messages import (
     Ack,
     Emit,
     Error,
     Fail,
     Handshake,
+    InvalidOutput,
     Log,
     Message,
     Metrics,
     NotOfTheProtocol,
     Pid,
     TaskIds,
+    invalid_output,
     parse,
 )
 
-MAX_JUNK: Final = 1_000
-"""So many pieces of junk, with no message between, are nonsense: the child does not speak multilang."""
+MAX_INVALID: Final = 1_000
+"""So many pieces of invalid output, with no message between, are nonsense: the child does not speak multilang."""
 
 _OFTEN: Final[dict[type, Event]] = {Ack: Event.ACK, Emit: Event.EMIT, Fail: Event.FAIL}
-_REMARKS: Final = frozenset({Log, Error, Metrics, Pid})
+_REPORTS: Final = frozenset({Log, Error, Metrics, Pid})
 _NO_ARRAYS: Final = "expected a command; an array (task ids) is what only hosts send"
 _CLOSED_SECONDS: Final = 1.0
 """So long a child that has closed its input may still say what it has to say."""
 
 
 class ChildFailed(Exception):  # noqa: N818 - the names of our errors say what happened; it never leaves this room
-    """The child has died, hangs, or said what cannot be true. It must be condemned."""
+    """The child has died, hangs, or said what cannot be true. It must be discarded."""
 
 
 class Talk:
@@ -50,9 +51,9 @@ class Talk:
         self,
         lease: Lease,
         *,
-        table: dict[tuple[State, Event], State],
+        table: Table,
         codec: Codec,
-        remarks: Remarks,
+        reports: ComponentReports,
         timeout_seconds: float,
         clock: Clock,
         component: str,
@@ -67,25 +68,22 @@ class Talk:
         self._codec = codec
         self._component = component
         self._decoder = codec.decoder()
-        self._pipes = pipes_of(lease)
-        self.put = self._pipes.put
-        """Has a frame sent by the next ``push`` or ``hear``."""
-        self._remarks = remarks
+        self.pipes = Pipes(lease.distant or PipesHere(lease.stdin, lease.stdout))
+        self._reports = reports
         self._clock = clock
         self._timeout_seconds = timeout_seconds
-        self._junk_in_a_row = 0
-        self._last_junk = ""
+        self._invalid_in_a_row = 0
+        self._last_invalid = ""
         self._is_over = False
         self._what = ""
         self._early: list[Message] = []
         self._deaf_at: float | None = None
         self.heard_at = clock.monotonic()
         """When something came last, or was owed first."""
-        remarks.pid = lease.pid
+        reports.pid = lease.pid
 
     @property
     def state(self) -> State:
-        """Where the conversation stands."""
         return self._state
 
     def shake_hands(self, conf: dict[str, Any], context: dict[str, Any]) -> None:
@@ -95,11 +93,7 @@ class Talk:
             ChildFailed: it did not answer in time, or with something else.
             UnsendableValue: conf or context have a value that cannot be sent.
         """
-        self._pipes.put(
-            self._codec.encode(
-                Handshake(conf=conf, context=context, pid_dir=self.lease.pid_folder), self._component
-            )
-        )
+        self.pipes.put(self.encode(Handshake(conf=conf, context=context, pid_dir=self.lease.pid_folder)))
         self.expect_answer()
         while self._state is State.STARTING:
             self._early = self.hear(self._timeout_seconds)
@@ -118,20 +112,12 @@ class Talk:
         if self._state in FAILED:
             return
         self._happened(Event.TASK_IDS_SENT if isinstance(message, TaskIds) else Event.COMMAND_SENT)
-        self._pipes.put(self.encode(message))
-
-    def push(self) -> None:
-        """Send what waits to be sent, as far as it goes."""
-        self._pipes.push()
-
-    def drop_unsent(self) -> None:
-        """Drop frames that the child was not ready to read. Only what is left of a frame is still sent."""
-        self._pipes.drop_unsent()
+        self.pipes.put(self.encode(message))
 
     @property
     def is_inside_a_frame(self) -> bool:
         """Whether a frame is half sent, or half received."""
-        return self._pipes.is_inside_a_frame or self._decoder.rest() is not None
+        return self.pipes.is_inside_a_frame or self._decoder.rest() is not None
 
     def expect_answer(self) -> None:
         """Take in that the child owes a message from now on: its silence counts from here."""
@@ -144,14 +130,20 @@ class Talk:
             ChildFailed: that is so.
         """
         now = self._clock.monotonic()
-        if self._pipes.is_input_closed:
+        if self.pipes.is_input_closed:
             self._deaf_at = self._deaf_at or now
             if now - self._deaf_at >= _CLOSED_SECONDS:
                 self._happened(Event.ENDED, "it has closed its input")
         silent = now - self.heard_at
         if silent >= self._timeout_seconds:
-            junk = f"; it wrote what is no message: {self._last_junk!r:.300}" if self._junk_in_a_row else ""
-            self._happened(Event.TIMED_OUT, f"{what} for {self._timeout_seconds:g} s (timeout_seconds){junk}")
+            wrote = (
+                f"; it wrote what is no message: {self._last_invalid!r:.300}"
+                if self._invalid_in_a_row
+                else ""
+            )
+            self._happened(
+                Event.TIMED_OUT, f"{what} for {self._timeout_seconds:g} s (timeout_seconds){wrote}"
+            )
 
     def nonsense(self, what: str) -> None:
         """Fail, because of a message that cannot be true.
@@ -162,7 +154,7 @@ class Talk:
         self._happened(Event.NONSENSE, what)
 
     def hear(self, wait_seconds: float) -> list[Message]:
-        """Send what waits, read what has come, waiting so long for it at most; give what is not only a remark.
+        """Send what waits, read what has come, waiting so long for it at most; give what is about tuples.
 
         Raises:
             ChildFailed: it ended, or said what it may not. What came before is given first, by the call before.
@@ -172,17 +164,12 @@ class Talk:
             return early
         if self._is_over or self._state in FAILED:
             self._happened(Event.ENDED, "its output has ended")
-        pipes = self._pipes
-        pipes.push()
-        if wait_seconds > 0:
-            pipes.wait(wait_seconds)
-            pipes.push()
-        data = pipes.pull()
+        data = self.pipes.pull(wait_seconds)
         if data is None:
             self._is_over = True
             rest = self._decoder.rest()
             if rest is not None:
-                self._remarks.junk(rest)
+                self._reports.invalid(rest)
             self._happened(Event.ENDED, "its output has ended")
         return self._messages(data) if data else []
 
@@ -199,8 +186,8 @@ class Talk:
                 kind = type(message)
                 if kind not in quiet or self._state is not State.READY:
                     self._happened(said(message), f"it said what it may not say now: {raw!r:.300}")
-                if kind in _REMARKS:
-                    self._remark(message)
+                if kind in _REPORTS:
+                    self._reports.take(message)
                 else:
                     found.append(message)
         except ChildFailed:
@@ -208,60 +195,52 @@ class Talk:
                 raise
             # What it said before counts; the state is final, so that the next call fails.
         if is_heard:
-            self._junk_in_a_row = 0
+            self._invalid_in_a_row = 0
             self.heard_at = self._clock.monotonic()
         return found
 
     def _parsed(self, raw: Any) -> Message | None:
+        """Make a message; None: it was none, and is dealt with."""
         if type(raw) is dict and raw.get("command") == "ack" and type(raw.get("id")) is str:
             return Ack(id=raw["id"])  # the most of all messages
-        if type(raw) is Junk:
+        if type(raw) is InvalidOutput:
             self._put_aside(raw)
             return None
         if type(raw) is list:
-            self._put_aside(_junk(raw, _NO_ARRAYS))
+            self._put_aside(_undamaged(raw, _NO_ARRAYS))
             return None
         try:
             return parse(raw)
         except NotOfTheProtocol as error:
             if error.is_about_tuples:
                 self.nonsense(f"it said of a tuple what cannot be read: {error}")
-            self._put_aside(_junk(raw, error.expected))
+            self._put_aside(_undamaged(raw, error.expected))
             return None
 
-    def _remark(self, message: Message) -> None:
-        """Deal with what nobody else needs to hear."""
-        if isinstance(message, Log):
-            self._remarks.log(message)
-        elif isinstance(message, Error):
-            self._remarks.error(message)
-        elif isinstance(message, Metrics):
-            self._remarks.metric(message)
-        elif isinstance(message, Pid):
-            self._remarks.pid = message.pid
-
-    def _put_aside(self, junk: Junk) -> None:
-        if junk.may_be_emit:
+    def _put_aside(self, invalid: InvalidOutput) -> None:
+        if invalid.may_be_emit:
             self.nonsense(
-                f"it wrote what may have been an emit, and cannot be read ({junk.reason}): {junk.text!r:.300}"
+                f"it wrote what may have been an emit, and cannot be read ({invalid.reason}): "
+                f"{invalid.text!r:.300}"
             )
-        self._happened(Event.JUNK)
-        self._remarks.junk(junk)
-        self._last_junk = junk.text
-        self._junk_in_a_row += 1
-        if self._junk_in_a_row > MAX_JUNK:
+        self._happened(Event.INVALID_OUTPUT)
+        self._reports.invalid(invalid)
+        self._last_invalid = invalid.text
+        self._invalid_in_a_row += 1
+        if self._invalid_in_a_row > MAX_INVALID:
             self.nonsense(
-                f"it wrote {MAX_JUNK} times what is no message, and none between; the last was {junk.text!r:.300}"
+                f"it wrote {MAX_INVALID} times what is no message, and none between; the last was "
+                f"{invalid.text!r:.300}"
             )
 
     def _happened(self, event: Event, what: str = "") -> None:
         if self._state not in FAILED:
-            self._state = next_state(self._table, self._state, event)
+            self._state = self._table[self._state, event]
             self._what = what
         if self._state in FAILED:
             raise ChildFailed(f"{self._state.name.lower()}: {self._what}")
 
 
-def _junk(raw: object, expected: str) -> Junk:
-    """Make junk of what could be decoded and is no message; nothing is lost with it."""
-    return replace(junk_of(repr(raw).encode(errors="replace"), expected), may_be_emit=False)
+def _undamaged(raw: object, expected: str) -> InvalidOutput:
+    """Give what could be decoded and is no message; nothing is lost with it."""
+    return replace(invalid_output(repr(raw).encode(errors="replace"), expected), may_be_emit=False)

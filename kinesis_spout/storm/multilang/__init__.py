@@ -1,6 +1,31 @@
 """Storm's multilang protocol: bolts and spouts in any language, as processes that talk over pipes.
 
-``frames`` and ``messages`` are the protocol, ``conversation`` its states; these are pure. ``component`` is to
-write components in Python, ``spout_component`` is our spout as one. Begin with ``messages``. Running components of
-others is ``storm.hosting``'s.
+To write a component in Python, subclass ``BasicBolt``, ``Bolt`` or ``Spout`` and call its ``run``. The protocol is
+``messages``, ``frames`` and ``conversation``, which are pure; ``kinesis_component`` is our spout as a component.
+Running the components of others is ``storm.hosting``'s.
 """
+
+from typing import TYPE_CHECKING, Final
+
+from kinesis_spout.model.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from kinesis_spout.storm.multilang.bolt import BasicBolt, Bolt
+    from kinesis_spout.storm.multilang.component import Component, GiveUp
+    from kinesis_spout.storm.multilang.messages import TupleIn
+    from kinesis_spout.storm.multilang.sendable import UnsendableValue
+    from kinesis_spout.storm.multilang.spout import Spout
+
+__all__ = ["BasicBolt", "Bolt", "Component", "GiveUp", "Spout", "TupleIn", "UnsendableValue"]
+
+_HOMES: Final = {
+    "BasicBolt": "kinesis_spout.storm.multilang.bolt",
+    "Bolt": "kinesis_spout.storm.multilang.bolt",
+    "Component": "kinesis_spout.storm.multilang.component",
+    "GiveUp": "kinesis_spout.storm.multilang.component",
+    "Spout": "kinesis_spout.storm.multilang.spout",
+    "TupleIn": "kinesis_spout.storm.multilang.messages",
+    "UnsendableValue": "kinesis_spout.storm.multilang.sendable",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -3,15 +3,14 @@
     bolt    STARTING --pid--> READY --(tuples out; emits, acks, fails in)--> READY
     spout   STARTING --pid--> READY --command sent--> ANSWERING --sync--> READY
 
-    either  --stop asked--> CLOSING --ended--> CLOSED
-            --ended--> DIED      --timed out--> HUNG      --nonsense--> BROKEN
+    either  --ended--> DIED      --timed out--> HUNG      --nonsense--> BROKEN
 
-CLOSED, DIED, HUNG and BROKEN are final: a component that is started again gets a new conversation. Junk
-(``junk.Junk``, a message not of the protocol) never changes a state: it is put aside. NONSENSE is a message of the
-protocol that cannot be true, such as an ack of an id that was never sent; more junk than the host bears; and junk
-that may have been an emit, whose tuple is lost though the component does not know.
+DIED, HUNG and BROKEN are final: a component that is started again gets a new conversation. Invalid output never
+changes a state: it is put aside. NONSENSE is a message of the protocol that cannot be true, such as an ack of an
+id that was never sent; more invalid output than the host bears; and invalid output that may have been an emit,
+whose tuple is lost though the component does not know.
 
-Time, pending tuples and their ids are the shell's: it reports a TIMED_OUT when nothing at all has been heard for
+Time, pending tuples and their ids are the host's: it reports a TIMED_OUT when nothing at all has been heard for
 ``topology.subprocess.timeout.secs``, and NONSENSE when an id is not one that it sent.
 """
 
@@ -31,16 +30,10 @@ class State(Enum):
     """A bolt can be given tuples; a spout a command."""
     ANSWERING = auto()
     """A spout was sent a command; what it emits belongs to it, until its sync. Bolts are never here."""
-    CLOSING = auto()
-    """It was asked to end, by the end of its input. What it still says counts; it is not started again."""
-    CLOSED = auto()
-    """It ended because it was asked to, or was ended because it did not."""
     DIED = auto()
-    """It ended by itself."""
     HUNG = auto()
     """It said nothing for too long."""
     BROKEN = auto()
-    """It said what cannot be true."""
 
 
 class Event(Enum):
@@ -50,16 +43,15 @@ class Event(Enum):
     COMMAND_SENT = auto()
     """A tuple, a tick or a heart-beat to a bolt; next, ack, fail, activate or deactivate to a spout."""
     TASK_IDS_SENT = auto()
-    STOP_ASKED = auto()
     # The component says
     PID = auto()
     EMIT = auto()
     ACK = auto()
     FAIL = auto()
     SYNC = auto()
-    REMARK = auto()
+    REPORT = auto()
     """A log line, an error, a metric."""
-    JUNK = auto()
+    INVALID_OUTPUT = auto()
     NONSENSE = auto()
     # What becomes of it
     TIMED_OUT = auto()
@@ -67,33 +59,26 @@ class Event(Enum):
     """Its output has ended."""
 
 
-FINAL: Final = frozenset({State.CLOSED, State.DIED, State.HUNG, State.BROKEN})
-"""States in which nothing counts any more."""
-
 FAILED: Final = frozenset({State.DIED, State.HUNG, State.BROKEN})
-"""Final states after which the component is started again, and what it had been given fails."""
+"""Final states: the component is started again, and what it had been given fails."""
+
+Table = dict[tuple[State, Event], State]
 
 _S, _E = State, Event
-_SAYS_TUPLES: Final = (_E.EMIT, _E.ACK, _E.FAIL)
 
 
-def _table(own: dict[tuple[State, Event], State]) -> dict[tuple[State, Event], State]:
+def _table(own: Table) -> Table:
     """Fill in what bolts and spouts have in common; a pair in ``own`` wins."""
-    living = [state for state in _S if state not in FINAL]
+    living = [state for state in _S if state not in FAILED]
+    too_early = (_E.EMIT, _E.ACK, _E.FAIL, _E.SYNC, _E.COMMAND_SENT, _E.TASK_IDS_SENT)
     return {
         **{(state, event): state for state in _S for event in _E},
         **{(state, _E.ENDED): _S.DIED for state in living},
         **{(state, _E.TIMED_OUT): _S.HUNG for state in living},
         **{(state, _E.NONSENSE): _S.BROKEN for state in living},
-        **{(state, _E.STOP_ASKED): _S.CLOSING for state in living},
         **{(state, _E.PID): _S.BROKEN for state in living},
-        **{(_S.STARTING, event): _S.BROKEN for event in (*_SAYS_TUPLES, _E.SYNC)},
+        **{(_S.STARTING, event): _S.BROKEN for event in too_early},
         (_S.STARTING, _E.PID): _S.READY,
-        **{(_S.STARTING, event): _S.BROKEN for event in (_E.COMMAND_SENT, _E.TASK_IDS_SENT)},
-        (_S.CLOSING, _E.ENDED): _S.CLOSED,
-        (_S.CLOSING, _E.TIMED_OUT): _S.CLOSED,
-        (_S.CLOSING, _E.NONSENSE): _S.CLOSING,
-        (_S.CLOSING, _E.PID): _S.CLOSING,
         **own,
     }
 
@@ -112,21 +97,15 @@ SPOUT: Final = _table(
 """Total, as ``BOLT``. A spout may emit, log and sync before it is asked (some have threads): a sync that nobody
 waits for means nothing, and an emit counts. It has nothing to ack or fail."""
 
-
-def next_state(table: dict[tuple[State, Event], State], state: State, event: Event) -> State:
-    """Look the table up."""
-    return table[state, event]
-
-
 _EVENTS: Final[dict[type, Event]] = {
     messages.Pid: _E.PID,
     messages.Emit: _E.EMIT,
     messages.Ack: _E.ACK,
     messages.Fail: _E.FAIL,
     messages.Sync: _E.SYNC,
-    messages.Log: _E.REMARK,
-    messages.Error: _E.REMARK,
-    messages.Metrics: _E.REMARK,
+    messages.Log: _E.REPORT,
+    messages.Error: _E.REPORT,
+    messages.Metrics: _E.REPORT,
 }
 
 

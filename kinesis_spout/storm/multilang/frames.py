@@ -4,23 +4,24 @@ Storm's own framing is JSON in UTF-8, then a line ``end``. A message is an objec
 stand on several lines, and lines may end as on Windows. pystorm's other framing is MessagePack values one after
 the other, with nothing between.
 
-A component's standard output is also where a stray ``print`` goes. What is no message becomes ``Junk`` and costs
-no message after it: a decoder finds the next one by itself. For JSON that is the next line that begins one; a
-message never begins in the middle of a line, because a broken message may end in what looks like a whole one.
+A component's standard output is also where a stray ``print`` goes. What is no message is ``InvalidOutput`` and
+costs no message after it: a decoder finds the next one by itself. For JSON that is the next line that begins one;
+a message never begins in the middle of a line, because a broken one may end in what looks like a whole one.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from kinesis_spout.storm.multilang.junk import Junk, junk_of
 from kinesis_spout.storm.multilang.message_pack import MessagePackDecoder
+from kinesis_spout.storm.multilang.messages import InvalidOutput, invalid_output
 from kinesis_spout.storm.multilang.sendable import UnsendableValue, plain_number_or_text, refuse_unsendable
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
-"""A frame that is larger is junk. Kinesis has records of 10 MiB; several may be in one tuple."""
+"""A larger frame is invalid output. Kinesis has records of 10 MiB; several may be in one tuple."""
 
 _END: Final = b"\nend\n"
 _MAX_ATTEMPTS: Final = 64
@@ -31,19 +32,31 @@ class Decoder(Protocol):
     """Takes bytes as they come and gives messages when they are whole. Mutable; one per stream of bytes."""
 
     def feed(self, data: bytes) -> list[Any]:
-        """Give what is complete now, in order: objects and arrays (for ``messages.parse``), and ``Junk``."""
+        """Give what is complete now, in order: what ``messages.parse`` takes, and ``InvalidOutput``."""
         ...
 
-    def rest(self) -> Junk | None:
+    def rest(self) -> InvalidOutput | None:
         """Give the incomplete frame in which the bytes ended. None if they ended between frames."""
         ...
 
 
-class Codec(Protocol):
-    """One way to write messages. Has no state; may be shared."""
+class Codec:
+    """One way to write messages. Has no state; may be shared. Use those in ``CODECS``."""
 
-    name: str
-    """``json`` or ``msgpack``."""
+    def __init__(
+        self,
+        name: str,
+        encoder: type[msgspec.json.Encoder | msgspec.msgpack.Encoder],
+        decoder: Callable[[int], Decoder],
+        *,
+        end: bytes,
+        bytes_too: bool,
+    ) -> None:
+        self.name = name
+        self._encode = encoder(enc_hook=plain_number_or_text).encode
+        self._decoder = decoder
+        self._end = end
+        self._bytes_too = bytes_too
 
     def encode(self, message: object, component: str) -> bytes:
         """Write a message (one of ``messages``, or plain values) as one frame.
@@ -53,58 +66,29 @@ class Codec(Protocol):
             component: who sends it, or to whom it goes; for the error.
 
         Raises:
-            UnsendableValue: there is no form for one of its values.
+            UnsendableValue: there is no form for one of its values: dates and the like; in JSON also bytes and
+                NaN, in MessagePack integers beyond 64 bits.
         """
-        ...
+        values = msgspec.structs.astuple(message) if isinstance(message, msgspec.Struct) else (message,)
+        try:
+            refuse_unsendable(values, component, bytes_too=self._bytes_too)
+            return self._encode(message) + self._end
+        except UnsendableValue:
+            raise
+        except (UnicodeEncodeError, OverflowError, RecursionError, TypeError) as error:
+            raise UnsendableValue(
+                f"component {component!r}: expected values that can be sent, got: {error}"
+            ) from error
 
     def decoder(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> Decoder:
-        """Give a new decoder."""
-        ...
-
-
-class JsonCodec:
-    """Storm's protocol: JSON, then a line ``end``."""
-
-    name = "json"
-
-    def __init__(self) -> None:
-        self._encoder = msgspec.json.Encoder(enc_hook=plain_number_or_text)
-
-    def encode(self, message: object, component: str) -> bytes:
-        """Write a message as one frame. Bytes, dates, NaN and the like are refused; see ``Codec.encode``."""
-        return _encoded(self._encoder, message, component, bytes_too=False) + _END
-
-    def decoder(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> "JsonDecoder":
-        """Give a new decoder."""
-        return JsonDecoder(max_frame_bytes)
-
-
-class MessagePackCodec:
-    """pystorm's ``msgpack`` serializer: MessagePack values one after the other. Bytes stay bytes."""
-
-    name = "msgpack"
-
-    def __init__(self) -> None:
-        self._encoder = msgspec.msgpack.Encoder(enc_hook=plain_number_or_text)
-
-    def encode(self, message: object, component: str) -> bytes:
-        """Write a message as one frame. Dates and the like, and integers beyond 64 bits, are refused."""
-        return _encoded(self._encoder, message, component, bytes_too=True)
-
-    def decoder(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> MessagePackDecoder:
-        """Give a new decoder."""
-        return MessagePackDecoder(max_frame_bytes)
-
-
-CODECS: Final[dict[str, Codec]] = {codec.name: codec for codec in (JsonCodec(), MessagePackCodec())}
-"""By name."""
+        return self._decoder(max_frame_bytes)
 
 
 class JsonDecoder:
-    """Takes apart a stream of JSON frames. Mutable; see ``Decoder``.
+    """Takes apart a stream of JSON frames. Mutable.
 
-    A whole line that is outside of a message, and begins no object or array, is junk at once, not only when its
-    frame ends: so a component that prints and never speaks is heard, and memory stays small.
+    A whole line that is outside of a message, and begins no object or array, is invalid output at once, not only
+    when its frame ends: so a component that prints and never speaks is heard, and memory stays small.
     """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
@@ -115,7 +99,6 @@ class JsonDecoder:
         self._skipping = False
 
     def feed(self, data: bytes) -> list[Any]:
-        """Give what is complete now, in order."""
         waiting = self._waiting
         waiting += data
         if waiting.find(b"\r", self._searched) >= 0:
@@ -134,27 +117,29 @@ class JsonDecoder:
                 found.append(self._too_large(frame))
                 continue
             try:
-                found.append(_message(self._decode(frame)))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _NoMessage):
-                found += self._salvaged(frame)
+                value = self._decode(frame)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                value = None
+            if type(value) is dict or type(value) is list:
+                found.append(value)
+            else:
+                found += _salvaged(frame)
         if waiting:
             found += self._cut_waiting()
         self._searched = max(0, len(self._waiting) - len(_END))
         return found
 
-    def rest(self) -> Junk | None:
-        """Give the incomplete frame after which the bytes ended."""
-        return (
-            junk_of(bytes(self._waiting), "the bytes ended inside a frame") if self._waiting.strip() else None
-        )
+    def rest(self) -> InvalidOutput | None:
+        rest = bytes(self._waiting)
+        return invalid_output(rest, "the bytes ended inside a frame") if rest.strip() else None
 
-    def _cut_waiting(self) -> list[Junk]:
+    def _cut_waiting(self) -> list[InvalidOutput]:
         """Take away what waits for an end and is no frame, or too large for one."""
-        waiting, found = self._waiting, []
+        waiting = self._waiting
+        found: list[InvalidOutput] = []
         if not self._skipping and waiting[0] not in b"{[":  # what is rare is looked at closely
             cut = _first_beginning(waiting)
-            junk = _outside(bytes(waiting[:cut]))
-            found += [junk] if junk else []
+            found += _outside(bytes(waiting[:cut]))
             del waiting[:cut]
         if len(waiting) > self._max_frame_bytes:
             if not self._skipping:
@@ -163,52 +148,46 @@ class JsonDecoder:
             del waiting[: 1 - len(_END)]
         return found
 
-    def _too_large(self, frame: bytes) -> Junk:
+    def _too_large(self, frame: bytes) -> InvalidOutput:
         # An emit may be in what is still to come of it, and is not looked at any more.
         return replace(
-            junk_of(frame, f"expected a frame of at most {self._max_frame_bytes} bytes"), may_be_emit=True
+            invalid_output(frame, f"expected a frame of at most {self._max_frame_bytes} bytes"),
+            may_be_emit=True,
         )
 
-    def _salvaged(self, frame: bytes) -> list[Any]:
-        """Find the messages in a frame that is not one message."""
-        found: list[Any] = []
-        outside: list[bytes] = []
-        lines = frame.split(b"\n")
-        attempts = _MAX_ATTEMPTS
-        at = 0
-        while at < len(lines):
-            line, taken, message = lines[at], 1, None
-            if _may_begin_message(line):
-                if attempts and at + 1 < len(lines):
-                    attempts -= 1
-                    message, taken = self._lenient(b"\n".join(lines[at:])), len(lines) - at
-                if message is None:
-                    message, taken = self._lenient(line), 1
+
+def _salvaged(frame: bytes) -> list[Any]:
+    """Find the messages in a frame that is not one message."""
+    found: list[Any] = []
+    outside: list[bytes] = []
+    lines = frame.split(b"\n")
+    attempts = _MAX_ATTEMPTS
+    at = 0
+    while at < len(lines):
+        line, taken, message = lines[at], 1, None
+        if _may_begin_message(line):
+            if attempts and at + 1 < len(lines):
+                attempts -= 1
+                message, taken = _lenient(b"\n".join(lines[at:])), len(lines) - at
             if message is None:
-                outside.append(line)
-            else:
-                found += [junk for junk in [_outside(b"\n".join(outside))] if junk]
-                found.append(message)
-                outside = []
-            at += taken
-        return found + [junk for junk in [_outside(b"\n".join(outside))] if junk]
-
-    def _lenient(self, text: bytes) -> Any:
-        """Decode, also what components write although JSON has it not (NaN). None if it is no message."""
-        try:
-            return _message(json.loads(text))
-        except (ValueError, RecursionError, _NoMessage):
-            return None
+                message, taken = _lenient(line), 1
+        if message is None:
+            outside.append(line)
+        else:
+            found += _outside(b"\n".join(outside))
+            found.append(message)
+            outside = []
+        at += taken
+    return found + _outside(b"\n".join(outside))
 
 
-class _NoMessage(Exception):  # noqa: N818 - never leaves this module
-    """JSON that is neither an object nor an array."""
-
-
-def _message(value: Any) -> Any:
-    if type(value) is dict or type(value) is list:
-        return value
-    raise _NoMessage
+def _lenient(text: bytes) -> Any:
+    """Decode, also what components write although JSON has it not (NaN). None if it is no message."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if type(value) is dict or type(value) is list else None
 
 
 def _may_begin_message(line: bytes | bytearray) -> bool:
@@ -223,26 +202,15 @@ def _first_beginning(waiting: bytearray) -> int:
     return at
 
 
-def _outside(text: bytes) -> Junk | None:
-    """Make junk of what stood outside of messages; blank lines and a lone ``end`` are none."""
+def _outside(text: bytes) -> list[InvalidOutput]:
+    """Give what stood outside of messages as invalid output; blank lines and a lone ``end`` are none."""
     lines = [line for line in text.split(b"\n") if line.strip() not in (b"", b"end")]
-    return junk_of(b"\n".join(lines), "expected a JSON object or array, then a line `end`") if lines else None
+    reason = "expected a JSON object or array, then a line `end`"
+    return [invalid_output(b"\n".join(lines), reason)] if lines else []
 
 
-def _encoded(
-    encoder: msgspec.json.Encoder | msgspec.msgpack.Encoder,
-    message: object,
-    component: str,
-    *,
-    bytes_too: bool,
-) -> bytes:
-    values = msgspec.structs.astuple(message) if isinstance(message, msgspec.Struct) else (message,)
-    try:
-        refuse_unsendable(values, component, bytes_too=bytes_too)
-        return encoder.encode(message)
-    except UnsendableValue:
-        raise
-    except (UnicodeEncodeError, OverflowError, RecursionError, TypeError) as error:
-        raise UnsendableValue(
-            f"component {component!r}: expected values that can be sent, got: {error}"
-        ) from error
+CODECS: Final = {
+    "json": Codec("json", msgspec.json.Encoder, JsonDecoder, end=_END, bytes_too=False),
+    "msgpack": Codec("msgpack", msgspec.msgpack.Encoder, MessagePackDecoder, end=b"", bytes_too=True),
+}
+"""By name: Storm's own, and pystorm's other one."""

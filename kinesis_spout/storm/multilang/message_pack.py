@@ -3,7 +3,7 @@
 MessagePack has no mark between values, and almost every byte begins some value: a stray ``print`` would be taken
 for numbers, for texts, or for the head of a huge array that swallows what follows. So a value is only begun where
 a message may begin: at a mapping whose first key is a word of the protocol, or at an array of numbers (task ids).
-Everything up to the next such mapping is junk; an array right after junk would be more of it.
+Everything up to the next such mapping is invalid output; an array right after it would be more of that.
 
 msgspec decodes whole values only, so the end of a value is found first: it is where as many values are whole as
 its containers said. One counter is enough for that, and it can wait for more bytes at any place.
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kinesis_spout.storm.multilang.junk import Junk, junk_of
+from kinesis_spout.storm.multilang.messages import InvalidOutput, invalid_output
 
 _KEYS: Final = (
     *("command", "pid", "id", "tuple", "stream", "task", "comp", "anchors", "need_task_ids", "msg", "level"),
@@ -58,7 +58,7 @@ _EXTENSIONS: Final = frozenset({0xC7, 0xC8, 0xC9})
 
 
 class MessagePackDecoder:
-    """Takes apart a stream of MessagePack messages. Mutable; see ``frames.Decoder``."""
+    """Takes apart a stream of MessagePack messages. Mutable; a ``frames.Decoder``."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
@@ -70,7 +70,6 @@ class MessagePackDecoder:
         self._lost = False
 
     def feed(self, data: bytes) -> list[Any]:
-        """Give what is complete now, in order."""
         waiting = self._waiting
         waiting += data
         if self._position > len(waiting):
@@ -81,10 +80,10 @@ class MessagePackDecoder:
             start = position = self._decode_whole(found)
         while start < len(waiting):
             if not inside:
-                junk_end = self._next_beginning(start)
-                if junk_end > start:
-                    found.append(junk_of(bytes(waiting[start:junk_end]), _EXPECTED))
-                    start = position = junk_end
+                invalid_end = self._next_beginning(start)
+                if invalid_end > start:
+                    found.append(invalid_output(bytes(waiting[start:invalid_end]), _EXPECTED))
+                    start = position = invalid_end
                     self._lost = True
                 if not self._begins_at(start):
                     break
@@ -93,10 +92,10 @@ class MessagePackDecoder:
             is_whole = not open_values and position <= len(waiting)
             if position - start > self._max_frame_bytes:
                 self._lost = True
-                junk_end = self._next_beginning(start + 1)
+                invalid_end = self._next_beginning(start + 1)
                 reason = f"expected a frame of at most {self._max_frame_bytes} bytes"
-                found.append(junk_of(bytes(waiting[start:junk_end]), reason))
-                start, position, inside = junk_end, junk_end, False
+                found.append(invalid_output(bytes(waiting[start:invalid_end]), reason))
+                start, position, inside = invalid_end, invalid_end, False
                 continue
             if not is_whole:
                 break
@@ -106,15 +105,16 @@ class MessagePackDecoder:
         del waiting[:start]
         return found
 
-    def rest(self) -> Junk | None:
-        """Give the incomplete frame after which the bytes ended."""
-        return junk_of(bytes(self._waiting), "the bytes ended inside a frame") if self._waiting else None
+    def rest(self) -> InvalidOutput | None:
+        return (
+            invalid_output(bytes(self._waiting), "the bytes ended inside a frame") if self._waiting else None
+        )
 
     def _decode_whole(self, found: list[Any]) -> int:
         """Take messages that follow each other, the quick way; say where that ended.
 
         A slice from one beginning to the next that decodes is a message: no value is the beginning of another. One
-        that does not (a mapping inside of a message looks like a beginning, or there is junk) is for the slow way.
+        that does not (a mapping inside of a message looks like a beginning, or it is invalid) is for the slow way.
         """
         waiting = bytes(self._waiting)
         starts = [match.start() for match in _BEGINNING.finditer(waiting)]
@@ -149,7 +149,7 @@ class MessagePackDecoder:
         try:
             return self._decode(frame)
         except _UNREADABLE as error:
-            return junk_of(frame, f"{_EXPECTED}; {error}")
+            return invalid_output(frame, f"{_EXPECTED}; {error}")
 
 
 def _skip(waiting: bytearray, position: int, open_values: int) -> tuple[int, int]:

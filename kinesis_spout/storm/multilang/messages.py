@@ -6,8 +6,15 @@
 
 ``parse`` makes them of what a decoder of ``frames`` gives; a codec writes them as they are. What a message has
 beyond the protocol is ignored, as Storm does. Source: https://storm.apache.org/releases/current/Multilang-protocol.html
+
+What a component writes and is no message (a stray ``print``, half a message) is ``InvalidOutput``, most often
+harmless. Not so a damaged ``emit``: its tuple is lost, and the component, which does not know, acks what the
+tuple came from. So invalid output says whether an emit may be in it: whether it has a word that no other message
+has. An anchored emit has two, of which damage at one place leaves one.
 """
 
+import re
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -55,22 +62,18 @@ class TupleIn(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_heartbeat(self) -> bool:
-        """The host asks whether the component lives."""
         return self.stream == HEARTBEAT_STREAM and self.task == SYSTEM_TASK
 
     @property
     def is_tick(self) -> bool:
-        """The host tells that ``topology.tick.tuple.freq.secs`` have passed."""
         return self.stream == TICK_STREAM and self.component == TICK_COMPONENT
 
 
 def heartbeat(tuple_id: str) -> TupleIn:
-    """Make the message that asks a bolt for a sign of life."""
     return TupleIn(id=tuple_id, component=None, stream=HEARTBEAT_STREAM, task=SYSTEM_TASK, values=[])
 
 
 def tick(tuple_id: str, every_seconds: int) -> TupleIn:
-    """Make a tick."""
     return TupleIn(
         id=tuple_id, component=TICK_COMPONENT, stream=TICK_STREAM, task=SYSTEM_TASK, values=[every_seconds]
     )
@@ -109,12 +112,9 @@ class Fail(_Command, frozen=True, tag="fail"):
     """From a bolt: this tuple failed. To a spout: something in the tree of its tuple failed or timed out."""
 
     id: Any
-    """As with ``Ack``."""
 
 
 class Emit(_Command, frozen=True, tag="emit"):
-    """A component emits a tuple."""
-
     values: list[Any] = msgspec.field(name="tuple")
     id: Any = None
     """A spout's message id: any JSON value. None: not tracked."""
@@ -129,27 +129,20 @@ class Emit(_Command, frozen=True, tag="emit"):
 
     @property
     def wants_task_ids(self) -> bool:
-        """The component waits for ``TaskIds``."""
         return self.task is None and self.need_task_ids is not False
 
 
 class Log(_Command, frozen=True, tag="log"):
-    """A line for the host's log."""
-
     msg: Any
     level: Any = 2
     """0 trace, 1 debug, 2 info, 3 warn, 4 error."""
 
 
 class Error(_Command, frozen=True, tag="error"):
-    """An exception in the component, as text; it goes on."""
-
     msg: Any
 
 
 class Metrics(_Command, frozen=True, tag="metrics"):
-    """A value for the metric of this name."""
-
     name: str
     params: Any = None
 
@@ -159,27 +152,11 @@ class Sync(_Command, frozen=True, tag="sync"):
 
 
 class Pid(msgspec.Struct, frozen=True, kw_only=True):
-    """A component's answer to the hand-shake."""
-
     pid: int
 
 
-Message = (
-    Handshake
-    | TupleIn
-    | TaskIds
-    | Next
-    | Activate
-    | Deactivate
-    | Ack
-    | Fail
-    | Emit
-    | Log
-    | Error
-    | Metrics
-    | Sync
-    | Pid
-)
+FromHost = Handshake | TupleIn | TaskIds | Next | Activate | Deactivate | Ack | Fail
+Message = FromHost | Emit | Log | Error | Metrics | Sync | Pid
 """Any message, of either direction."""
 
 _BY_COMMAND: Final[dict[str, type[_Command]]] = {
@@ -254,3 +231,32 @@ _ABSENT: Final = object()
 def _shown(raw: object) -> str:
     text = repr(raw)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]} …"
+
+
+MAX_SHOWN_CHARACTERS: Final = 2000
+"""Of one piece of invalid output; the rest is counted."""
+
+_WORD_OF_EMIT: Final = re.compile(rb'"emit"|"anchors"|[\xa4\x04]emit|[\xa7\x07]anchors')
+"""As JSON writes them, and as MessagePack does: as its shortest text, as longer text or as bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidOutput:
+    """Bytes of a component that are no message, made readable."""
+
+    text: str
+    """What came; bytes that are not UTF-8 are replaced. At most ``MAX_SHOWN_CHARACTERS`` of it."""
+    reason: str
+    """What was expected instead."""
+    size_bytes: int
+    """Of a frame that is too large: what had come when it was given up."""
+    may_be_emit: bool = False
+    """It may have been an emit, whose tuple is lost with it."""
+
+
+def invalid_output(data: bytes, reason: str) -> InvalidOutput:
+    text = data[: 4 * MAX_SHOWN_CHARACTERS].decode(errors="replace")
+    if len(text) > MAX_SHOWN_CHARACTERS or len(data) > 4 * MAX_SHOWN_CHARACTERS:
+        text = f"{text[:MAX_SHOWN_CHARACTERS]} … ({len(data)} bytes in all)"
+    may_be_emit = _WORD_OF_EMIT.search(data) is not None
+    return InvalidOutput(text=text, reason=reason, size_bytes=len(data), may_be_emit=may_be_emit)

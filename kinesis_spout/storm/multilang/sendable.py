@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from kinesis_spout.model.errors import KinesisSpoutError
 
-_ALWAYS: Final = frozenset({str, int, bool, type(None)})
+_IN_JSON: Final = frozenset({str, int, bool, type(None)})
+"""Whatever their value; a float may be NaN."""
+_IN_MESSAGE_PACK: Final = _IN_JSON | {float, bytes}
 
 
 class UnsendableValue(KinesisSpoutError, TypeError):  # noqa: N818 - the names of our errors say what happened
@@ -30,20 +32,15 @@ def refuse_unsendable(values: Iterable[object], component: str, *, bytes_too: bo
     Raises:
         UnsendableValue: there is one.
     """
-    carrier = _MESSAGE_PACK if bytes_too else _JSON
-    always = carrier.always
+    always = _IN_MESSAGE_PACK if bytes_too else _IN_JSON
     for value in values:
         kind = type(value)
         if kind not in always and not (type(value) is list and always.issuperset(map(type, value))):
-            _search(value, "", component, carrier)
+            _search(value, "", component, bytes_too=bytes_too)
 
 
 def plain_number_or_text(value: object) -> object:
-    """Make a plain value of a number or text of a foreign type; an ``enc_hook`` of msgspec.
-
-    Raises:
-        NotImplementedError: it is neither.
-    """
+    """Make a plain value of a number or text of a foreign type; an ``enc_hook`` of msgspec."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, Integral):
@@ -58,38 +55,24 @@ def writable_text(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-class _Carrier:
-    """What one codec carries, with its name for the error."""
-
-    def __init__(self, name: str, *, bytes_too: bool) -> None:
-        self.name = name
-        self.bytes_too = bytes_too
-        self.always = _ALWAYS | {float, bytes} if bytes_too else _ALWAYS
-
-    def carries(self, number: Real) -> bool:
-        return self.bytes_too or isfinite(number)
-
-
-_JSON: Final = _Carrier("JSON", bytes_too=False)
-_MESSAGE_PACK: Final = _Carrier("MessagePack", bytes_too=True)
-
-
-def _search(value: Any, place: str, component: str, carrier: _Carrier) -> None:
-    if type(value) in carrier.always:
+def _search(value: Any, place: str, component: str, *, bytes_too: bool) -> None:
+    if type(value) in (_IN_MESSAGE_PACK if bytes_too else _IN_JSON):
         return
     if isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            _search(item, f"{place}[{index}]", component, carrier)
+            _search(item, f"{place}[{index}]", component, bytes_too=bytes_too)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, (str, int)):
-                raise _unsendable(key, f"{place} (a key)", component, carrier)
-            _search(item, f"{place}[{key!r}]", component, carrier)
-    elif not (isinstance(value, (str, Integral)) or (isinstance(value, Real) and carrier.carries(value))):
-        raise _unsendable(value, place, component, carrier)
+                raise _unsendable(key, f"{place} (a key)", component, bytes_too=bytes_too)
+            _search(item, f"{place}[{key!r}]", component, bytes_too=bytes_too)
+    elif not (
+        isinstance(value, (str, Integral)) or (isinstance(value, Real) and (bytes_too or isfinite(value)))
+    ):
+        raise _unsendable(value, place, component, bytes_too=bytes_too)
 
 
-def _unsendable(value: object, place: str, component: str, carrier: _Carrier) -> UnsendableValue:
+def _unsendable(value: object, place: str, component: str, *, bytes_too: bool) -> UnsendableValue:
     kind = type(value)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     if isinstance(value, float):
@@ -97,8 +80,8 @@ def _unsendable(value: object, place: str, component: str, carrier: _Carrier) ->
     advice = (
         "encode it yourself, for example as base64 text" if kind in {bytes, bytearray} else "convert it first"
     )
-    bytes_too = ", bytes" if carrier.bytes_too else ""
+    carrier, also_bytes = ("MessagePack", ", bytes") if bytes_too else ("JSON", "")
     return UnsendableValue(
-        f"component {component!r}: expected values that {carrier.name} carries (text, numbers, true, false, "
-        f"null{bytes_too}, lists, mappings with text keys), got {name} at {place or 'the top'}: {advice}"
+        f"component {component!r}: expected values that {carrier} carries (text, numbers, true, false, "
+        f"null{also_bytes}, lists, mappings with text keys), got {name} at {place or 'the top'}: {advice}"
     )

@@ -15,7 +15,7 @@ from typing import Any, Final
 from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.tuples import Source
 from kinesis_spout.storm.pickling import packed, why_not, why_unfit
-from kinesis_spout.storm.running.component_counts import ComponentCounts
+from kinesis_spout.storm.running.counts import ComponentCounts
 
 FULL_BLOCK: Final = 5_000
 """Tuples. More in one block save next to nothing, and take memory at once."""
@@ -80,18 +80,17 @@ class ForDriver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountsBlock(ForDriver):
-    """What components have done."""
-
     counts: Mapping[str, ComponentCounts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesDoNotCount(ForDriver):
-    """What the job has changed of the state must not count: see ``exactly_once``."""
+    """What the job has changed of the state must not count: see ``one_by_one``."""
 
 
 Block = TupleBlock | AckBlock | OpenTrees | ForDriver
-
+Keyed = tuple[int, Block]
+"""What travels, with the partition that it is for, before that is taken modulo the partitions of the exchange."""
 
 Refuse = Callable[[Collection[int], str], None]
 """Is told of a tuple that cannot travel: the roots of its trees, and why."""
@@ -100,7 +99,7 @@ Tell = Callable[[TupleBlock], None]
 
 
 class Parcel:
-    """A block that is being filled. Mutable.
+    """A block that is being filled, by one route. Mutable.
 
     Args:
         component: the bolt that the tuples are for.
@@ -124,7 +123,6 @@ class Parcel:
         self.others: dict[int, tuple[int, ...]] = {}
 
     def clear(self) -> None:
-        """Begin anew."""
         self.values.clear()
         del self.roots[:]
         self.others.clear()
@@ -143,13 +141,14 @@ class Parcel:
         except Exception:  # noqa: BLE001 - a value's own code may raise anything; which one, is found out now
             self._refuse_unfit()
             values = packed(self.values)
+        is_tracked = any(self.roots)
         block = TupleBlock(
             component=self.component,
             index=self.index,
             source=self.source,
             values=values,
             roots=self.roots.tobytes(),
-            edges=_edges(self.roots),
+            edges=randbytes(self.roots.itemsize * len(self.roots)) if is_tracked else b"",  # noqa: S311 - unique, not secret
             others=dict(self.others),
         )
         self._tell(block)
@@ -169,5 +168,52 @@ class Parcel:
         self.roots[:] = array("Q", compress(self.roots, fit))
 
 
-def _edges(roots: "array[int]") -> bytes:
-    return randbytes(roots.itemsize * len(roots)) if any(roots) else b""  # noqa: S311 - unique, not secret
+class Outbox:
+    """What leaves one stage of one partition: parcels that are being filled, and blocks that are ready. Mutable.
+
+    Args:
+        partitions: how many there are after the exchange; a task lives in its index modulo that.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self._partitions = partitions
+        self._parcels: list[Parcel] = []
+        self._undone: list[Parcel] = []
+        """Those for bolts that undo what they did for a tree that failed."""
+        self._ready: list[Keyed] = []
+
+    def fill(self, parcel: Parcel, *, is_undone: bool = False) -> Parcel:
+        """Take a parcel that is going to be filled; ``is_undone`` if its task undoes what a failed tree did."""
+        self._parcels.append(parcel)
+        if is_undone:
+            self._undone.append(parcel)
+        return parcel
+
+    def clear(self) -> None:
+        for parcel in self._parcels:
+            parcel.clear()
+        self._ready.clear()
+
+    def drop_last(self, root: int) -> None:
+        """Drop what a tree that failed has sent last to those that would undo it; what is packed already stays."""
+        for parcel in self._undone:
+            parcel.drop_last(root)
+
+    def send(self, parcel: Parcel) -> None:
+        """Have a parcel ready, full or not, and begin it anew."""
+        self._ready.append((parcel.index % self._partitions, parcel.block()))
+        parcel.clear()
+
+    def close(self) -> None:
+        """Have all parcels ready."""
+        for parcel in self._parcels:
+            if parcel.values:
+                self.send(parcel)
+
+    def add(self, partition: int, block: Block) -> None:
+        self._ready.append((partition, block))
+
+    def take(self) -> list[Keyed]:
+        """Take what is ready."""
+        ready, self._ready = self._ready, []
+        return ready

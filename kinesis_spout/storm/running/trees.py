@@ -1,20 +1,48 @@
-"""The trees of tuples as far as one process has to do with them, in one micro-batch.
+"""The trees of tuples as far as one process has to do with them, in one micro-batch; and who decides them.
 
 A tuple that stays in its process needs no edge: it is enough to count those that are not acked. And nearly every
 tuple is acked when its bolt returns, which is before the ``emit`` that made it returns. So only those are counted
 that are not: a bolt holds them, or has failed them. A tree is open here while it has any.
+
+Of trees that leave the process their acker hears: the edge of a tuple when it is packed, and when it has come to
+where it goes. At the end it hears of the trees that are open here: a random number for each, as of an edge that
+nobody acks. What leaves in one block is told at once, as it is in the block: that costs next to nothing a tuple.
+
+**Who decides.** Two things are known of a tree, and each decides where the other knows nothing:
+
+- *Who held or failed one of its tuples* (``Trees.opened``) decides of all that came to a bolt. It decides alone in
+  a topology of one stage, and says which of the trees that an acker finds open failed, and where.
+- *The XOR of its edges* decides of all that was on its way between two stages: a tuple that left and never came
+  (its block was lost, or nobody took it), or that came without one of its roots. No bolt has seen it, so nobody
+  holds or failed it. Spark runs a job again that loses a block, so in a job that ends well this does not happen;
+  the XOR is what would tell.
 """
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from random import getrandbits
+from typing import Final
 
+import numpy as np
+
+from kinesis_spout.model.handler import Failure
 from kinesis_spout.storm.acking import Acker, TreeEnd, Words, note_end
-from kinesis_spout.storm.running.blocks import TupleBlock
+from kinesis_spout.storm.running.blocks import AckBlock, Block, ChangesDoNotCount, OpenTrees, TupleBlock
+
+NOBODY_SAID: Final = TreeEnd.after_time_out(
+    Failure(error_text="its tree was not complete by the end of the micro-batch")
+)
+"""The end of a tree that misses an ack, of which no task has said where it stopped."""
+
+
+def new_root() -> int:
+    """Give a root, which is never 0."""
+    return getrandbits(64) or 1
 
 
 class Trees:
-    """What was done here to trees that are decided here. Mutable.
+    """What was done to trees in this process. Mutable.
 
     Args:
         clock: monotonic.
@@ -26,6 +54,7 @@ class Trees:
         self._timeout = timeout_seconds
         self._began = clock()
         self._resets: dict[int, float] = {}
+        self._told = Acker()
         self.reset_at = self._began
         """When the time-out of a tree was last begun anew."""
         self.has_left = False
@@ -40,6 +69,7 @@ class Trees:
     def begin(self) -> None:
         """Begin a micro-batch."""
         self.begin_waiting()
+        self._told = Acker()
         self.has_left = False
         self.opened.clear()
         self.ends.clear()
@@ -78,25 +108,6 @@ class Trees:
         until = self.clock() - self._timeout
         return any(self._resets.get(root, self._began) <= until for root in roots)
 
-
-class ToldTrees(Trees):
-    """What was done here to trees that ackers decide. Mutable.
-
-    An acker hears of a tuple that leaves the process when it is packed, and when it has come to where it goes: its
-    edge, each time. At the end it hears of the trees that are open here: a random number for each.
-
-    What leaves in one block is told at once, as it is in the block, so that it costs next to nothing a tuple.
-    """
-
-    def __init__(self, clock: Callable[[], float], timeout_seconds: float) -> None:
-        super().__init__(clock, timeout_seconds)
-        self._told = Acker()
-
-    def begin(self) -> None:
-        """Begin a micro-batch."""
-        super().begin()
-        self._told = Acker()
-
     def tell(self, block: TupleBlock) -> None:
         """Take in the edges of tuples that leave, or have come."""
         if not block.edges:
@@ -108,7 +119,88 @@ class ToldTrees(Trees):
                 self._told.tell(root, edges[at])
 
     def take(self) -> tuple[Words, Words]:
-        """Take the messages, at the end: a root and what was done to its tree, each."""
+        """Take what ackers are told, at the end: a root and what was done to its tree, each."""
         told, self._told = self._told, Acker()
-        told.tell_all(array("Q", self.opened), array("Q", (getrandbits(64) or 1 for _ in self.opened)))
+        told.tell_all(array("Q", self.opened), array("Q", (new_root() for _ in self.opened)))
         return told.words()
+
+    def ack_blocks(self, ackers: int) -> Iterator[AckBlock]:
+        """Take what each of so many ackers is told, at the end; of those that are told something."""
+        roots, values = self.take()
+        of_acker = roots % np.uint64(ackers)
+        for acker in range(ackers):
+            here = of_acker == acker
+            ends = {root: end for root, end in self.ends.items() if root % ackers == acker}
+            touched = array("Q", (root for root in self.touched if root % ackers == acker))
+            if ends or touched or here.any():
+                yield AckBlock(
+                    acker=acker,
+                    roots=roots[here].tobytes(),
+                    values=values[here].tobytes(),
+                    ends=ends,
+                    touched=touched.tobytes(),
+                )
+
+    def decided(self, root: int) -> TreeEnd | None:
+        """Decide a tree that never left this process, after the end of its stage. None: it is complete."""
+        return (self.ends.get(root) or NOBODY_SAID) if root in self.opened else None
+
+    def all_decided(self, numbers: Mapping[int, int]) -> dict[int, TreeEnd]:
+        """Decide trees as ``decided`` does. Gives how those ended that are not complete, by their numbers.
+
+        Args:
+            numbers: of the spout's tuples, by root.
+        """
+        found = {number: self.decided(root) for root, number in numbers.items()}
+        return {number: end for number, end in found.items() if end is not None}
+
+
+def open_trees(numbers: Mapping[int, int], ackers: int, batch: int) -> Iterator[tuple[int, OpenTrees]]:
+    """Give the trees that ackers are to decide, each acker with its own; ``numbers`` as for ``all_decided``."""
+    for acker in range(ackers):
+        roots = array("Q", (root for root in numbers if root % ackers == acker))
+        if roots:
+            words = array("Q", (numbers[root] for root in roots)).tobytes()
+            yield acker, OpenTrees(acker=acker, batch=batch, roots=roots.tobytes(), numbers=words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """Those of ``OpenTrees`` that did not complete."""
+
+    batch: int
+    ends: Mapping[int, TreeEnd]
+    """By the tuple's number in its batch."""
+    opened: OpenTrees = field(repr=False)
+
+
+def decide(blocks: Iterable[Block]) -> Iterator[Unfinished | Block]:
+    """Decide the trees of an acker's task, once all that concerns them has come. Other blocks are passed on.
+
+    If a tree did not complete that has changed state, that is told first.
+    """
+    acker = Acker()
+    opened: list[OpenTrees] = []
+    touched: set[int] = set()
+    for block in blocks:
+        if isinstance(block, OpenTrees):
+            opened.append(block)
+        elif isinstance(block, AckBlock):
+            acker.tell_all(block.roots, block.values)
+            touched.update(array("Q", block.touched))
+            for root, end in block.ends.items():
+                acker.fail(root, end)
+        else:
+            yield block
+    unfinished = acker.unfinished()
+    if not touched.isdisjoint(unfinished):
+        yield ChangesDoNotCount()
+    for trees in opened if unfinished else ():
+        numbers = array("Q", trees.numbers)
+        ended = [(numbers[at], root) for at, root in enumerate(array("Q", trees.roots)) if root in unfinished]
+        if ended:
+            yield Unfinished(
+                batch=trees.batch,
+                ends={number: unfinished[root] or NOBODY_SAID for number, root in ended},
+                opened=trees,
+            )

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyspark import SparkContext, cloudpickle
 
@@ -20,18 +20,17 @@ from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import failure_of, failure_saying
 from kinesis_spout.spark.tasks.jobs import cancel, tags_of
-from kinesis_spout.storm.acking import Ending, TreeEnd
-from kinesis_spout.storm.components.context import TaskContext
-from kinesis_spout.storm.components.output import DEFAULT_STREAM, Stream, check_values, names_of
+from kinesis_spout.storm.acking import TreeEnd
+from kinesis_spout.storm.components.given import TaskContext
 from kinesis_spout.storm.components.spout import Spout
+from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Stream, check_values, names_of
 from kinesis_spout.storm.pickling import why_unfit
-from kinesis_spout.storm.running.component_counts import ComponentCounts
+from kinesis_spout.storm.running.clocks import TickClock
+from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.reported_errors import ReportedErrors
-from kinesis_spout.storm.running.tick_clock import TickClock
-from kinesis_spout.storm.spark.job_guard import JobGuard
+from kinesis_spout.storm.running.reports import ReportedErrors
 from kinesis_spout.storm.spark.tasks.given_tuples import FirstStageOfTuples, GivenTuple, packed_share
-from kinesis_spout.storm.spark.tasks.job import TopologyJobs
+from kinesis_spout.storm.spark.tasks.job import JobGuard, TopologyJobs
 from kinesis_spout.storm.spark.tasks.stages import EndedTuples
 
 _SHORTEST_REST: Final = 0.005
@@ -49,14 +48,17 @@ class SpoutHangs(KinesisSpoutError):  # noqa: N818 - what happened
     """A spout of the user's own does not return from a call."""
 
 
-class GatheringCollector:
-    """Takes what a spout emits until it travels. Mutable."""
+class Gathered(NamedTuple):
+    values: Sequence[Any]
+    message_id: Any
+    stream: str
 
+
+class GatheringCollector:
     def __init__(self, name: str, streams: dict[str, Stream]) -> None:
         self._name = name
         self._streams = streams
-        self.gathered: list[tuple[Sequence[Any], Any, str]] = []
-        """Values, message id and stream of each tuple."""
+        self.gathered: list[Gathered] = []
         self.counts = ComponentCounts()
         self._errors = ReportedErrors(f"spout {name}", self.counts, monotonic)
 
@@ -68,17 +70,13 @@ class GatheringCollector:
             raise InvalidConfig(f"{where}: expected a stream that it declares ({known}), got {stream!r}")
         check_values(f"{where}, stream {stream!r}", values, len(declared.fields))
         kept = values if isinstance(values, tuple) else list(values)  # The spout may use its list again.
-        self.gathered.append((kept, message_id, stream))
+        self.gathered.append(Gathered(kept, message_id, stream))
 
     def report_error(self, error: BaseException) -> None:
         self._errors.report(error)
 
     def refused(self, given: GivenTuple, error: Exception) -> TreeEnd:
-        """Take in that a tuple cannot travel: an error, which is reported where nobody waits for the tuple.
-
-        Returns:
-            How the tuple's tree ends.
-        """
+        """Count a tuple that cannot travel, and give how its tree ends; report it if nobody waits for it."""
         fields = self._streams[given.stream].fields
         reason = why_unfit(given.stream, fields, given.values, error, cloudpickle.dumps)
         self.counts.emitted += 1
@@ -86,7 +84,7 @@ class GatheringCollector:
             self._errors.count(reason)
         else:
             self.report_error(TypeError(reason))
-        return TreeEnd(ending=Ending.FAILED, component=self._name, failure=failure_saying(reason))
+        return TreeEnd(component=self._name, failure=failure_saying(reason))
 
     def report_metric(self, name: str, value: Any) -> None:
         self.counts.report(name, value)
@@ -127,17 +125,13 @@ class OwnSpoutQuery:
         self._tag = ""
         self._error: BaseException | None = None
         self.counters = Counters()
-        """What happened since the start. Nothing is given up: the spout decides what comes again."""
+        """Nothing is given up: the spout decides what comes again."""
         self._batches = 0
         self._progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
         self._thread = threading.Thread(target=self._run, name=f"kinesis-spout-{name}", daemon=True)
 
     def start(self) -> None:
-        """Open and activate the spout, then begin to ask it for tuples.
-
-        Raises:
-            Whatever the spout raises; it is closed then.
-        """
+        """Open and activate the spout, then begin to ask it for tuples; closes it if it raises."""
         try:
             self._spout.open(self._program.conf_of(self._context.component), self._context, self._collector)
             self._spout.activate()
@@ -148,7 +142,6 @@ class OwnSpoutQuery:
 
     @property
     def id(self) -> str:
-        """The same for every run of this spout of this topology."""
         return str(
             uuid.uuid5(
                 uuid.NAMESPACE_URL, f"kinesis-spout:{self._program.topology}/{self._context.component}"
@@ -157,17 +150,14 @@ class OwnSpoutQuery:
 
     @property
     def runId(self) -> str:  # noqa: N802 - as StreamingQuery spells it
-        """Another for every run."""
         return self._run_id
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether it runs: it was neither stopped nor ended by an error."""
         return not self._ended.is_set()
 
     @property
     def status(self) -> dict[str, Any]:
-        """What it is doing now, or how it ended."""
         error = self._error
         if not self.isActive:
             message = f"Terminated with exception: {type(error).__name__}: {error}" if error else "Stopped"
@@ -182,7 +172,6 @@ class OwnSpoutQuery:
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:
-        """What the components have done; see ``TopologyJobs``."""
         counts = self._jobs.counts
         counts.setdefault(self._context.component, ComponentCounts()).add(self._collector.counts)
         return counts
@@ -193,11 +182,9 @@ class OwnSpoutQuery:
         return list(self._progress)
 
     def exception(self) -> BaseException | None:
-        """The error that ended it, if one did."""
         return self._error
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
-        """Wait until it ends. See ``SpoutQuery``."""
         ended = self._ended.wait(timeout)
         if ended and self._error is not None:
             raise self._error
@@ -265,7 +252,7 @@ class OwnSpoutQuery:
         except BaseException as error:  # noqa: BLE001 - as above, unless there is a reason already
             self._error = self._error or error
 
-    def _gather(self) -> list[tuple[Sequence[Any], Any, str]]:
+    def _gather(self) -> list[Gathered]:
         """Ask for tuples until there are none, or as many as may be out, or the time is over.
 
         What one call emits beyond as many as may be out waits.
@@ -284,26 +271,31 @@ class OwnSpoutQuery:
         due_at = self._ticks.due_at
         return due_at is not None and due_at <= monotonic()
 
-    def _run_batch(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> None:
+    def _run_batch(self, gathered: list[Gathered]) -> None:
         """Run tuples, and tell of each how it ended; without tuples it is for the ticks alone."""
         began, number = monotonic(), self._batches
         if gathered:
             self._idle_since = None
         self.counters.delivered += len(gathered)
         ends = self._run_job(gathered)
-        self._count(gathered, ends, monotonic() - began)
-        for at, (_, message_id, _) in enumerate(gathered):
-            if message_id is None:
-                continue
+        tracked = {at: each.message_id for at, each in enumerate(gathered) if each.message_id is not None}
+        ended = [end for at, end in ends.items() if at in tracked]
+        self._jobs.count_trees(
+            len(tracked),
+            unfinished=len(ended),
+            timed_out=sum(end.timed_out for end in ended),
+            seconds=monotonic() - began,
+        )
+        for at, message_id in tracked.items():
             end = ends.get(at)
             if end is None:
                 self.counters.acked += 1
                 self._spout.ack(message_id)
-            elif end.ending is Ending.FAILED:
-                self._spout.fail(message_id, end.reason)
-            else:
+            elif end.timed_out:
                 self.counters.timed_out += 1
                 self._spout.timed_out(message_id, end.reason)
+            else:
+                self._spout.fail(message_id, end.reason)
         self._progress.append(
             {
                 "id": self.id,
@@ -321,25 +313,15 @@ class OwnSpoutQuery:
             }
         )
 
-    def _count(
-        self, gathered: list[tuple[Sequence[Any], Any, str]], ends: dict[int, TreeEnd], seconds: float
-    ) -> None:
-        tracked = {at for at, (_, message_id, _) in enumerate(gathered) if message_id is not None}
-        ended = [end for at, end in ends.items() if at in tracked]
-        timed_out = sum(end.failure.timed_out for end in ended)
-        acked, failed = len(tracked) - len(ended), len(ended) - timed_out
-        self._jobs.add_trees(acked=acked, failed=failed, timed_out=timed_out, seconds=seconds)
-
-    def _run_job(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> dict[int, TreeEnd]:
-        """Run tuples as one job, with the ticks that are due."""
+    def _run_job(self, gathered: list[Gathered]) -> dict[int, TreeEnd]:
         tag = f"{self._tags}-{self._batches}"
         self._batches += 1
         now = monotonic()
         self._ticks.advance(now, now)
         ticks = self._ticks.ticks(tag)
         given = [
-            GivenTuple(at, values, stream, message_id is not None)
-            for at, (values, message_id, stream) in enumerate(gathered)
+            GivenTuple(at, each.values, each.stream, each.message_id is not None)
+            for at, each in enumerate(gathered)
         ]
         tasks = max(1, min(len(given), self._spark.defaultParallelism))
         unfit: dict[int, Exception] = {}
@@ -370,5 +352,5 @@ class OwnSpoutQuery:
         elif "cancel" in str(error):
             why = "somebody cancelled the micro-batch's job on Spark"
         else:
-            return TreeEnd(ending=Ending.FAILED, component="", failure=failure_of(error))
+            return TreeEnd(component="", failure=failure_of(error))
         return TreeEnd.after_time_out(failure_saying(f"timed out: {why}"))

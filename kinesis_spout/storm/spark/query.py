@@ -13,10 +13,10 @@ from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.streams.joint_view import JointView, of_stream
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.spark.driver.query import SpoutQuery
-from kinesis_spout.storm.built_topology import BuiltTopology
 from kinesis_spout.storm.picture import mermaid, svg
-from kinesis_spout.storm.running.component_counts import ComponentCounts, added
+from kinesis_spout.storm.running.counts import ComponentCounts, added
 from kinesis_spout.storm.spark.own_spout import OwnSpoutQuery
+from kinesis_spout.storm.topology_conf import BuiltTopology
 from shard_state import BreakerPause, ShardStatus
 
 _LOOK_SECONDS: Final = 0.05

@@ -1,7 +1,4 @@
-"""Runs a micro-batch of a Kinesis spout through a topology.
-
-With state it may run again, record by record: see ``exactly_once``.
-"""
+"""Runs a micro-batch of a Kinesis spout through a topology. With state it may run again: see ``one_by_one``."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,18 +7,16 @@ from time import monotonic
 from pyspark import SparkContext
 
 from kinesis_spout.spark.pickled_handler import PickledHandler
-from kinesis_spout.spark.tasks.jobs import cancel, has_begun
+from kinesis_spout.spark.tasks.jobs import HandlerRaised, SparkRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from kinesis_spout.storm.running.blocks import Block
-from kinesis_spout.storm.running.component_counts import ComponentCounts
-from kinesis_spout.storm.running.exactly_once import RunChoice, counts
+from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount
+from kinesis_spout.storm.running.clocks import TickClock, Ticks
+from kinesis_spout.storm.running.counts import ComponentCounts
+from kinesis_spout.storm.running.one_by_one import RunChoice
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.tick_clock import TickClock, Ticks
-from kinesis_spout.storm.spark.keyed_state import KeyedState
 from kinesis_spout.storm.spark.tasks.job import TopologyJobs
-from kinesis_spout.storm.spark.tasks.stages import FirstStage
-from kinesis_spout.storm.spark.tasks.state_parts import UpdateBlock
+from kinesis_spout.storm.spark.tasks.stages import FirstStage, UpdateBlock
 from kinesis_spout.storm.spark.tasks.tree_delivery import (
     FailedTree,
     FailedTrees,
@@ -29,12 +24,12 @@ from kinesis_spout.storm.spark.tasks.tree_delivery import (
     ToValues,
     with_failed,
 )
-from kinesis_spout.storm.state import StateManifest, StateUpdate
+from kinesis_spout.storm.state import KeyedState, StateManifest, StateUpdate
 
 Packs = Sequence[Sequence[WorkSlice]]
 
 
-class TopologyRunner:
+class TopologyRunner(SparkRunner):
     """A ``BatchRunner`` that pushes records through the graph of a topology. Mutable; thread-safe.
 
     Args:
@@ -54,13 +49,12 @@ class TopologyRunner:
         to_values: ToValues,
         state: KeyedState | None = None,
     ) -> None:
-        self._context = context
+        super().__init__(context)
         self._settings = settings
         self._state = state
         self._jobs = TopologyJobs(context, program, None if state is None else state.address)
         self._to_values = PickledHandler.of(to_values)
-        self.ticks = TickClock(program.ticks, monotonic())
-        """See ``BatchRunner``."""
+        self.ticks: TickClock = TickClock(program.ticks, monotonic())
         self._choice = RunChoice()
         """Needs no lock: micro-batches with state run one at a time."""
         self._changes: dict[str, tuple[StateManifest, list[StateUpdate], Ticks]] = {}
@@ -72,47 +66,47 @@ class TopologyRunner:
         return self._jobs.counts
 
     def run(self, tag: str, packs: Packs) -> list[WorkResult]:
-        """See ``BatchRunner``. Without slices there is one task of the first stage, which only ticks."""
+        """Without slices there is one task of the first stage, which only ticks."""
         packs, began = packs or [[]], monotonic()
         if self._state is None:
-            return self._told(_results(self._run(tag, packs, self.ticks.ticks(tag))), began)
-        manifest = self._state.begin()
+            results = _results(self._run(tag, packs, self.ticks.ticks(tag)))
+        else:
+            results = _results(self._run_exactly(tag, packs, self._state))
+        self._jobs.count_trees(
+            sum(result.delivered for result in results),
+            unfinished=sum(result.failed for result in results),
+            timed_out=sum(result.timed_out for result in results),
+            seconds=monotonic() - began,
+        )
+        return results
+
+    def _run_exactly(self, tag: str, packs: Packs, state: KeyedState) -> list[Block]:
+        """Run a micro-batch so that what it has changed may count."""
+        manifest = state.begin()
+        if manifest is None:
+            raise HandlerRaised("the shards of the micro-batch were lost before it began")
         self.ticks.clock.not_before(manifest.time)
         ticks = self.ticks.ticks(tag)
+
+        def at_once() -> list[Block] | None:
+            found = self._run(tag, packs, ticks, manifest)
+            return None if any(isinstance(block, ChangesDoNotCount) for block in found) else found
+
         try:
-            found = self._run_exactly(tag, packs, ticks, manifest)
+            found = self._choice.run(
+                at_once,
+                lambda: self._run_one_by_one(tag, packs, ticks, manifest),
+                lambda found: any(result.failed for result in _results(found)),
+            )
         except BaseException:
             self.ticks.did_not_count(ticks)
             raise
         updates = [block.update for block in found if isinstance(block, UpdateBlock)]
         self._changes[tag] = (manifest, updates, ticks)
-        return self._told(_results(found), began)
-
-    def _run_exactly(self, tag: str, packs: Packs, ticks: Ticks, state: StateManifest) -> list[Block]:
-        """Run a micro-batch so that what it has changed may count."""
-        if self._choice.is_one_by_one:
-            found = self._run_one_by_one(tag, packs, ticks, state)
-            self._choice.ran_one_by_one(failed=any(result.failed for result in _results(found)))
-            return found
-        found = self._run(tag, packs, ticks, state)
-        self._choice.ran_at_once(counted=counts(found))
-        return found if counts(found) else self._run_one_by_one(tag, packs, ticks, state)
-
-    def _told(self, results: list[WorkResult], began: float) -> list[WorkResult]:
-        """Count the ends of the records' trees."""
-        delivered = sum(result.delivered for result in results)
-        failed = sum(result.failed for result in results)
-        timed_out = sum(result.timed_out for result in results)
-        self._jobs.add_trees(
-            acked=delivered - failed,
-            failed=failed - timed_out,
-            timed_out=timed_out,
-            seconds=monotonic() - began,
-        )
-        return results
+        return found
 
     def settled(self, tag: str, *, is_whole: bool) -> bool:
-        """See ``BatchRunner``. State that records have changed which do not count does not count either."""
+        """State that records have changed which do not count does not count either."""
         changes = self._changes.pop(tag, None)
         if changes is None or self._state is None:
             return True
@@ -121,12 +115,6 @@ class TopologyRunner:
         if not counts:
             self.ticks.did_not_count(ticks)
         return counts
-
-    def has_begun(self, tag: str) -> bool:
-        return has_begun(self._context, tag)
-
-    def cancel(self, tag: str) -> None:
-        cancel(self._context, tag)
 
     def _run(self, tag: str, packs: Packs, ticks: Ticks, state: StateManifest | None = None) -> list[Block]:
         first = FirstStage(
@@ -137,21 +125,11 @@ class TopologyRunner:
         )
         return self._jobs.run(tag, packs, first, ticks=ticks, state=state)
 
-    def _run_one_by_one(
-        self,
-        tag: str,
-        packs: Packs,
-        ticks: Ticks,
-        state: StateManifest,
-    ) -> list[Block]:
+    def _run_one_by_one(self, tag: str, packs: Packs, ticks: Ticks, state: StateManifest) -> list[Block]:
         shipped = self._jobs.shipped_one_by_one
         assert shipped is not None, "there is state"
         only = FirstStage(
-            shipped=shipped,
-            settings=self._settings,
-            to_values=self._to_values,
-            ticks=ticks,
-            state=state,
+            shipped=shipped, settings=self._settings, to_values=self._to_values, ticks=ticks, state=state
         )
         return self._jobs.run_one_by_one(tag, [work for pack in packs for work in pack], only)
 

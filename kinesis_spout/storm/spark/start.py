@@ -7,33 +7,94 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from kinesis_spout.kinesis_spout import KinesisSpout
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings.spout_config import SpoutConfig
 from kinesis_spout.spark.tasks.jobs import classic_context
 from kinesis_spout.spark.tasks.task import TaskSettings
-from kinesis_spout.storm.built_topology import BuiltTopology
 from kinesis_spout.storm.components.spout import Spout
 from kinesis_spout.storm.graph.component_graph import Component
 from kinesis_spout.storm.graph.plan import context_of
-from kinesis_spout.storm.runnable import check_runnable
-from kinesis_spout.storm.running.component_counts import added
-from kinesis_spout.storm.running.program import SHELL_HOMES, SHELL_HOST, SHELL_SPOUT, Program, program_of
-from kinesis_spout.storm.spark.homes import homes_of
-from kinesis_spout.storm.spark.keyed_state import KeyedState
+from kinesis_spout.storm.hosting.processes.placement import placement_of
+from kinesis_spout.storm.running.counts import added
+from kinesis_spout.storm.running.program import SHELL_HOST, SHELL_PLACEMENT, SHELL_SPOUT, Program, program_of
 from kinesis_spout.storm.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.storm.spark.query import RunningSpout, TopologyQuery
 from kinesis_spout.storm.spark.runner import TopologyRunner
-from kinesis_spout.storm.spark.spout_values import SpoutValues
-from kinesis_spout.storm.topology_conf import TopologyConf
+from kinesis_spout.storm.spark.tasks.tree_delivery import SpoutValues
+from kinesis_spout.storm.state import KeyedState, check_folder
+from kinesis_spout.storm.topology_conf import BuiltTopology, TopologyConf
+from kinesis_spout.zookeeper.paths import check_name
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
 
 _JOB_TIMEOUTS: Final = 3.0
 """A job may take so many message time-outs, for a tree's may be reset. What hangs longer is cancelled."""
 _LEAST_JOB_SECONDS: Final = 60.0
 """A job may take so long in any case: its Python workers may have to start first. On a busy machine that takes
 longer than three short time-outs; cancelled, the job would start them anew, until its records are given up."""
+
+
+def check_runnable(topology: BuiltTopology) -> None:
+    """Refuse what is a valid graph, but cannot run on Spark. Checked before anything starts.
+
+    Raises:
+        InvalidConfig: a spout delivers in an order that a topology cannot keep, state cannot be kept, or two
+            spouts would share the shards of a stream.
+    """
+    for component in topology.graph.spouts:
+        if isinstance(component.made_of, KinesisSpout):
+            component.made_of.refuse_order("a topology")
+    stateful = [name for name in topology.graph.order if topology.graph[name].is_stateful]
+    if stateful:
+        _check_state(topology, stateful)
+    _check_apps(topology)
+
+
+def _check_apps(topology: BuiltTopology) -> None:
+    """Refuse spouts that are members of one application: each would emit the records of some shards only."""
+    known: dict[tuple[str | None, ...], str] = {}
+    for component in topology.graph.spouts:
+        if isinstance(component.made_of, KinesisSpout):
+            config = component.made_of.config
+            of_stream = (config.stream, config.region, config.endpoint_url)
+            application = (*of_stream, config.app, config.zookeeper, config.zookeeper_root)
+            other = known.setdefault(application, component.name)
+            if other != component.name:
+                raise InvalidConfig(
+                    f"topology {topology.name!r}: expected spouts that read streams, or have apps, of their own, "
+                    f"as those of one app share its records, got {other!r} and {component.name!r} with stream "
+                    f"{config.stream!r} and app {config.app!r}; have bolts subscribe to one spout, or give each "
+                    "an app"
+                )
+
+
+def _check_state(topology: BuiltTopology, stateful: list[str]) -> None:
+    where, spouts = f"topology {topology.name!r}", topology.graph.spouts
+    if topology.options.state is None:
+        raise InvalidConfig(
+            f"{where}: expected the option state, an address for the state of {', '.join(stateful)}, got none; as "
+            'in build(..., state="file:///var/lib/app/state")'
+        )
+    if topology.options.ackers == 0:
+        raise InvalidConfig(
+            f"{where}: expected ackers with the state of {stateful[0]!r}, got none: without them nobody knows "
+            "which records failed"
+        )
+    kept = f"as {stateful[0]!r} keeps state that is stored with the progress of its spout"
+    if not isinstance(spouts[0].made_of, KinesisSpout):
+        raise InvalidConfig(
+            f"{where}: expected a KinesisSpout, {kept}, got {type(spouts[0].made_of).__name__}"
+        )
+    if len(spouts) > 1:
+        raise InvalidConfig(f"{where}: expected one spout, {kept}, got {len(spouts)}")
+    check_name("the topology's name, under which its state is stored,", topology.name)
+    check_folder("topology", topology.name)
+    for name in stateful:
+        check_folder("bolt", name)
 
 
 def start_topology(topology: BuiltTopology, spark: "SparkSession", name: str) -> TopologyQuery:
@@ -60,32 +121,24 @@ def start_topology(topology: BuiltTopology, spark: "SparkSession", name: str) ->
 
 
 def programs_of(topology: BuiltTopology, context: "SparkContext") -> dict[str, Program]:
-    """Give what runs of a topology in this start of it, by spout."""
     run = f"{topology.name}-{uuid.uuid4()}"
     return {each.name: _program(topology, each, context, run) for each in topology.graph.spouts}
 
 
 def _program(topology: BuiltTopology, component: Component, context: "SparkContext", run: str) -> Program:
     started = {"storm.id": run, SHELL_HOST: context.applicationId, SHELL_SPOUT: component.name}
-    program = program_of(
-        topology.name,
-        topology.graph,
-        component.name,
-        options=topology.options,
-        conf={**started, **topology.conf},
-        parallelism=context.defaultParallelism,
-    )
+    program = program_of(topology, component.name, parallelism=context.defaultParallelism, started=started)
     program.check_travels()
-    return _with_homes(topology, program, context)
+    return _with_placement(topology, program, context)
 
 
-def _with_homes(topology: BuiltTopology, program: Program, context: "SparkContext") -> Program:
+def _with_placement(topology: BuiltTopology, program: Program, context: "SparkContext") -> Program:
     """Tell bolts whose keys must find the same task again where to ask for its machine, if there are several."""
-    having = [name for name in program.plan.exchanged if topology.graph[name].made_of.has_home]
-    homes = homes_of(context) if having else None
-    if homes is None:
+    having = [name for name in program.plan.exchanged if topology.graph[name].made_of.is_sticky]
+    placement = placement_of(context) if having else None
+    if placement is None:
         return program
-    return replace(program, conf={**program.conf, SHELL_HOMES: dict.fromkeys(having, homes.address)})
+    return replace(program, conf={**program.conf, SHELL_PLACEMENT: dict.fromkeys(having, placement.address)})
 
 
 def _state(topology: BuiltTopology) -> KeyedState | None:
@@ -151,7 +204,7 @@ def config_of(topology: BuiltTopology, component: Component, program: Program) -
     """
     config: SpoutConfig = component.made_of.config
     reached = (topology.graph[name] for stage in program.plan.stages for name in stage)
-    one_by_one = any(each.made_of.has_home for each in reached if not each.is_spout)
+    one_by_one = any(each.made_of.is_sticky for each in reached if not each.is_spout)
     return msgspec.structs.replace(
         config,
         message_timeout_seconds=_job_timeout_seconds(topology.options),

@@ -5,8 +5,8 @@ stores. Begin with ``manifest``, then ``partition`` (an executor's part) and ``v
 """
 
 from kinesis_spout.storm.state.files import StateFiles, merged_rows
-from kinesis_spout.storm.state.garbage import Sweeper, collect_garbage
 from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue, read_value
+from kinesis_spout.storm.state.maintenance import Sweeper, collect_garbage, rescale
 from kinesis_spout.storm.state.manifest import (
     ComponentState,
     PartitionPlace,
@@ -14,19 +14,19 @@ from kinesis_spout.storm.state.manifest import (
     StateUpdate,
     check_folder,
 )
-from kinesis_spout.storm.state.partition import StatePartition
-from kinesis_spout.storm.state.rescale import rescale
-from kinesis_spout.storm.state.versions import StateVersions
+from kinesis_spout.storm.state.partition import StatePartition, StateParts
+from kinesis_spout.storm.state.versions import KeyedState
 
 __all__ = [
     "ComponentState",
+    "KeyedState",
     "PartitionPlace",
     "PartitionState",
     "StateFiles",
     "StateManifest",
     "StatePartition",
+    "StateParts",
     "StateUpdate",
-    "StateVersions",
     "Sweeper",
     "UnfitValue",
     "check_folder",

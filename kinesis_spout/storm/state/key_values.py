@@ -5,17 +5,18 @@ each time: so whatever is done to it in place is forgotten with the micro-batch,
 """
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.storm.components.open_windows import OpenWindows
-from kinesis_spout.storm.graph.stable_hash import stable_hash
+from kinesis_spout.storm.graph.grouping import stable_hash
 from kinesis_spout.storm.pickling import try_unpickling, why_not
 
 PICKLE_PROTOCOL: Final = 5
 DELETED: Final = object()
 _ABSENT: Final = object()
+_AS_STORED: Final = object()
 _PLAIN: Final = frozenset((str, bytes, int, bool, type(None)))
 """The types of keys that need no further look."""
 _PLAIN_VALUES: Final = _PLAIN | {float}
@@ -133,15 +134,10 @@ class PartitionState:
         if self.unreadable is not None:
             raise self.unreadable
         if self.kept is None:
-            self.kept = self._pickled(self.changes.items())
+            self.kept = self.pickled(self.changes)
         return self.kept
 
-    def changed_of(self, key: Any) -> Mapping[Any, bytes | None]:
-        """Pickle what one key has that was put or deleted; see ``changed``."""
-        return self._pickled(((key, self.changes[key]),))
-
     def apply(self, changed: Mapping[Any, bytes | None]) -> None:
-        """Take changes into what is stored."""
         for key, pickled in changed.items():
             if pickled is None:
                 self.stored.pop(key, None)
@@ -160,11 +156,12 @@ class PartitionState:
             self.unreadable = error
             raise
 
-    def _pickled(self, changes: Iterable[tuple[Any, Any]]) -> dict[Any, bytes | None]:
+    def pickled(self, changes: Mapping[Any, Any]) -> dict[Any, bytes | None]:
+        """Pickle those of the changes that are not as stored; None for keys that are deleted."""
         changed: dict[Any, bytes | None] = {}
         key = value = None
         try:
-            for key, value in changes:
+            for key, value in changes.items():
                 pickled = None if value is DELETED else pickle.dumps(value, PICKLE_PROTOCOL)
                 if self.stored.get(key) == pickled:
                     continue
@@ -179,12 +176,7 @@ class PartitionState:
         return changed
 
     def _own(self, key: Any) -> Any:
-        """Give a key as it is kept.
-
-        Raises:
-            InvalidConfig: it is another task's; or NaN, which is equal to no key, not even to itself; or cannot be
-                pickled.
-        """
+        """Give a key as it is kept. InvalidConfig: it is another task's, NaN, or cannot be pickled."""
         own = kept_key(key)
         if type(own) not in _PLAIN:
             _check_key(own)
@@ -198,12 +190,80 @@ class PartitionState:
         return own
 
 
-def read_value(key: Any, pickled: bytes) -> Any:
-    """Give a stored value.
+class ReversibleState:
+    """The state that bolts are given while roots run one by one: what a root changed is kept, or taken back.
 
-    Raises:
-        StateUnreadable: its class is not there any more, or refuses; names the key.
+    As a rule values are pickled when the micro-batch ends: a key that many tuples change is pickled once. Here
+    they are pickled root by root, so that a value can go back to what it was, also one that was changed in place;
+    and so that a value that cannot be kept is found where it was put. Mutable; of one task, for one micro-batch.
     """
+
+    def __init__(self, state: PartitionState) -> None:
+        self._state = state
+        self._used: set[Any] = set()
+        """The keys that may have changed since ``keep`` or ``take_back``, also by a change in place."""
+        self._kept: dict[Any, bytes | None] = {}
+        """What stands of the changes, pickled; None for keys that are deleted."""
+        state.kept = self._kept
+        self._pickled: dict[Any, bytes | None] = {}
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        value = self._state.get(key, default)
+        self._used.add(kept_key(key))
+        return value
+
+    def put(self, key: Any, value: Any) -> None:
+        self._state.put(key, value)
+        self._used.add(kept_key(key))
+
+    def delete(self, key: Any) -> None:
+        self.put(key, DELETED)
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._state
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        self._used.update(self._state.changes)
+        return self._state.items()
+
+    def due_keys(self, now: float, due_at: Callable[[Any], float]) -> list[Any]:
+        return self._state.due_keys(now, due_at)
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._used)
+
+    def pickle(self) -> None:
+        """Pickle what was changed, to be kept; raises as ``PartitionState.changed``."""
+        changes = self._state.changes
+        self._pickled = self._state.pickled({key: changes[key] for key in self._used if key in changes})
+
+    def keep(self) -> None:
+        """Have stand what was pickled."""
+        for key in self._used:
+            self._kept.pop(key, None)
+        self._kept.update(self._pickled)
+        self._used.clear()
+        self._state.log.clear()
+
+    def take_back(self) -> None:
+        """Have every value be again what it was when ``keep`` was called last."""
+        changes = self._state.changes
+        for key in self._used:
+            if key not in changes:
+                continue
+            kept = self._kept.get(key, _AS_STORED)
+            if kept is _AS_STORED:
+                del changes[key]
+            else:
+                # It was unpickled when it was found fit.
+                changes[key] = DELETED if kept is None else pickle.loads(kept)  # type: ignore[arg-type] # noqa: S301
+        self._used.clear()
+        self._state.log.clear()
+
+
+def read_value(key: Any, pickled: bytes) -> Any:
+    """Give a stored value. StateUnreadable: its class is not there any more, or refuses."""
     try:
         return pickle.loads(pickled)  # noqa: S301 - written by the user's own bolt
     except Exception as error:
@@ -235,9 +295,5 @@ def kept_key(key: Any) -> Any:
 
 
 def task_of(key: Any, parallelism: int) -> int:
-    """Say which of so many tasks has a key, as ``fields_grouping`` does.
-
-    Raises:
-        InvalidConfig: it is of a kind that cannot be grouped by.
-    """
+    """Say which of so many tasks has a key, as ``fields_grouping`` does; or InvalidConfig."""
     return stable_hash(key if isinstance(key, tuple) else (key,)) % parallelism

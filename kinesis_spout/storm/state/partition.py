@@ -1,21 +1,25 @@
-"""One task's part of a state on an executor: loaded, changed by a micro-batch, and written."""
+"""A worker's parts of a state: loaded, changed by a micro-batch, and written."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
+from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
+from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.model.errors import StateError
 from kinesis_spout.storm.state.compaction import Merge, StateFile, catch_up, merge_of
-from kinesis_spout.storm.state.files import (
-    FileContent,
-    Rows,
-    StateFiles,
-    payload_bytes_of,
-)
+from kinesis_spout.storm.state.files import FileContent, Rows, StateFiles, payload_bytes_of
 from kinesis_spout.storm.state.key_values import PartitionState
-from kinesis_spout.storm.state.manifest import PartitionPlace, StateUpdate
+from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest, StateUpdate
+
+_T = TypeVar("_T")
+
+_RETRY_POLICY: Final = RetryPolicy(
+    deadline_seconds=10.0, first_backoff_seconds=0.2, backoff_cap_seconds=3.0, clock=SystemClock()
+)
+"""With a store of files that cannot be reached; then the job does not count, and its records are planned again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Written:
+class _Written(NamedTuple):
     """What a micro-batch wrote, and nobody has said yet that it counts."""
 
     files: list[StateFile]
@@ -23,7 +27,7 @@ class _Written:
 
 
 class StatePartition:
-    """Kept by a Python worker from micro-batch to micro-batch. Mutable; of one thread.
+    """One task's part, kept by a Python worker from micro-batch to micro-batch. Mutable; of one thread.
 
     Call ``load``, let the bolt work on ``state``, call ``end_batch``; then ``load`` again. What is put after
     ``end_batch``, or without it, is gone with the next ``load``.
@@ -54,14 +58,16 @@ class StatePartition:
             return
         read: dict[str, FileContent] = {}
 
-        def after(name: str) -> Sequence[str]:
-            return self._read(name, read).after
+        def content_of(name: str) -> FileContent:
+            if name not in read:
+                read[name] = self._files.read(self._place, name)
+            return read[name]
 
         held = None if self._held is None else _names(self._held)
-        step = catch_up(held, files, after)
+        step = catch_up(held, files, lambda name: content_of(name).after)
         if step.keeps_memory and not step.reads:
             return
-        contents = [self._read(name, read) for name in step.reads]
+        contents = [content_of(name) for name in step.reads]
         known = {file.name: file for file in self._held or ()}
         self._held = None  # unless all of what follows succeeds
         if not step.keeps_memory:
@@ -71,7 +77,7 @@ class StatePartition:
         for name, content in read.items():
             known[name] = _described(name, content)
         # A file that was merged elsewhere, and not read here, is not known: the list is then read as a whole.
-        self._held = [known.get(name) or _described(name, self._read(name, read)) for name in files]
+        self._held = [known.get(name) or _described(name, content_of(name)) for name in files]
 
     def end_batch(self) -> StateUpdate | None:
         """Write what the micro-batch has changed, durably; None if it has changed nothing.
@@ -99,7 +105,7 @@ class StatePartition:
                     after=merge.after,
                 )
             )
-        self._written = _Written(files=files, changes=changes)
+        self._written = _Written(files, changes)
         return StateUpdate(component=self._place.component, index=self._place.index, files=_names(files))
 
     def _rows(self, changes: Rows, merge: Merge) -> Rows:
@@ -108,11 +114,6 @@ class StatePartition:
             return {key: changes[key] if key in changes else stored.get(key) for key in merge.keys}
         whole = {**stored, **changes}
         return {key: value for key, value in whole.items() if value is not None}
-
-    def _read(self, name: str, read: dict[str, FileContent]) -> FileContent:
-        if name not in read:
-            read[name] = self._files.read(self._place, name)
-        return read[name]
 
 
 def _names(files: Sequence[StateFile]) -> tuple[str, ...]:
@@ -126,3 +127,60 @@ def _described(name: str, content: FileContent) -> StateFile:
         keys=content.keys if content.after else (),
         after=content.after,
     )
+
+
+class StateParts:
+    """The parts that one stage of a worker has, by component and index. Mutable.
+
+    Args:
+        address: where the files are.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._files: StateFiles | None = None
+        self._parts: dict[tuple[str, str, int, int], StatePartition] = {}
+        self._in_use: list[StatePartition] = []
+        self._failed: StateError | None = None
+
+    def begin(self, manifest: StateManifest) -> Callable[[str, int], PartitionState]:
+        """Begin a micro-batch; gives what loads the state of a task."""
+        self._in_use = []
+        self._failed = None
+
+        def open_state(component: str, index: int) -> PartitionState:
+            place = manifest.place(component, index)
+            if self._files is None:
+                self._files = StateFiles(self._address)
+            key = (manifest.life, component, place.parallelism, index)
+            if key not in self._parts:
+                self._parts[key] = StatePartition(self._files, place)
+            part = self._parts[key]
+            try:
+                patiently(lambda: part.load(manifest.files(component, index)))
+            except StateError as error:
+                self._failed = error  # A bolt that loads it by an emit may swallow that.
+                raise
+            self._in_use.append(part)
+            return part.state
+
+        return open_state
+
+    def end_batch(self) -> Iterator[StateUpdate]:
+        """Write what has changed.
+
+        Raises:
+            UnfitValue: a bolt has left in its state what cannot be kept.
+            StateError: it could not be loaded, or cannot be written.
+        """
+        if self._failed is not None:
+            raise self._failed
+        for part in self._in_use:
+            update = patiently(part.end_batch)
+            if update is not None:
+                yield update
+
+
+def patiently(work: Callable[[], _T]) -> _T:
+    """Do what needs the store of files, several times if that cannot be reached."""
+    return Tries(_RETRY_POLICY, "the state").call(work)

@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kinesis_spout.kinesis import KinesisShardLister
-from kinesis_spout.kinesis.patience import persistently
+from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, ReadSettings
+from kinesis_spout.kinesis.retry_policy import persistently
 from kinesis_spout.model.clock import Clock, SystemClock, moment
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.worker_log import print_log_lines
@@ -28,7 +28,7 @@ from kinesis_spout.settings.table.spelling import as_option, said_as_options
 from kinesis_spout.structured.batch.shard_interval import IntervalRead, ShardInterval
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.found_streams import streams_at_start
-from kinesis_spout.structured.stream.partitions import ReadSettings, in_chunks
+from kinesis_spout.structured.stream.partitions import in_chunks
 from shard_state import Shard, StartPositions
 
 T = TypeVar("T")
@@ -85,11 +85,13 @@ class ShardIntervals(InputPartition):
         intervals: list[ShardInterval],
         *,
         plan: ReadPlan,
+        client: KinesisClientSettings,
         settings: ReadSettings,
     ) -> None:
         super().__init__(tuple(intervals))
         self.intervals = tuple(intervals)
         self.plan = plan
+        self.client = client
         self.settings = settings
 
 
@@ -122,17 +124,13 @@ class KinesisBatchReader(DataSourceReader):
         plan = self._plan()
         intervals = plan.intervals()
         self._check_retention(intervals)
-        settings = ReadSettings(
-            client=options.client,
-            fail_on_data_loss=options.fail_on_data_loss,
-            records_per_fetch=options.max_records_per_fetch,
-            deaggregate=options.deaggregate,
-            extra_columns=options.extra_columns,
-            pace=options.pace_of_one(len(intervals)),
-        )
+        settings = options.read.for_one_of(len(intervals))
         # One task at least: some versions of Spark cannot do with none.
         count = max(1, -(-len(intervals) // (options.shards_per_task or SHARDS_PER_TASK)))
-        return [ShardIntervals(intervals[task::count], plan=plan, settings=settings) for task in range(count)]
+        return [
+            ShardIntervals(intervals[task::count], plan=plan, client=options.client, settings=settings)
+            for task in range(count)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition, on an executor."""
@@ -197,7 +195,7 @@ class KinesisBatchReader(DataSourceReader):
                 )
 
     def _lose(self, text: str, so_that: str) -> None:
-        lose(text, fail=self._options.fail_on_data_loss, so_that=so_that)
+        lose(text, fail=self._options.read.fail_on_data_loss, so_that=so_that)
 
 
 def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.RecordBatch]:
@@ -210,7 +208,7 @@ def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.Recor
     """
 
     def begin(interval: ShardInterval) -> IntervalRead:
-        return IntervalRead(interval, partition.settings, clock=clock)
+        return IntervalRead(interval, partition.client, partition.settings, clock=clock)
 
     reads = [begin(interval) for interval in partition.intervals]
     while reads:

@@ -18,20 +18,17 @@ end of the shard. If the tip comes first, the record is not in the shard, which 
 """
 
 from dataclasses import dataclass
-from random import random
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGetter
-from kinesis_spout.kinesis.patience import Action, Work, reaction_to, read_again_at, tried_again
+from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, ReadSettings, ShardGetters
 from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
-from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.retry_policy import Action, Work, reaction_to, read_again_at, tried_again
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound
 from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS, rank
 from kinesis_spout.structured.data_loss import lose
-from kinesis_spout.structured.stream.partitions import ReadSettings
 from shard_state import Position, Shard
 from shard_state.position import PositionType
 
@@ -114,27 +111,19 @@ class IntervalRead:
 
     Args:
         interval: which.
+        client: reaches Kinesis.
         settings: how.
         clock: dates the reads, and paces them.
     """
 
-    def __init__(self, interval: ShardInterval, settings: ReadSettings, *, clock: Clock) -> None:
-        client = settings.client.connect()
+    def __init__(
+        self, interval: ShardInterval, client: KinesisClientSettings, settings: ReadSettings, *, clock: Clock
+    ) -> None:
         self.interval = interval
         self._settings = settings
         self._clock = clock
-        self._getter = PollingShardGetter(
-            client,
-            stream=interval.stream,
-            shard_id=interval.shard_id,
-            position=interval.first_position,
-            lister=KinesisShardLister(client, interval.stream, clock=clock),
-            fail_on_data_loss=settings.fail_on_data_loss,
-            extra_columns=settings.extra_columns,
-            pacing=Pacing(ready_at=clock.monotonic(), jitter=random, pace=settings.pace),
-            deaggregate=settings.deaggregate,
-            clock=clock,
-        )
+        getters = ShardGetters(client.connect(), interval.stream, settings, clock=clock)
+        self._getter = getters.polled(interval.shard_id, interval.first_position)
         last = interval.end.timestamp
         self._tip_counts_from = (clock.time() if last is None else last) + MARGIN_SECONDS
         self.ready_at = self._getter.ready_at
@@ -157,7 +146,7 @@ class IntervalRead:
         """
         begun = self._clock.time()
         try:
-            page = self._getter.read_arrow(self._settings.records_per_fetch)
+            page = self._getter.read_arrow(self._settings.max_records_per_fetch)
         except KinesisSpoutError as error:
             self._failed(error)
             return None

@@ -1,11 +1,12 @@
 """The connection between the reader and a task: authenticated, with messages that carry pages.
 
 Messages go over a Unix socket where both ends are on one machine (Linux), else over TCP, which costs more. Both
-ends prove that they know a key (``connections.handshake``). Nothing is encrypted.
+ends prove that they know a key (``processes.keyed_connections``). Nothing is encrypted.
 """
 
 import contextlib
 import logging
+import os
 import socket
 import struct
 import sys
@@ -13,13 +14,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from kinesis_spout.processes.handshake import HANDSHAKE_SECONDS, introduce
-from kinesis_spout.processes.message_channel import MessageChannel
+import pyarrow as pa
+
+from kinesis_spout.processes.keyed_connections import HANDSHAKE_SECONDS, introduce
 from kinesis_spout.structured.pages.page_buffer import Segment
 
 _MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 _WANTED: Final = struct.Struct("!4Q")
 """A segment, and the rows to send at once of it."""
+
+_SMALL_BYTES: Final = 1024
+"""So much is sent together with its length."""
+_LENGTH: Final = struct.Struct("!Q")
+_TIME: Final = struct.Struct("@ll")
+"""Seconds and microseconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,8 +64,26 @@ def listen_locally(name: str) -> socket.socket | None:
     return listening
 
 
-class PageChannel(MessageChannel):
-    """One end of a connection over which pages are asked for, and sent."""
+class PageChannel:
+    """One end of a connection over which pages are asked for, and sent. A message is its length and its bytes.
+
+    Mutable; owns its socket, whose ends have proved each other; one thread's at a time.
+
+    Args:
+        connected: its socket.
+        wait_seconds: ``receive`` fails when nothing comes for so long; None waits for ever.
+    """
+
+    def __init__(self, connected: socket.socket, *, wait_seconds: float | None) -> None:
+        self._socket = connected
+        self._wait_seconds = wait_seconds
+        connected.setblocking(True)
+        if connected.family != getattr(socket, "AF_UNIX", None):
+            # A message is sent as a length and a body: the end of it would wait 40 ms for Nagle.
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if wait_seconds is not None and os.name != "nt":  # which takes such times in another form
+            time = _TIME.pack(int(wait_seconds), round(wait_seconds % 1 * 1e6))
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, time)
 
     @classmethod
     def connected(cls, address: PageServerAddress, *, wait_seconds: float) -> Self:
@@ -94,6 +120,56 @@ class PageChannel(MessageChannel):
             (Segment(page, offset, rows), max(1, rows_at_once))
             for page, offset, rows, rows_at_once in _WANTED.iter_unpack(request)
         ]
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def is_quiet(self) -> bool:
+        """Tell whether the other end waits for a request: it neither closed the connection nor sent anything."""
+        self._socket.setblocking(False)
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        finally:
+            self._socket.setblocking(True)
+        return False
+
+    def send(self, body: bytes | pa.Buffer) -> None:
+        content = memoryview(body)
+        length = _LENGTH.pack(content.nbytes)
+        if content.nbytes <= _SMALL_BYTES:
+            self._socket.sendall(length + content)
+        else:
+            self._socket.sendall(length)
+            self._socket.sendall(content)
+
+    def receive(self, at_most: int | None = None) -> pa.Buffer:
+        """Wait for a message.
+
+        Raises:
+            OSError: the connection ended, or nothing came for too long, or more than ``at_most`` bytes were
+                announced.
+        """
+        (size,) = _LENGTH.unpack(self._received(_LENGTH.size))
+        if at_most is not None and size > at_most:
+            raise OSError(f"expected a message of at most {at_most} bytes, got one of {size}")
+        return self._received(size)
+
+    def _received(self, size: int) -> pa.Buffer:
+        body = pa.allocate_buffer(size)
+        left = memoryview(body).cast("B")
+        while left:
+            try:
+                count = self._socket.recv_into(left, 0, socket.MSG_WAITALL)
+            except BlockingIOError as error:
+                raise TimeoutError(f"nothing came for {self._wait_seconds:g} s") from error
+            if not count:
+                raise ConnectionError("the other end closed the connection")
+            left = left[count:]
+        return body
 
 
 def _connect(address: PageServerAddress) -> socket.socket:

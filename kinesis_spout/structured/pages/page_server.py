@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from kinesis_spout.processes.handshake import welcome
+from kinesis_spout.processes.keyed_connections import welcome
 from kinesis_spout.structured.pages.page_buffer import Segment, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageChannel, PageServerAddress, listen, listen_locally
 from kinesis_spout.structured.pages.page_connections import ConnectionSlots

@@ -3,19 +3,13 @@
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from random import random
 from typing import TYPE_CHECKING
 
-from kinesis_spout.kinesis import (
-    FanOutShardGetter,
-    FanOutStream,
-    KinesisShardLister,
-    PollingShardGetter,
-    Prefetcher,
-)
+from kinesis_spout.kinesis import KinesisShardLister, Prefetcher, ShardGetters
 from kinesis_spout.kinesis.pace import ByteBudget
 from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.settings.source_options import StreamReadOptions
@@ -23,9 +17,9 @@ from kinesis_spout.structured.offsets import ShardOffset
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from kinesis_spout.structured.stream.planning import EVERYTHING, read_up_to
-from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, FetchRoom, ShardFetcher
+from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, ShardFetcher
 from kinesis_spout.structured.stream.stream_shards import KnownShards, StreamShards
-from shard_state import Position, SequenceNumber, Shard
+from shard_state import SequenceNumber, Shard
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -70,17 +64,13 @@ class FetchedShards:
         self._clock = clock
         self.buffer = PageBuffer()
         self.counters = FetchCounters()
-        self.room = FetchRoom(
-            buffer=self.buffer,
-            max_bytes=options.max_buffered_bytes,
-            resume=self._submit,
-        )
-        self._budget = ByteBudget(options.max_total_fetch_bytes_per_second)
+        self.room = Room(lambda: options.max_buffered_bytes, lambda: self.buffer.size_bytes)
+        self._budget = ByteBudget(options.read.max_total_fetch_bytes_per_second)
         self._fetchers: dict[ShardKey, ShardFetcher] = {}
         self._freed: dict[ShardKey, SequenceNumber] = {}
-        self._fan_out: dict[str, FanOutStream] = {}
+        self._getters: dict[str, ShardGetters] = {}
         """By stream."""
-        self._left: list[FanOutStream] = []
+        self._left: list[ShardGetters] = []
         """Of streams that are gone."""
 
     def follow(self, readable: Mapping[ShardKey, ShardOffset]) -> None:
@@ -131,7 +121,7 @@ class FetchedShards:
         """
         behind = [fetcher for fetcher in self._fetchers.values() if fetcher.is_waited_for]
         furthest = min(behind, key=lambda fetcher: fetcher.read_until, default=None)
-        self.room.read_awaited(None if furthest is None else furthest.shard)
+        self.room.read_awaited(furthest)
         if furthest is None:
             return EVERYTHING
         if math.isinf(furthest.read_until):
@@ -160,8 +150,8 @@ class FetchedShards:
         keys = [key for key in self._fetchers if key[0] == stream]
         for key in keys:
             self._fetchers[key].leave()
-        if stream in self._fan_out:
-            self._left.append(self._fan_out.pop(stream))
+        if stream in self._getters:
+            self._left.append(self._getters.pop(stream))
         return not any(self.buffer.bytes_of(key) for key in keys)
 
     def close(self) -> None:
@@ -171,8 +161,8 @@ class FetchedShards:
 
     def close_subscriptions(self) -> None:
         """End the threads that read subscriptions. Not under the lock: one may be about to tell of records."""
-        for fan_out in (*self._fan_out.values(), *self._left):
-            fan_out.close()
+        for getters in (*self._getters.values(), *self._left):
+            getters.close()
 
     def _go_on(self, key: ShardKey, shard: ShardOffset) -> None:
         """Free what is done of a shard; start to read it where that is not done, or done from another position."""
@@ -182,7 +172,7 @@ class FetchedShards:
             self._close(key)  # back to what is not here any more
         if key not in self._fetchers:
             self._fetchers[key] = self._open(key, shard)
-            self._submit(self._fetchers[key])
+            self._fetchers[key].resume()
         if last is not None:
             self.buffer.free(key, last)
             self._freed[key] = last
@@ -190,72 +180,42 @@ class FetchedShards:
     def _open(self, key: ShardKey, shard: ShardOffset) -> ShardFetcher:
         stream, shard_id = key
         options = self._options
-        getter = self._open_getter(stream, shard_id, shard.position)
-        fetcher = ShardFetcher(
+        listed = self._streams[stream].shard(shard_id)
+        getter = self._getters_of(stream).open(
+            shard_id,
+            shard.position,
+            hash_keys=None if listed is None else HashKeys.to_check(listed),
+            pacing=Pacing(
+                ready_at=self._clock.monotonic(), jitter=random, pace=options.read.pace, budget=self._budget
+            ),
+        )
+        return ShardFetcher(
             key,
             getter,
+            buffer=self.buffer,
+            prefetcher=self._prefetcher,
             room=self.room,
             changed=self._changed,
             counters=self.counters,
-            records_per_fetch=options.max_records_per_fetch,
-            periods=(options.fetch_period_seconds, options.idle_fetch_period_seconds),
+            settings=options.read,
+            periods=(options.read.fetch_period_seconds, options.idle_fetch_period_seconds),
             until=self._until,
-            fail_on_data_loss=options.fail_on_data_loss,
             clock=self._clock,
             found_children=self._found_children,
             position=shard.position,
         )
-        getter.when_ready(partial(self._prefetcher.hasten, fetcher.fetch))
-        return fetcher
 
-    def _open_getter(
-        self, stream: str, shard_id: str, position: Position
-    ) -> PollingShardGetter | FanOutShardGetter:
-        options, listed = self._options, self._streams[stream].shard(shard_id)
-        hash_keys = None if listed is None else HashKeys.to_check(listed)
-        if options.consumer_name is not None:
-            return self._fan_out_of(stream, options.consumer_name).getter(
-                shard_id,
-                position,
-                fail_on_data_loss=options.fail_on_data_loss,
-                extra_columns=options.extra_columns,
-                hash_keys=hash_keys,
-            )
-        return PollingShardGetter(
-            self._client,
-            stream=stream,
-            shard_id=shard_id,
-            position=position,
-            lister=self._lister_of(stream),
-            fail_on_data_loss=options.fail_on_data_loss,
-            extra_columns=options.extra_columns,
-            fetch_arrow=self._processes,
-            pacing=Pacing(
-                ready_at=self._clock.monotonic(), jitter=random, pace=options.pace, budget=self._budget
-            ),
-            deaggregate=options.deaggregate,
-            hash_keys=hash_keys,
-            clock=self._clock,
-        )
-
-    def _fan_out_of(self, stream: str, consumer_name: str) -> FanOutStream:
-        fan_out = self._fan_out.get(stream)
-        if fan_out is None:
-            fan_out = self._fan_out[stream] = FanOutStream(
+    def _getters_of(self, stream: str) -> ShardGetters:
+        if stream not in self._getters:
+            self._getters[stream] = ShardGetters(
                 self._client,
                 stream,
-                consumer_name=consumer_name,
-                lister=self._lister_of(stream),
-                deaggregate=self._options.deaggregate,
+                self._options.read,
+                lister=KnownShards(self._listers[stream], self._streams[stream]),
+                fetch_arrow=self._processes,
                 clock=self._clock,
             )
-        return fan_out
-
-    def _lister_of(self, stream: str) -> KnownShards:
-        return KnownShards(self._listers[stream], self._streams[stream])
-
-    def _submit(self, fetcher: ShardFetcher) -> None:
-        self._prefetcher.submit(fetcher.fetch, fetcher.getter.ready_at)
+        return self._getters[stream]
 
     def _found_children(self, stream: str, children: Sequence[Shard]) -> None:
         if self._until is None:  # what was born after the query began is left to the next one

@@ -6,19 +6,21 @@ after a restart. The rows of an aggregated record have its sequence number, all 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from random import random
-from time import monotonic
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, KinesisShardLister, PollingShardGetter
-from kinesis_spout.kinesis.pace import Pace
-from kinesis_spout.kinesis.patience import tried_again
+from kinesis_spout.kinesis import (
+    ArrowPage,
+    KinesisClientSettings,
+    PollingShardGetter,
+    ReadSettings,
+    ShardGetters,
+)
 from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
-from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.retry_policy import tried_again
 from kinesis_spout.model.errors import KinesisSpoutError, ShardNotFound
 from kinesis_spout.processes.worker_memory import set_aside_imports
 from kinesis_spout.structured.data_loss import lose
@@ -48,27 +50,29 @@ class ShardRange:
     """What they weigh, roughly."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadSettings:
-    """What a task needs to know to read ranges."""
-
-    client: KinesisClientSettings
-    fail_on_data_loss: bool
-    records_per_fetch: int
-    deaggregate: bool = True
-    extra_columns: tuple[str, ...] = ()
-    pages: PageServerAddress | None = field(default=None)
-    pace: Pace = field(default_factory=Pace)
-    """How fast a shard may be read."""
-
-
 class ShardRanges(InputPartition):
-    """What one task reads."""
+    """What one task reads, and what it needs for that.
 
-    def __init__(self, ranges: Sequence[ShardRange], settings: ReadSettings) -> None:
+    Args:
+        ranges: what it reads.
+        client: reaches Kinesis.
+        settings: how it reads there.
+        pages: where the reader's pages are; None: nowhere.
+    """
+
+    def __init__(
+        self,
+        ranges: Sequence[ShardRange],
+        *,
+        client: KinesisClientSettings,
+        settings: ReadSettings,
+        pages: PageServerAddress | None,
+    ) -> None:
         super().__init__(tuple(ranges))
         self.ranges = tuple(ranges)
+        self.client = client
         self.settings = settings
+        self.pages = pages
 
 
 def in_tasks(
@@ -107,16 +111,17 @@ def read_ranges(partition: ShardRanges) -> Iterator[pa.RecordBatch]:
         AccessDenied, StreamNotFound: at once.
     """
     for shard in partition.ranges:
-        yield from _Range(shard, partition.settings).read()
+        yield from _Range(shard, partition).read()
     set_aside_imports()
 
 
 class _Range:
     """One range while it is read. Mutable."""
 
-    def __init__(self, shard: ShardRange, settings: ReadSettings) -> None:
+    def __init__(self, shard: ShardRange, partition: ShardRanges) -> None:
         self._shard = shard
-        self._settings = settings
+        self._partition = partition
+        self._settings = partition.settings
         self._rows = 0
         """Handed out."""
         self._done: SequenceNumber | None = None
@@ -125,7 +130,7 @@ class _Range:
         """How many of them have that number."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        shard, pages = self._shard, self._settings.pages
+        shard, pages = self._shard, self._partition.pages
         if shard.segments and pages is not None:
             schema = arrow_schema(self._settings.extra_columns)
             step = _rows_at_once(shard.size_bytes / shard.rows)
@@ -146,24 +151,14 @@ class _Range:
 
     def _from_kinesis(self) -> Iterator[pa.RecordBatch]:
         shard = self._shard
-        client = self._settings.client.connect()
+        getters = ShardGetters(self._partition.client.connect(), shard.stream, self._settings)
         # From the last record again: perhaps not all of its user records came from the pages.
         start = Position.at(shard.first if self._done is None else self._done)
-        getter = PollingShardGetter(
-            client,
-            stream=shard.stream,
-            shard_id=shard.shard_id,
-            position=start,
-            lister=KinesisShardLister(client, shard.stream),
-            fail_on_data_loss=self._settings.fail_on_data_loss,
-            extra_columns=self._settings.extra_columns,
-            pacing=Pacing(ready_at=monotonic(), jitter=random, pace=self._settings.pace),
-            deaggregate=self._settings.deaggregate,
-        )
+        getter = getters.polled(shard.shard_id, start)
         while True:
             left = shard.rows - self._rows
             try:
-                page = patiently_read(getter, max(1, min(self._settings.records_per_fetch, left)))
+                page = patiently_read(getter, max(1, min(self._settings.max_records_per_fetch, left)))
             except ShardNotFound:
                 return  # retention took all of it
             batch = self._not_handed_out(_up_to(page.batch, shard.last))

@@ -244,7 +244,7 @@ class QueryStreams:
             f"the query's checkpoint was made for a stream {name!r} created at {known.created}, but the stream "
             f"of this name was created at {shards.created}: it was deleted and made again"
         )
-        if self._options.fail_on_data_loss:
+        if self._options.read.fail_on_data_loss:
             raise StreamRecreated(
                 f"{text}. Use a new checkpointLocation, or set failOnDataLoss to false to read the new stream "
                 "from its beginning"

@@ -5,7 +5,7 @@ import threading
 from dataclasses import replace
 from typing import Final
 
-from kinesis_spout.kinesis import Prefetcher
+from kinesis_spout.kinesis import Prefetcher, ReadSettings
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.data_loss import lose
@@ -183,7 +183,7 @@ class ReadAhead:
     def _chosen(self, plan: MicroBatchPlan, now: float) -> QueryOffset:
         self._batches += 1
         self._last_batch_at = now
-        end = replace(plan.end, deaggregated=self._options.deaggregate)
+        end = replace(plan.end, deaggregated=self._options.read.deaggregate)
         self._planned = replace(plan, end=end)
         return end
 
@@ -191,7 +191,7 @@ class ReadAhead:
         """Say what the batch that ends at ``end`` reads, and where the reader has it."""
         with self._changed:
             # What is here was read under the options of now. A replayed batch may have been read under others.
-            is_here = end.deaggregated == self._options.deaggregate
+            is_here = end.deaggregated == self._options.read.deaggregate
             self._lose_what_is_gone(end)
             return [
                 self._range((name, shard_id), shard, is_here=is_here)
@@ -199,6 +199,10 @@ class ReadAhead:
                 for shard_id, shard in stream.shards.items()
                 if shard.read is not None and name in self._streams.shards
             ]
+
+    def settings_of(self, end: QueryOffset) -> ReadSettings:
+        """Say how the batch that ends at ``end`` is read from Kinesis: as it was when it was planned."""
+        return replace(self._options.read, deaggregate=end.deaggregated)
 
     def server_address(self) -> PageServerAddress | None:
         """Say where executors get the pages; the server is started when it is first needed.
@@ -231,7 +235,7 @@ class ReadAhead:
             behind = self._fetched.behind()
             return SourceProgress(
                 streams=tuple(self._streams.shards),
-                mode=self._options.consumer_mode,
+                mode="polling" if self._options.read.fan_out_consumer is None else "efo",
                 min_ms_behind_latest=min(behind, default=0),
                 avg_ms_behind_latest=round(sum(behind) / len(behind)) if behind else 0,
                 max_ms_behind_latest=max(behind, default=0),
@@ -298,7 +302,7 @@ class ReadAhead:
                 lose(
                     f"expected the stream {name!r}, of which a batch that is repeated has {rows} records, found "
                     "none: it was deleted",
-                    fail=self._options.fail_on_data_loss,
+                    fail=self._options.read.fail_on_data_loss,
                 )
 
     def _range(self, key: ShardKey, shard: ShardOffset, *, is_here: bool) -> ShardRange:

@@ -3,16 +3,16 @@
 import logging
 import math
 import threading
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pyarrow.compute as pc
 
-from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter
-from kinesis_spout.kinesis.pace import idle_period
-from kinesis_spout.kinesis.patience import (
+from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter, Prefetcher, ReadSettings
+from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader
+from kinesis_spout.kinesis.retry_policy import (
     OUTAGE_SECONDS,
     Action,
     Work,
@@ -26,9 +26,6 @@ from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from shard_state import Position, Shard
-
-PAGE_BYTES: Final = 10 * 1024 * 1024
-"""AWS: the most that one GetRecords gives. So much is set aside for every read under way."""
 
 _LIVE_SECONDS: Final = 1.0
 """A shard no further behind its tip is read as it is written: fresh records of the others do not wait for it."""
@@ -49,76 +46,20 @@ class FetchCounters:
     records_outside_shard: int = 0
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchRoom:
-    """How much may be fetched ahead. Mutable; guarded by the reader's lock."""
-
-    buffer: PageBuffer
-    max_bytes: int
-    resume: "Callable[[ShardFetcher], None]"
-    """Has a fetcher that waited for room go on."""
-    under_way: int = 0
-    """Reads."""
-    parked: "deque[ShardFetcher]" = field(default_factory=deque)
-    """The fetchers that wait for room, in the order they came."""
-    sharers: int = 0
-    """How many shards share the room."""
-    is_gathering: bool = False
-    """The reader has records for a batch, and waits only for the reads under way to end."""
-    awaited: ShardKey | None = None
-    """The shard that all records at hand wait for. It may read a page although there is no room."""
-
-    def has_room(self, shard: ShardKey) -> bool:
-        """Tell whether a page of the shard may be read now: there is room, and it has no more than its share."""
-        return self._has_room(shard, self.under_way)
-
-    def read_awaited(self, shard: ShardKey | None) -> None:
-        """Have a shard read that all records at hand wait for; None: there is none."""
-        self.awaited = shard
-        for fetcher in self.parked:
-            if fetcher.shard == shard and self.has_room(shard):
-                self.parked.remove(fetcher)
-                self.resume(fetcher)
-                return
-
-    def is_short(self) -> bool:
-        """Tell whether somebody waits for room that only a batch makes, however the reads under way end."""
-        return any(not self._has_room(fetcher.shard, 0) for fetcher in self.parked)
-
-    def _has_room(self, shard: ShardKey, under_way: int) -> bool:
-        free = self.max_bytes - self.buffer.size_bytes - under_way * PAGE_BYTES
-        share = self.max_bytes // max(1, self.sharers)
-        held = self.buffer.bytes_of(shard)
-        if held == 0 and shard == self.awaited:
-            return True
-        return free >= PAGE_BYTES and (held == 0 or held < share)
-
-    def read_ended(self) -> None:
-        """Note that a read is over: what was set aside for it is free again."""
-        self.under_way -= 1
-        if self.parked:
-            self.resume(self.parked.popleft())
-
-    def resume_all(self) -> None:
-        """Have everybody look whether there is room now."""
-        for _ in range(len(self.parked)):
-            self.resume(self.parked.popleft())
-
-
-class ShardFetcher:
-    """Reads one shard forward. Mutable; its state is guarded by ``changed``, on which it tells what is new.
+class ShardFetcher(ShardReader[ArrowPage]):
+    """Reads one shard forward for a query. Mutable; guarded by ``changed``, on which it tells what is new.
 
     Args:
         shard: which.
         getter: where it stands.
-        room: shared with the other shards.
+        buffer: where pages are kept.
+        prefetcher: see ``ShardReader``, as ``room``, ``clock`` and ``periods``.
         changed: the reader's lock and signal.
         counters: shared with the other shards.
-        records_per_fetch: the limit of one GetRecords.
-        periods: seconds between two reads of a shard at its tip, while records come and while none come.
+        settings: how it is read.
         until: for a query that ends with what is available: seconds since the epoch. What arrived later is not
             read, roughly; None reads on for ever.
-        fail_on_data_loss: whether a shard that retention took away is an error, or over.
+        found_children: told of the shards that continue one that has ended.
         position: where the getter stands.
     """
 
@@ -127,29 +68,27 @@ class ShardFetcher:
         shard: ShardKey,
         getter: PollingShardGetter | FanOutShardGetter,
         *,
-        room: FetchRoom,
+        buffer: PageBuffer,
+        prefetcher: Prefetcher,
+        room: Room,
         changed: threading.Condition,
         counters: FetchCounters,
-        records_per_fetch: int,
+        settings: ReadSettings,
         periods: tuple[float, float],
         until: float | None,
-        fail_on_data_loss: bool,
         clock: Clock,
         found_children: Callable[[str, tuple[Shard, ...]], None],
         position: Position,
     ) -> None:
+        super().__init__(prefetcher, room, lock=changed, clock=clock, periods=periods)
         self.shard = shard
-        self.getter = getter
-        self._room = room
+        self._getter = getter
+        self._buffer = buffer
         self._changed = changed
         self._counters = counters
-        self._records_per_fetch = records_per_fetch
-        self._periods = periods
+        self._settings = settings
         self._until = until
-        self._fail_on_data_loss = fail_on_data_loss
-        self._clock = clock
         self._found_children = found_children
-        self._empty_reads = 0
         self._throttles_seen = 0
         self._losses_seen = 0
         self._closed = False
@@ -166,6 +105,15 @@ class ShardFetcher:
         self._failing_since: float | None = None
         self._is_given_up = False
         """It could not be read for so long that the others go on."""
+        getter.when_ready(partial(prefetcher.hasten, self.fetch))
+
+    @property
+    def ready_at(self) -> float:
+        return self._getter.ready_at
+
+    @property
+    def held_bytes(self) -> int:
+        return self._buffer.bytes_of(self.shard)
 
     @property
     def is_waited_for(self) -> bool:
@@ -184,71 +132,50 @@ class ShardFetcher:
     def close(self) -> None:
         """Read no more."""
         self._closed = True
-        self.getter.close()
+        self._getter.close()
 
-    def fetch(self) -> float | None:
-        """Read a page; runs on a thread of the prefetcher. See ``prefetcher.Fetch``."""
-        with self._changed:
-            if self._closed or self.at_end or self.has_all_until:
-                return None
-            if not self._room.has_room(self.shard):
-                self._room.parked.append(self)
-                return None
-            self._room.under_way += 1
-        started = self._clock.monotonic()
-        try:
-            page = self.getter.read_arrow(self._records_per_fetch)
-        except KinesisSpoutError as error:
-            return self._failed(error)
-        except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
-            self._ended_with(error)
-            return None
-        with self._changed:
-            self._room.read_ended()
-            try:
-                return self._keep(page, started)
-            except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
-                self.failure = error
-                self._changed.notify_all()
-                return None
+    def _wanted(self) -> int:
+        if self._closed or self.at_end or self.has_all_until:
+            return 0
+        if not self._room.has_room(self):
+            self._room.park(self)
+            return 0
+        return self._settings.max_records_per_fetch
 
-    def _keep(self, page: ArrowPage, started: float) -> float | None:
-        """Keep a page, and say when to read the next one. The lock is held."""
+    def _read(self, limit: int) -> ArrowPage:
+        return self._getter.read_arrow(limit)
+
+    def _keep(self, page: ArrowPage, begun_at: float) -> float | None:
         rows = page.batch.num_rows
         if self._closed:
             return None
         self._count()
         if rows:
-            self._room.buffer.append(self.shard, page.batch, page.size_bytes)
+            self._buffer.append(self.shard, page.batch, page.size_bytes)
             self._counters.records += rows
             self._counters.bytes += page.size_bytes
         self._counters.aggregates += page.aggregates
         self._counters.damaged_aggregates += page.damaged_aggregates
         self._counters.records_outside_shard += page.records_outside_shard
-        self._empty_reads = 0 if rows else self._empty_reads + 1
-        if page.says_nothing:
-            if self._room.is_gathering and not self._room.under_way:
-                self._changed.notify_all()
-            return max(self.getter.ready_at, started + self._period())
-        self.millis_behind_latest = page.millis_behind_latest
-        self._note_reached(page)
-        self.at_end = page.at_end
-        self.has_all_until = not page.at_end and self._until is not None and _reaches(page, self._until)
-        if page.at_end:
-            self._found_children(self.shard[0], page.child_shards)
-        news = rows or page.at_end or self.has_all_until
-        if not self._room.under_way if self._room.is_gathering else news:
+        if not page.says_nothing:
+            self.millis_behind_latest = page.millis_behind_latest
+            self._note_reached(page)
+            self.at_end = page.at_end
+            self.has_all_until = not page.at_end and self._until is not None and _reaches(page, self._until)
+            if page.at_end:
+                self._found_children(self.shard[0], page.child_shards)
+        has_ended = self.at_end or self.has_all_until
+        if not self._room.under_way if self._room.is_gathering else rows or has_ended:
             self._changed.notify_all()
-        if page.at_end or self.has_all_until:
+        if has_ended:
             return None
-        # No sooner than there may be something new.
-        behind = page.millis_behind_latest > 0
-        return max(self.getter.ready_at, started + (0.0 if behind else self._period()))
+        has_more = page.millis_behind_latest > 0 and not page.says_nothing
+        return self._read_again_at(begun_at, is_empty=not rows, has_more=has_more)
 
     def _note_reached(self, page: ArrowPage) -> None:
         behind_seconds = page.millis_behind_latest / 1000
         # A full page has more behind it, also where the endpoint does not say so.
-        is_full = page.kinesis_records >= self._records_per_fetch
+        is_full = page.kinesis_records >= self._settings.max_records_per_fetch
         self._is_behind = is_full or behind_seconds > _LIVE_SECONDS
         self._failing_since = None
         self._is_given_up = False
@@ -259,28 +186,21 @@ class ShardFetcher:
             # Nothing is there until so long before now, as far as the two clocks agree.
             self.read_until = max(self.read_until, self._clock.time() - behind_seconds)
 
-    def _period(self) -> float:
-        return idle_period(self._empty_reads, *self._periods)
-
-    def _failed(self, error: KinesisSpoutError) -> float | None:
+    def _failed(self, error: Exception) -> float | None:
         reaction = reaction_to(error, Work.QUERY)
-        if reaction.action is Action.END_SHARD and not self._fail_on_data_loss:
-            lose(str(error), fail=False)
-            with self._changed:
-                self._room.read_ended()
-                self._counters.data_losses += 1
-                self.at_end = True
-                self._changed.notify_all()
-            return None
-        if reaction.action is not Action.RETRY:
-            self._ended_with(error)
-            return None
-        tried_again(error)
-        with self._changed:
-            self._room.read_ended()
+        if reaction.action is Action.RETRY and isinstance(error, KinesisSpoutError):
+            tried_again(error)
             self._count()
             self._note_failure()
-        return read_again_at(self._clock.monotonic(), self.getter.ready_at)
+            return read_again_at(self._clock.monotonic(), self.ready_at)
+        if reaction.action is Action.END_SHARD and not self._settings.fail_on_data_loss:
+            lose(str(error), fail=False)
+            self._counters.data_losses += 1
+            self.at_end = True
+        else:
+            self.failure = error
+        self._changed.notify_all()
+        return None
 
     def _note_failure(self) -> None:
         now = self._clock.monotonic()
@@ -295,16 +215,10 @@ class ShardFetcher:
                 OUTAGE_SECONDS,
             )
 
-    def _ended_with(self, error: Exception) -> None:
-        with self._changed:
-            self._room.read_ended()
-            self.failure = error
-            self._changed.notify_all()
-
     def _count(self) -> None:
-        self._counters.throttles += self.getter.throttles - self._throttles_seen
-        self._counters.data_losses += self.getter.data_losses - self._losses_seen
-        self._throttles_seen, self._losses_seen = self.getter.throttles, self.getter.data_losses
+        self._counters.throttles += self._getter.throttles - self._throttles_seen
+        self._counters.data_losses += self._getter.data_losses - self._losses_seen
+        self._throttles_seen, self._losses_seen = self._getter.throttles, self._getter.data_losses
 
 
 def _reaches(page: ArrowPage, until: float) -> bool:

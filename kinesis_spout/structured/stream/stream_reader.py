@@ -21,7 +21,7 @@ from kinesis_spout.settings.messages import respell
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options
 from kinesis_spout.structured.offsets import QueryOffset
-from kinesis_spout.structured.stream.partitions import ReadSettings, ShardRanges, in_tasks, read_ranges
+from kinesis_spout.structured.stream.partitions import ShardRanges, in_tasks, read_ranges
 from kinesis_spout.structured.stream.planning import BatchLimits
 from kinesis_spout.structured.stream.read_ahead import ReadAhead
 from kinesis_spout.structured.stream.read_limits import (
@@ -142,19 +142,12 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._published.replays(QueryOffset.from_document(start, self._options.streams))
         ranges = ahead.ranges(offset)
         options = self._options
-        settings = ReadSettings(
-            client=options.client,
-            fail_on_data_loss=options.fail_on_data_loss,
-            records_per_fetch=options.max_records_per_fetch,
-            deaggregate=offset.deaggregated,
-            extra_columns=options.extra_columns,
-            pace=options.pace_of_one(len(ranges)),
-            pages=ahead.server_address() if any(shard.segments for shard in ranges) else None,
-        )
+        settings = ahead.settings_of(offset).for_one_of(len(ranges))
+        pages = ahead.server_address() if any(shard.segments for shard in ranges) else None
         tasks = in_tasks(
             ranges, bytes_per_task=options.bytes_per_task, shards_per_task=options.shards_per_task
         )
-        return [ShardRanges(task, settings) for task in tasks]
+        return [ShardRanges(task, client=options.client, settings=settings, pages=pages) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition, on an executor."""

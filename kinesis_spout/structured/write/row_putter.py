@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
-from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
 from kinesis_spout.kinesis.write.put_records import (
     MAX_KEY_CHARACTERS,
@@ -18,7 +18,6 @@ from kinesis_spout.kinesis.write.put_records import (
     CallLimits,
     Entry,
     PutOrder,
-    Single,
 )
 from kinesis_spout.kinesis.write.record_putter import (
     MAX_BUFFERED_BYTES,
@@ -58,7 +57,7 @@ def write_partition(options: WriteOptions, rows: Iterable[RowValues], partition:
     """Return when every row is on its stream, or durably a dead letter. Raises like ``RowPutter.write``."""
     clock = SystemClock()
     client = options.client.connect()
-    patience = Patience(deadline_seconds=options.deadline_seconds, clock=clock)
+    retry_policy = RetryPolicy(deadline_seconds=options.deadline_seconds, clock=clock)
     limits = CallLimits(records=options.max_records_per_call, size_bytes=options.max_bytes_per_call)
     with ExitStack() as closing_last:
         rejected: RejectedRows
@@ -71,7 +70,7 @@ def write_partition(options: WriteOptions, rows: Iterable[RowValues], partition:
             rejected = DeadLetteredRows(sink, partition, clock)
         putter = RowPutter(
             client,
-            patience=patience,
+            retry_policy=retry_policy,
             limits=limits,
             rejected=rejected,
             order=options.order,
@@ -88,7 +87,7 @@ class RowPutter:
 
     Args:
         client: from ``KinesisClientSettings.connect``.
-        patience: for each shard that refuses, and for each call that fails.
+        retry_policy: for each shard that refuses, and for each call that fails.
         limits: of one call.
         rejected: takes the rows that cannot be written.
         order: what of the rows' order holds.
@@ -99,14 +98,14 @@ class RowPutter:
         self,
         client: "KinesisClient",
         *,
-        patience: Patience,
+        retry_policy: RetryPolicy,
         limits: CallLimits,
         rejected: RejectedRows,
         order: PutOrder = PutOrder.UNORDERED,
         aggregate_bytes: int | None = None,
     ) -> None:
         self._client = client
-        self._patience = patience
+        self._retry_policy = retry_policy
         self._limits = limits
         self._rejected = rejected
         self._order = order
@@ -152,7 +151,7 @@ class RowPutter:
             self._put_until(records=MAX_BUFFERED_RECORDS // 2, size_bytes=MAX_BUFFERED_BYTES // 2)
 
     def _open(self, stream: str) -> RecordPutter:
-        def reject(entry: Single, error: KinesisError) -> None:
+        def reject(entry: Entry, error: KinesisError) -> None:
             values = RowValues(stream, entry.partition_key, entry.explicit_hash_key, entry.data)
             self._rejected.add(
                 entry.row, values, f"{stream} does not take a record of {entry.size_bytes} bytes: {error}"
@@ -161,7 +160,7 @@ class RowPutter:
         putter = self._putters[stream] = RecordPutter(
             self._client,
             stream,
-            patience=self._patience,
+            retry_policy=self._retry_policy,
             limits=self._limits,
             order=self._order,
             on_refused=reject,

@@ -8,8 +8,8 @@ from kinesis_spout.model.errors import CheckpointUnreadable, CommitTooLarge, Sto
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult, is_same_creation
 from kinesis_spout.testing.zookeeper.coordinator import InMemoryCoordinator
 from kinesis_spout.testing.zookeeper.nodes import InMemoryNodes, StoreFault
+from kinesis_spout.zookeeper.nodes import ChunkLimits
 from kinesis_spout.zookeeper.progress.application import Application, check_named, refuse_latest
-from kinesis_spout.zookeeper.tree.chunks import ChunkLimits
 from shard_state import Checkpoint, Shard, StartPositions
 from shard_state.errors import InvalidCheckpoint
 

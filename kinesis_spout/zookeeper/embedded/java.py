@@ -1,17 +1,21 @@
-"""The server as a Java process: where it is found, how it is configured, started, guarded and asked."""
+"""The server as a Java process: where it is found, how it is configured, started, guarded and asked; its port."""
 
 import importlib.util
 import os
 import shutil
 import socket
 import subprocess
+import zlib
 from pathlib import Path
 from typing import Final
 
-from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig, StoreError
 
 HOST: Final = "127.0.0.1"
 
+_PORTS: Final = range(20_000, 32_000)
+"""Below every system's ports for outgoing connections (Linux: 32,768, others: 49,152). One of those could be
+taken by any connection while the server is away; a client's own attempts to reconnect would be among them."""
 _MAX_SESSION_TIMEOUT_MILLIS: Final = 60_000
 _COMMAND_TIMEOUT_SECONDS: Final = 2.0
 _LOG_TAIL_BYTES: Final = 4_000
@@ -78,11 +82,7 @@ class JavaServer:
     def launch(self, port: int, standard_input: int) -> "subprocess.Popen[bytes]":
         """Start it, guarded: it is killed when ``standard_input`` ends. ZooKeeper's log is made for that.
 
-        Returns:
-            The guard, which ends after the server, with its status.
-
-        Raises:
-            InvalidConfig: Java or PySpark's jars are missing.
+        Gives the guard, which ends after the server, with its status.
         """
         java, jars = find_java(), find_jars()
         config = self._write_configuration(port)
@@ -140,11 +140,7 @@ class JavaServer:
 
 
 def find_java() -> str:
-    """Find the ``java`` command, in JAVA_HOME or else on the PATH.
-
-    Raises:
-        InvalidConfig: says how to install it.
-    """
+    """Find the ``java`` command, in JAVA_HOME or else on the PATH."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:
@@ -158,11 +154,7 @@ def find_java() -> str:
 
 
 def find_jars() -> Path:
-    """Find the directory of the jars that PySpark ships.
-
-    Raises:
-        InvalidConfig: this PySpark ships none, or no ZooKeeper among them.
-    """
+    """Find the directory of the jars that PySpark ships, ZooKeeper among them."""
     spec = importlib.util.find_spec("pyspark")
     folders = [] if spec is None else [Path(folder) for folder in spec.submodule_search_locations or ()]
     # The processes that Spark starts have it from <Spark>/python/lib/pyspark.zip: the jars are beside "python".
@@ -188,3 +180,29 @@ def ask(port: int, word: str) -> str:
     except OSError:
         return ""  # nobody there, or nobody that speaks ZooKeeper's language
     return answer.decode(errors="replace")
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens at ``port``."""
+    with socket.socket() as probe:
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # the server's dead connections are no matter
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def port_for(data_dir: Path) -> int:
+    """Choose a free port. The same directory leads to the same port, as long as that is free."""
+    first = zlib.crc32(str(data_dir).encode())
+    for step in range(len(_PORTS)):
+        port = _PORTS[(first + step) % len(_PORTS)]
+        if is_free(port):
+            return port
+    raise StoreError(
+        f"expected a free port for the embedded ZooKeeper on {HOST} between {_PORTS[0]} and {_PORTS[-1]}, "
+        "found every one in use: end what uses them, or name an existing ensemble: zookeeper=host:2181"
+    )

@@ -6,7 +6,6 @@ import re
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
@@ -14,11 +13,11 @@ from kazoo.protocol.states import EventType, WatchedEvent
 
 from kinesis_spout.model.errors import StoreError, StoreUnavailable
 from kinesis_spout.zookeeper.members.pause_notices import PauseNotices
+from kinesis_spout.zookeeper.nodes import Nodes, make_layout
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
+from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.progress.store import ZooKeeperCheckpointStore
 from kinesis_spout.zookeeper.session import ZooKeeperSession
-from kinesis_spout.zookeeper.tree.layout import make_layout
-from kinesis_spout.zookeeper.tree.paths import Paths, check_name
 from shard_state import Checkpoint
 from shard_state.checkpoint.checkpoint import next_ownership
 
@@ -82,17 +81,10 @@ class ZooKeeperCoordinator:
 
     @property
     def member(self) -> str:
-        """The name of this process among the application's members."""
         return self._member
 
     def join(self, says: bytes = b"") -> None:
-        """Register this process as a living member, waiting for an older session of its name to end.
-
-        Raises:
-            StoreError: another living process uses the name.
-            ProgressLost: what this process began with is gone.
-            StoreUnavailable: retriable.
-        """
+        """Register this process as a living member, waiting for an older session of its name to end."""
         self._says = says
         self._register()
 
@@ -122,22 +114,17 @@ class ZooKeeperCoordinator:
             return
 
     def say(self, says: bytes) -> None:
-        """Write it into the member node (see the port)."""
         self._says = says
-        self._session.await_connection(self._session.deadline())
-        with suppress(NoNodeError):  # whoever makes the node writes it
-            self._session.answer(self._client.set_async(self._paths.member(self._member), says))
+        self._session.ready()
+        # Where there is no node, the one that makes it writes it.
+        self._session.found(self._client.set_async(self._paths.member(self._member), says))
 
     def members(self) -> list[str]:
-        """Name the living members, in order."""
-        self._session.await_connection(self._session.deadline())
-        try:
-            return sorted(self._session.answer(self._client.get_children_async(self._paths.members)))
-        except NoNodeError:
-            return []
+        self._session.ready()
+        return self._session.children(self._paths.members)
 
     def acquire(self, shard_id: str, fresh: Checkpoint, *, fences: bool = False) -> Checkpoint | None:
-        """Become the owner of a shard (see the port).
+        """Become the owner of a shard.
 
         An owner node of our own session is never another's: it is left from an acquisition whose answer was
         lost, or from an ownership given up while the connection was down, or is the one we hold. It is
@@ -208,11 +195,7 @@ class ZooKeeperCoordinator:
         return acquired if ours and self._ownerships.claim(shard_id, ownership) else None
 
     def release(self, shard_ids: Iterable[str]) -> None:
-        """Give shards up (see the port).
-
-        What cannot be released now because the connection is down is released when it is back, or goes with
-        the session.
-        """
+        """Give shards up; what cannot be now, when the connection is back. Or it goes with the session."""
         given_up = self._ownerships.give_up(shard_ids)
         try:
             self._delete_owner_nodes(given_up)
@@ -225,21 +208,10 @@ class ZooKeeperCoordinator:
         """Delete the nodes that are still ours: one made since by another owner is protected by the check."""
         if not released:
             return
-        self._session.await_connection(self._session.deadline())
-        sync = self._client.sync_async(self._paths.base)
-        # The versions first: an acquisition after that raises them, and one before it shows in the owner node.
-        shard_requests = {
-            shard_id: self._client.exists_async(self._paths.shard(shard_id)) for shard_id in released
-        }
-        owner_requests = {
-            shard_id: self._client.exists_async(self._paths.owner(shard_id)) for shard_id in released
-        }
-        self._session.answer(sync)
+        self._session.ready()
         deletions = []
-        for shard_id, ownership in released.items():
-            owner = self._session.answer(owner_requests[shard_id])
-            shard = self._session.answer(shard_requests[shard_id])
-            if owner is None or shard is None or owner.czxid != ownership.owner_czxid:
+        for shard_id, (shard, owner) in Nodes(self._session, self._paths).read_owned(released).items():
+            if owner is None or shard is None or owner.czxid != released[shard_id].owner_czxid:
                 continue
             transaction = self._client.transaction()
             transaction.check(self._paths.shard(shard_id), shard.version)
@@ -252,33 +224,26 @@ class ZooKeeperCoordinator:
                 continue  # somebody else's by now
 
     def take_lost(self) -> frozenset[str]:
-        """Name the shards lost since the last call (see the port)."""
         return self._ownerships.take_lost()
 
     def is_certain(self) -> bool:
-        """Tell whether the owned shards are for certain ours (see the port)."""
         return self._ownerships.are_certain()
 
     def take_freed(self) -> frozenset[str]:
-        """Name the shards that were given up (see the port)."""
         freed = frozenset(tuple(self._freed))
         self._freed -= freed
         return freed
 
     def show_pause(self, notice: str) -> bool:
-        """Show operators that this member has paused (see the port)."""
         return self._notices.show(notice)
 
     def end_pause(self) -> None:
-        """Show it no longer (see the port)."""
         self._notices.end()
 
     def pauses(self) -> Mapping[str, str]:
-        """Give the notices of the members that have paused."""
         return self._notices.all()
 
     def resume(self) -> list[str]:
-        """Tell the members that have paused to go on (see the port)."""
         return self._notices.take_away()
 
     def close(self) -> None:
@@ -298,8 +263,7 @@ class ZooKeeperCoordinator:
         try:
             self.release(self._ownerships.all())
             self._notices.end()
-            with suppress(NoNodeError):
-                self._session.answer(self._client.delete_async(self._paths.member(self._member)))
+            self._session.delete(self._paths.member(self._member))
         except StoreError as error:
             _log.warning("%s is left when the connection to ZooKeeper is back: %s", self._paths.base, error)
             return

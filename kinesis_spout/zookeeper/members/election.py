@@ -63,17 +63,14 @@ class ZooKeeperElection:
 
     @property
     def name(self) -> str:
-        """What it is for."""
         return self._name
 
     @property
     def session_timeout_seconds(self) -> float:
-        """The session's."""
         return self._session.session_timeout_seconds
 
     def campaign(self) -> Elected | None:
-        """Queue up, and wait to be the first (see the port)."""
-        self._session.await_connection(self._session.deadline())
+        self._session.ready()
         while self._left:
             self._clear(self._left[-1])
             self._left.pop()
@@ -105,7 +102,6 @@ class ZooKeeperElection:
         return Elected(token=stat.czxid, node=node, asked_at=elected.asked_at)
 
     def confirm(self, elected: Elected, wait_seconds: float) -> float | None:
-        """Look whether the node of the term is still there (see the port)."""
         asked_at = self._session.clock.monotonic()
         try:
             self._client.sync_async(self._queue)  # the server may be behind the others
@@ -124,19 +120,15 @@ class ZooKeeperElection:
             self._left.append(elected)
 
     def _clear(self, elected: Elected) -> None:
-        with suppress(NoNodeError):
-            data, stat = self._session.answer(self._client.get_async(self._occupied))
-            if data == _mark(elected):
-                # Another term may have begun, and written its own, since that was read.
-                with suppress(BadVersionError):
-                    self._session.answer(
-                        self._client.set_async(self._occupied, _NO_TERM, version=stat.version)
-                    )
-        with suppress(NoNodeError):
-            self._session.answer(self._client.delete_async(elected.node))
+        occupied = self._session.found(self._client.get_async(self._occupied))
+        if occupied is not None and occupied[0] == _mark(elected):
+            # Another term may have begun, and written its own, since that was read.
+            with suppress(BadVersionError):
+                version = occupied[1].version
+                self._session.found(self._client.set_async(self._occupied, _NO_TERM, version=version))
+        self._session.delete(elected.node)
 
     def occupy(self, elected: Elected) -> None:
-        """Write the term's token, while the term lasts (see the port)."""
         with suppress(NodeExistsError):
             self._session.answer(self._client.create_async(self._occupied, _NO_TERM, makepath=True))
         transaction = self._client.transaction()
@@ -146,31 +138,19 @@ class ZooKeeperElection:
             self._session.committed(transaction.commit_async())
 
     def is_occupied(self) -> bool:
-        """Read what the last term has written (see the port)."""
-        try:
-            data, _ = self._session.answer(self._client.get_async(self._occupied))
-        except NoNodeError:
-            return False
-        return bool(data != _NO_TERM)
+        found = self._session.found(self._client.get_async(self._occupied))
+        return found is not None and bool(found[0] != _NO_TERM)
 
     def leader(self) -> str | None:
-        """Name the member that leads, or is about to; None while nobody stands for election.
-
-        Raises:
-            StoreUnavailable: retriable.
-        """
-        try:
-            nodes = self._session.answer(self._client.get_children_async(self._queue))
-            first = min(nodes, key=lambda node: node[-_SEQUENCE_DIGITS:], default=None)
-            if first is None:
-                return None
-            data, _ = self._session.answer(self._client.get_async(f"{self._queue}/{first}"))
-        except NoNodeError:
+        """Name the member that leads, or is about to; None while nobody stands for election."""
+        nodes = self._session.children(self._queue)
+        if not nodes:
             return None
-        return str(data.decode())
+        first = min(nodes, key=lambda node: node[-_SEQUENCE_DIGITS:])
+        found = self._session.found(self._client.get_async(f"{self._queue}/{first}"))
+        return None if found is None else str(found[0].decode())
 
     def cancel(self) -> None:
-        """Wake the campaign (see the port)."""
         with self._lock:
             self._is_cancelled = True
             candidacy = self._candidacy
@@ -178,7 +158,6 @@ class ZooKeeperElection:
             candidacy.cancel()
 
     def close(self) -> None:
-        """End the session, and with it the candidacy."""
         self._close()
 
 

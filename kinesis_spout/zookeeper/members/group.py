@@ -16,12 +16,13 @@ from kazoo.protocol.states import EventType, WatchedEvent
 from kinesis_spout.model.errors import CheckpointUnreadable, KinesisSpoutError, StoreUnavailable
 from kinesis_spout.ports.term import Term
 from kinesis_spout.zookeeper.members.election import ZooKeeperElection
-from kinesis_spout.zookeeper.members.operator_pauses import OperatorPauses, operator_pause_of
+from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.session import ZooKeeperSession
-from kinesis_spout.zookeeper.tree.paths import Paths, check_name
 from shard_state import Assignment, GroupMember, OperatorPause
 from shard_state.errors import InvalidStoredForm
 
+_EVERYTHING: Final = "~all"
+"""The node by which an operator pauses the whole application; no shard can be called so."""
 _CAMPAIGN_SECONDS: Final = 60.0
 """How long a member queues up for the leadership before it does so anew: three requests each time."""
 _PAUSE_SECONDS: Final = 0.2
@@ -42,7 +43,6 @@ class ZooKeeperGroup:
         self._election = ZooKeeperElection(
             name, paths.leader, session, member, close=_nothing, campaign_seconds=_CAMPAIGN_SECONDS
         )
-        self._operator_pauses = OperatorPauses(session, paths)
         self._lock = threading.Lock()
         """Guards the two below."""
         self._read: dict[str, Any] = {}
@@ -60,7 +60,6 @@ class ZooKeeperGroup:
         session.subscribe(self)
 
     def take_part(self, changed: Callable[[], None]) -> None:
-        """Watch, and stand for the leadership in the background (see the port)."""
         self._changed = changed
         self._candidate = threading.Thread(target=self._stand, name="kinesis-spout-candidate", daemon=True)
         self._candidate.start()
@@ -72,11 +71,7 @@ class ZooKeeperGroup:
     # -- the leadership
 
     def leads(self) -> bool:
-        """Say whether this member leads (see the port).
-
-        Raises:
-            StoreError: ZooKeeper refuses it to stand.
-        """
+        """Say whether this member leads. Raises what ended its candidacy for good."""
         if self._refused is not None:
             raise self._refused
         term = self._term
@@ -110,20 +105,18 @@ class ZooKeeperGroup:
             self._election.resign(elected)
 
     def leader(self) -> str | None:
-        """Read who is the first of the candidates (see the port)."""
-        self._session.await_connection(self._session.deadline())
+        self._session.ready()
         return self._election.leader()
 
     def _has_place(self) -> bool:
         """Whether the application's nodes are there: where they were lost, a candidacy must not make them anew."""
-        self._session.await_connection(self._session.deadline())
+        self._session.ready()
         return self._session.answer(self._client.exists_async(self._paths.leader)) is not None
 
     # -- what the leader reads and writes
 
     def members(self) -> list[GroupMember]:
-        """Give the living members that have said what they want (see the port)."""
-        self._session.await_connection(self._session.deadline())
+        self._session.ready()
         names = self._children(self._paths.members)
         draining = set(self._children(self._paths.draining))
         said = self._data([self._paths.member(name) for name in names])
@@ -142,7 +135,6 @@ class ZooKeeperGroup:
         return sorted(members, key=lambda member: member.joined)
 
     def assignment(self) -> Assignment | None:
-        """Read the assignment (see the port)."""
         path = self._paths.assignment
         found = self._data([path]).get(path)
         stored = b"" if found is None else found[0]
@@ -154,11 +146,10 @@ class ZooKeeperGroup:
         return self._decoded[1]
 
     def assign(self, assignment: Assignment) -> bool:
-        """Write it, in one transaction with the check that the term lasts (see the port)."""
         term = self._term
         if term is None:
             return False
-        self._session.await_connection(self._session.deadline())
+        self._session.ready()
         transaction = self._client.transaction()
         transaction.check(term.node, -1)
         transaction.set_data(self._paths.assignment, assignment.encode())
@@ -174,33 +165,45 @@ class ZooKeeperGroup:
     # -- operators
 
     def drain(self, member: str) -> None:
-        """Write the member's name (see the port)."""
         check_name("member", member)
-        self._session.await_connection(self._session.deadline())
+        self._session.ready()
         with suppress(NodeExistsError):
             self._session.answer(self._client.create_async(self._paths.drain(member), b""))
 
     def end_drain(self, member: str) -> None:
-        """Remove the member's name (see the port)."""
         check_name("member", member)
-        self._session.await_connection(self._session.deadline())
-        with suppress(NoNodeError):
-            self._session.answer(self._client.delete_async(self._paths.drain(member)))
+        self._session.ready()
+        self._session.delete(self._paths.drain(member))
 
     def pause(self, shard_id: str | None) -> None:
-        """Write what is paused (see the port)."""
-        self._operator_pauses.begin(shard_id)
+        self._session.ready()
+        path = self._operator_pause(shard_id)
+        with suppress(NodeExistsError):
+            try:
+                self._session.answer(self._client.create_async(path, b""))
+            except NoNodeError:
+                # The application is from a version that had no such pauses.
+                self._session.answer(self._client.ensure_path_async(self._paths.operator_pauses))
+                self._session.answer(self._client.create_async(path, b""))
 
     def resume(self, shard_id: str | None) -> OperatorPause:
-        """Remove it (see the port)."""
-        return self._operator_pauses.end(shard_id)
+        self._session.ready()
+        ended = []
+        for name in self._session.children(self._paths.operator_pauses) if shard_id is None else [shard_id]:
+            with suppress(NoNodeError):
+                self._session.answer(self._client.delete_async(self._operator_pause(name)))
+                ended.append(name)
+        return _operator_pause_of(ended)
 
     def paused(self) -> OperatorPause:
-        """Read it (see the port)."""
-        return operator_pause_of(self._children(self._paths.operator_pauses))
+        return _operator_pause_of(self._children(self._paths.operator_pauses))
+
+    def _operator_pause(self, shard_id: str | None) -> str:
+        name = _EVERYTHING if shard_id is None else check_name("shard_id", shard_id)
+        return self._paths.operator_pause(name)
 
     def close(self) -> None:
-        """End the term and the candidacy (see the port). A member that leaves is drained no more."""
+        """End the term and the candidacy. A member that leaves is drained no more."""
         if self._candidate is not None and not self._closing.is_set():
             # Without waiting: nobody else has this name, so that what is left of it harms nobody.
             self._client.delete_async(self._paths.drain(self._member))
@@ -261,6 +264,10 @@ class ZooKeeperGroup:
         with self._lock:
             self._changes += 1
             self._read.pop(path, None)
+
+
+def _operator_pause_of(names: list[str]) -> OperatorPause:
+    return OperatorPause(everything=_EVERYTHING in names, shards=frozenset(names) - {_EVERYTHING})
 
 
 def _nothing() -> None:

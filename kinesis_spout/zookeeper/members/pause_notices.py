@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
+from kinesis_spout.zookeeper.nodes import Nodes
+from kinesis_spout.zookeeper.paths import Paths
 from kinesis_spout.zookeeper.session import ZooKeeperSession
-from kinesis_spout.zookeeper.tree.nodes import Nodes
-from kinesis_spout.zookeeper.tree.paths import Paths
 
 
 class PauseNotices:
@@ -25,8 +25,8 @@ class PauseNotices:
         """In which session, and what."""
 
     def show(self, notice: str) -> bool:
-        session_id = self._session.await_connection(self._session.deadline())
-        stat = self._nodes.found(self._client.exists_async(self._path))
+        session_id = self._session.ready()
+        stat = self._session.found(self._client.exists_async(self._path))
         shown, data = self._shown, notice.encode()
         if stat is None:
             self._shown = None
@@ -35,10 +35,10 @@ class PauseNotices:
             self._create(data)
         elif stat.ephemeralOwner != session_id:
             # Of an older session of ours, which has not ended yet.
-            self._nodes.found(self._client.delete_async(self._path))
+            self._session.delete(self._path)
             self._create(data)
         elif shown != (session_id, notice):
-            self._nodes.found(self._client.set_async(self._path, data))
+            self._session.found(self._client.set_async(self._path, data))
         self._shown = session_id, notice
         return False
 
@@ -54,18 +54,16 @@ class PauseNotices:
 
     def end(self) -> None:
         if self._shown is not None:
-            self._nodes.found(self._client.delete_async(self._path))
+            self._session.delete(self._path)
             self._shown = None
 
     def all(self) -> Mapping[str, str]:
-        self._session.await_connection(self._session.deadline())
-        found = self._nodes.present(
-            sorted(self._nodes.children(self._paths.paused)), self._paths.pause, self._client.get_async
-        )
+        self._session.ready()
+        found = self._nodes.present(self._session.children(self._paths.paused), self._paths.pause)
         return {member: data.decode() for member, (data, _) in found.items()}
 
     def take_away(self) -> list[str]:
         members = list(self.all())
         for member in members:
-            self._nodes.found(self._client.delete_async(self._paths.pause(member)))
+            self._session.delete(self._paths.pause(member))
         return members

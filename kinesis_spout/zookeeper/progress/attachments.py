@@ -3,20 +3,33 @@
 **The fence of an attachment** is the version of its node: who has not read what is there cannot replace it. The
 node is never deleted while the application lives (an empty one says that nothing is stored), or a version could
 come again.
+
+A commit with an attachment is one transaction, of which all is stored or nothing. Besides the writes' own fences
+it depends on every other shard that this session owns, and on the version of the attachment that this process has
+read. One rule resolves what did not plainly succeed, as in ``store``: read again. The attachment tells, because it
+is in every such transaction; the shards tell which of them is lost.
 """
 
 import logging
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
-from kinesis_spout.ports import Attachment
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+
+from kinesis_spout.model.errors import CommitTooLarge, StoreUnavailable
+from kinesis_spout.ports import Attachment, CommitResult
+from kinesis_spout.zookeeper.nodes import Nodes, operation_bytes
+from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
+from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.session import ZooKeeperSession
-from kinesis_spout.zookeeper.tree.nodes import Nodes
-from kinesis_spout.zookeeper.tree.paths import Paths, check_name
 
 _log = logging.getLogger(__name__)
+
+ResolveShards = Callable[[Mapping[str, Ownership]], Any]
+"""Finds out what became of the writes in doubt of these shards, and which of them are lost."""
 
 
 class Fate(Enum):
@@ -43,11 +56,10 @@ class _Known:
 class Attachments:
     """Mutable: what this process knows of the attachments of one application. Thread-safe."""
 
-    def __init__(self, session: ZooKeeperSession, paths: Paths, nodes: Nodes) -> None:
+    def __init__(self, session: ZooKeeperSession, paths: Paths) -> None:
         self._session = session
         self._client = session.client
         self._paths = paths
-        self._nodes = nodes
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
 
@@ -77,10 +89,9 @@ class Attachments:
                 self._known[name] = _Known(version=known.next_version)
 
     def resolve(self, name: str) -> Fate:
-        """Find out what became of the write in doubt, if there is one. The answer is not older than the question.
+        """Find out what became of the write in doubt, if there is one; the answer is not older than the question.
 
-        Raises:
-            StoreUnavailable: still in doubt; ask again.
+        If it raises, it is in doubt still: ask again.
         """
         with self._lock:
             known = self._known.get(name)
@@ -100,17 +111,103 @@ class Attachments:
         return fate
 
     def _found(self, name: str) -> Any:
-        """Give data and stat of the node, or None where there is none."""
         path = self._paths.attachment(check_name("name", name))
         sync = self._client.sync_async(self._paths.base)
         asked = self._client.get_async(path)
         self._session.answer(sync)
-        return self._nodes.found(asked)
+        return self._session.found(asked)
+
+
+class WholeCommit:
+    """Sends such transactions for a store."""
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        paths: Paths,
+        ownerships: Ownerships,
+        attachments: Attachments,
+        *,
+        resolve_shards: ResolveShards,
+        max_bytes: int,
+    ) -> None:
+        self._session = session
+        self._paths = paths
+        self._ownerships = ownerships
+        self._attachments = attachments
+        self._resolve_shards = resolve_shards
+        self._max_bytes = max_bytes
+
+    def commit(self, encoded: Mapping[str, bytes], attachment: Attachment, deadline: float) -> CommitResult:
+        """Store checkpoints, encoded, and the attachment, by a monotonic ``deadline``.
+
+        The shards were owned under their epochs a moment ago. If it raises, the next commit finds out what took
+        effect.
+        """
+        self._attachments.resolve(attachment.name)  # of an earlier commit
+        while True:
+            owned = self._ownerships.all()
+            if not owned or encoded.keys() - owned.keys():
+                return CommitResult(fenced=frozenset(encoded))
+            self._check_size(owned, encoded, attachment)
+            try:
+                self._send(owned, encoded, attachment)
+            except (NoNodeError, BadVersionError, NodeExistsError) as refused:
+                failure: Exception = refused
+            except StoreUnavailable as unknown:
+                self._session.await_connection(deadline)
+                failure = unknown
+            else:
+                return CommitResult(committed=frozenset(encoded), attached=True)
+            fate = self._attachments.resolve(attachment.name)
+            self._resolve_shards(
+                {shard_id: replace(each, in_doubt=encoded.get(shard_id)) for shard_id, each in owned.items()}
+            )
+            if fate is Fate.APPLIED:
+                return CommitResult(committed=frozenset(encoded), attached=True)
+            if fate is Fate.REPLACED or self._ownerships.all().keys() != owned.keys():
+                return CommitResult(fenced=frozenset(encoded))
+            if self._session.clock.monotonic() >= deadline:
+                raise StoreUnavailable(
+                    f"committing {len(encoded)} shards with {attachment.name} found no end within "
+                    f"{self._session.answer_timeout_seconds:g} s"
+                ) from failure
+
+    def _send(
+        self, owned: Mapping[str, Ownership], encoded: Mapping[str, bytes], attachment: Attachment
+    ) -> None:
+        transaction = self._session.client.transaction()
+        for shard_id, ownership in owned.items():
+            transaction.check(self._paths.owner(shard_id), 0)
+            if shard_id in encoded:
+                transaction.set_data(self._paths.shard(shard_id), encoded[shard_id], ownership.version)
+            else:
+                transaction.check(self._paths.shard(shard_id), ownership.version)
+        self._attachments.add(transaction, attachment)
+        self._ownerships.sending(encoded)
+        self._session.committed(transaction.commit_async())
+        self._ownerships.written({shard_id: owned[shard_id] for shard_id in encoded})
+        self._attachments.written(attachment.name)
+
+    def _check_size(
+        self, owned: Mapping[str, Ownership], encoded: Mapping[str, bytes], attachment: Attachment
+    ) -> None:
+        shards = sum(
+            operation_bytes(self._paths.shard(shard_id), encoded.get(shard_id, b"")) for shard_id in owned
+        )
+        attached = operation_bytes(self._paths.attachment(attachment.name), attachment.data)
+        if shards + attached > self._max_bytes:
+            raise CommitTooLarge(
+                f"expected {self._max_bytes:,} bytes at most in the transaction that stores {attachment.name} "
+                f"with the progress, got {attached:,} bytes of it and {shards:,} of {len(owned)} shards: for a "
+                "topology's state use fewer tasks in stateful bolts, or fewer shards; smaller max_holes make "
+                "checkpoints smaller"
+            )
 
 
 def stored_attachments(session: ZooKeeperSession, paths: Paths, nodes: Nodes) -> list[str]:
     """Name the attachments that something is stored of."""
-    found = nodes.present(nodes.children(paths.attached), paths.attachment, session.client.get_async)
+    found = nodes.present(session.children(paths.attached), paths.attachment)
     return sorted(name for name, (data, _) in found.items() if data)
 
 

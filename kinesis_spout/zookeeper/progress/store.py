@@ -20,22 +20,18 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotE
 
 from kinesis_spout.model.errors import ConsumerAlive, StoreUnavailable
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
+from kinesis_spout.zookeeper.nodes import ChunkLimits, Nodes, chunked, make_layout, operation_bytes
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
-from kinesis_spout.zookeeper.progress.administration import Administration
+from kinesis_spout.zookeeper.paths import Paths
 from kinesis_spout.zookeeper.progress.application import (
     Application,
     check_named,
     progress_lost,
     refuse_latest,
 )
-from kinesis_spout.zookeeper.progress.attachments import Attachments
-from kinesis_spout.zookeeper.progress.beginning import Beginning
-from kinesis_spout.zookeeper.progress.whole_commit import WholeCommit
+from kinesis_spout.zookeeper.progress.attachments import Attachments, WholeCommit
+from kinesis_spout.zookeeper.progress.lifecycle import Lifecycle
 from kinesis_spout.zookeeper.session import ZooKeeperSession
-from kinesis_spout.zookeeper.tree.chunks import ChunkLimits, chunked, operation_bytes
-from kinesis_spout.zookeeper.tree.layout import make_layout
-from kinesis_spout.zookeeper.tree.nodes import Nodes
-from kinesis_spout.zookeeper.tree.paths import Paths
 from shard_state import Checkpoint, Shard, StartPositions
 
 _PAUSE_SECONDS = 0.05
@@ -61,9 +57,8 @@ class ZooKeeperCheckpointStore:
         self._ownerships = ownerships
         self._limits = limits or ChunkLimits()
         self._nodes = Nodes(session, paths)
-        self._administration = Administration(session, paths, self._nodes, self._limits)
-        self._beginning = Beginning(session, paths, self._nodes, self._limits)
-        self._attachments = Attachments(session, paths, self._nodes)
+        self._lifecycle = Lifecycle(session, paths, self._nodes, self._limits)
+        self._attachments = Attachments(session, paths)
         self._whole = WholeCommit(
             session,
             paths,
@@ -78,7 +73,6 @@ class ZooKeeperCheckpointStore:
     # -- beginning
 
     def open(self, stream_created: float, start: StartPositions, shards: Collection[Shard]) -> StartPositions:
-        """Make the application's place on its first start, or check that it is the right one (see the port)."""
         refuse_latest(start)
         deadline = self._session.deadline()
         self._session.await_connection(deadline)
@@ -95,7 +89,7 @@ class ZooKeeperCheckpointStore:
             else:
                 check_named(start, shards)
             try:
-                self._beginning.write(application, shards, stat.version)
+                self._lifecycle.begin(application, shards, stat.version)
             except (BadVersionError, NodeExistsError, NoNodeError) as error:
                 if self._session.clock.monotonic() >= deadline:
                     raise StoreUnavailable(
@@ -106,7 +100,7 @@ class ZooKeeperCheckpointStore:
     def begin_again(
         self, deployment: str, start: StartPositions, shards: Collection[Shard]
     ) -> StartPositions | None:
-        """Begin again at ``start``, once for each deployment (see the port)."""
+        """Begin again at ``start``, once for each deployment."""
         refuse_latest(start)
         deadline = self._session.deadline()
         self._session.await_connection(deadline)
@@ -118,15 +112,15 @@ class ZooKeeperCheckpointStore:
                 return None
             check_named(start, shards)
             try:
-                self._beginning.claim_again(mark.begins_again(deployment, start), stat.version)
+                self._lifecycle.claim_again(mark.begins_again(deployment, start), stat.version)
             except (BadVersionError, NoNodeError):
                 pass  # another process has begun again, or does so now
             except NotEmptyError as error:
                 if self._session.clock.monotonic() >= deadline:
-                    members = self._nodes.children(self._paths.members)
+                    members = self._session.children(self._paths.members)
                     raise ConsumerAlive(
                         f"{self._paths.base}: expected no living consumer when deployment {deployment!r} begins "
-                        f"again at {start}, found {', '.join(sorted(members))}: stop those of the older "
+                        f"again at {start}, found {', '.join(members)}: stop those of the older "
                         "deployment first; one that was killed counts until its session has ended"
                     ) from error
                 self._session.clock.sleep(_PAUSE_SECONDS)
@@ -137,14 +131,9 @@ class ZooKeeperCheckpointStore:
     # -- reading
 
     def read_application(self) -> Application | None:
-        """Say what the application began with, or None when it has not begun.
-
-        Raises:
-            CheckpointUnreadable: names the node.
-            StoreUnavailable: retriable.
-        """
-        self._session.await_connection(self._session.deadline())
-        found = self._nodes.found(self._client.get_async(self._paths.base))
+        """Say what the application began with, or None when it has not begun."""
+        self._session.ready()
+        found = self._session.found(self._client.get_async(self._paths.base))
         return Application.decode(found[0], self._paths.base) if found and found[0] else None
 
     def ask_for_mark(self) -> Any:
@@ -152,29 +141,23 @@ class ZooKeeperCheckpointStore:
         return self._client.get_async(self._paths.base)
 
     def mark_version(self, asked: Any) -> int | None:
-        """Make sure that the mark is the one that ``open`` found or made.
+        """Make sure that the mark is the one that ``open`` found or made; raise ``ProgressLost`` if it is not.
 
-        Returns:
-            The version of its node, for transactions that depend on it. None where ``open`` was not called: there
-            is no mark to miss.
-
-        Raises:
-            ProgressLost: it is gone, or it is another one.
-            StoreUnavailable: retriable.
+        Gives the version of its node, for transactions that depend on it. None where ``open`` was not called:
+        there is no mark to miss.
         """
-        found = self._nodes.found(asked)
+        found = self._session.found(asked)
         if self._mark is None:
             return None
         if found is None or found[0] != self._mark:
             # A new session may have come to a server that is behind: what it says after a sync counts.
             self._session.answer(self._client.sync_async(self._paths.base))
-            found = self._nodes.found(self.ask_for_mark())
+            found = self._session.found(self.ask_for_mark())
         if found is None or found[0] != self._mark:
             raise progress_lost(self._paths.base, self._mark, found and found[0])
         return int(found[1].version)
 
     def load(self) -> Mapping[str, Checkpoint]:
-        """Read every shard's checkpoint (see the port). Needs no ownership."""
         self.check_begun()
         return {
             shard_id: self._nodes.decode(shard_id, shard.data)
@@ -182,40 +165,31 @@ class ZooKeeperCheckpointStore:
         }
 
     def check_begun(self) -> None:
-        """Make sure that the mark is there (see the port)."""
-        self._session.await_connection(self._session.deadline())
+        self._session.ready()
         self.mark_version(self.ask_for_mark())
 
     def shard_ids(self) -> list[str]:
-        """Name every shard that something is stored of, readable or not, in order."""
-        self._session.await_connection(self._session.deadline())
-        return sorted(self._nodes.shard_ids())
+        self._session.ready()
+        return self._nodes.shard_ids()
 
     def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
-        """Give one shard's checkpoint and the version of its node, or None where nothing is stored.
-
-        Raises:
-            CheckpointUnreadable, StoreUnavailable: as ``load``.
-        """
+        """Give one shard's checkpoint and the version of its node, or None where nothing is stored."""
         shard = self._nodes.read_shards([shard_id]).get(shard_id)
         return None if shard is None else (self._nodes.decode(shard_id, shard.data), shard.version)
 
     def owners(self) -> Mapping[str, str]:
-        """Name the member that owns each owned shard, as it was a moment ago."""
-        self._session.await_connection(self._session.deadline())
-        shard_ids = self._nodes.children(self._paths.owners)
-        nodes = self._nodes.present(shard_ids, self._paths.owner, self._client.get_async)
+        self._session.ready()
+        nodes = self._nodes.present(self._session.children(self._paths.owners), self._paths.owner)
         return {shard_id: data.decode() for shard_id, (data, _) in nodes.items()}
 
     def attached(self, name: str) -> bytes | None:
-        """Read an attachment (see the port)."""
         self.check_begun()
         return self._attachments.read(name)
 
     # -- committing
 
     def commit(self, writes: Sequence[CheckpointWrite], attachment: Attachment | None = None) -> CommitResult:
-        """Store the writes under the fence (see the port). Of two for one shard the later counts."""
+        """Store the writes under the fence. Of two for one shard the later counts."""
         deadline = self._session.deadline()
         self._ownerships.notice_silence()
         self._session.await_connection(deadline)
@@ -281,30 +255,20 @@ class ZooKeeperCheckpointStore:
     def _resolve(self, doubtful: Mapping[str, Ownership]) -> set[str]:
         """Find out what became of the writes in doubt; name those that took effect.
 
-        The read is queued behind the write, in the same session, so nothing in doubt can follow it.
-
-        Raises:
-            StoreUnavailable: still in doubt; the next commit asks again.
+        The read is queued behind the write, in the same session, so nothing in doubt can follow it. If that fails
+        they are in doubt still, and the next commit asks again.
         """
         if not doubtful:
             return set()
-        sync = self._client.sync_async(self._paths.base)
-        shard_requests = {
-            shard_id: self._client.get_async(self._paths.shard(shard_id)) for shard_id in doubtful
-        }
-        owner_requests = {
-            shard_id: self._client.exists_async(self._paths.owner(shard_id)) for shard_id in doubtful
-        }
-        self._session.answer(sync)
+        read = self._nodes.read_owned(doubtful)
         applied: dict[str, Ownership] = {}
         not_applied: dict[str, Ownership] = {}
         lost: dict[str, Ownership] = {}
         for shard_id, owned in doubtful.items():
-            stored = self._nodes.found(shard_requests[shard_id])
-            owner = self._session.answer(owner_requests[shard_id])
+            stored, owner = read[shard_id]
             still_owner = owner is not None and owner.czxid == owned.owner_czxid
-            version = None if stored is None else stored[1].version
-            if version == owned.version + 1 and stored is not None and stored[0] == owned.in_doubt:
+            version = None if stored is None else stored.version
+            if version == owned.version + 1 and stored is not None and stored.data == owned.in_doubt:
                 applied[shard_id] = owned
                 if not still_owner:
                     lost[shard_id] = owned
@@ -323,9 +287,7 @@ class ZooKeeperCheckpointStore:
     # -- operators
 
     def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Replace the stored progress (see the port and ``Administration``)."""
-        self._administration.reset(checkpoints)
+        self._lifecycle.reset(checkpoints)
 
     def forget(self) -> None:
-        """Remove everything that is stored of the application on this stream (see ``Administration``)."""
-        self._administration.forget()
+        self._lifecycle.forget()

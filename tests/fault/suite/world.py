@@ -14,7 +14,7 @@ from examples.demo.producer import make_stream
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
-from kinesis_spout.zookeeper.tree.paths import DEFAULT_ROOT, Paths
+from kinesis_spout.zookeeper.paths import DEFAULT_ROOT, Paths
 from shard_state import Shard
 from tests.fault.suite.consumers.delivery_log import Entry, RecordId, read_delivery_log
 from tests.fault.suite.consumers.supervised import SupervisedConsumer

@@ -1,6 +1,6 @@
 """A bolt that is written with our own library for components."""
 
-from kinesis_spout.storm.multilang.component import BasicBolt, TupleIn
+from kinesis_spout.storm.multilang import BasicBolt, TupleIn
 
 
 class Split(BasicBolt):

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from typer.testing import CliRunner
 
 from kinesis_spout.cli.app import app
-from kinesis_spout.cli.stored_progress import StoredProgress
-from kinesis_spout.cli.world import Stream
+from kinesis_spout.cli.output import Terminal
+from kinesis_spout.kinesis import ReadSettings
+from kinesis_spout.operations.stored_progress import StoredProgress
+from kinesis_spout.operations.world import Stream, World
 from kinesis_spout.ports import CheckpointWrite, DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import (
@@ -47,8 +49,9 @@ class PutsRecords:
         return {"FailedRecordCount": 0, "Records": results}
 
 
-class FakeWorld:
+class FakeWorld(World):
     def __init__(self, shards: int = 2) -> None:
+        super().__init__(Terminal())
         self.clock = ManualClock()
         self.kinesis = InMemoryStream("orders", shards=shards, clock=self.clock)
         self.zookeeper = InMemoryZooKeeper()
@@ -84,7 +87,7 @@ class FakeWorld:
         return Stream(
             lister=InMemoryShardLister(self.kinesis),
             open_getter=lambda shard_id, position: InMemoryShardGetter(
-                self.kinesis, shard_id, position, deaggregate=config.deaggregate
+                self.kinesis, shard_id, position, settings=ReadSettings(deaggregate=config.deaggregate)
             ),
         )
 

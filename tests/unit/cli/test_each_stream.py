@@ -2,8 +2,8 @@
 
 import pytest
 
-from kinesis_spout.cli.each_stream import configs_of
-from kinesis_spout.cli.failures import WrongArguments
+from kinesis_spout.operations.errors import WrongArguments
+from kinesis_spout.operations.world import configs_of
 from kinesis_spout.settings import SpoutConfig
 from tests.unit.cli.fake_world import FakeWorld
 

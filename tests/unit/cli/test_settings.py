@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.cli.settings import load
+from kinesis_spout.cli.shared_options import load
 from kinesis_spout.model.errors import InvalidConfig
 from shard_state import Position, SequenceNumber
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.kinesis.patience import SLOW_SECONDS
+from kinesis_spout.kinesis.retry_policy import SLOW_SECONDS
 from kinesis_spout.model.errors import AccessDenied, KeyUnavailable, KinesisError, Throttled, Unavailable
 from kinesis_spout.plain.record_spout import Emitted, RecordSpout
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
-from kinesis_spout.dead_letters.redrive import redrive_all
+from kinesis_spout.operations.dead_letters import Choice, ChosenLetters
 from tests.unit.consumer.world import World
 
 LARGEST = [bytes([number]) * (10 * 1024 * 1024) for number in range(3)]
@@ -58,6 +58,6 @@ def test_they_are_retried_dead_lettered_and_redriven_whole_with_the_smallest_buf
     (letter,) = sink.read()
     assert (letter.data, letter.partition_key, letter.attempts) == (LARGEST[1], None, 2)
     client = Takes()
-    assert redrive_all(sink, cast("Any", client)).count == 1
+    assert ChosenLetters(sink, Choice()).redrive(cast("Any", client)) == 1
     assert client.calls == [[{"Data": LARGEST[1], "PartitionKey": letter.sequence_number}]]
     assert list(sink.read()) == []

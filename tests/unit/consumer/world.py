@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kinesis_spout.consumer.ports import OpenGetter, Ports
+from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.record import Record
 from kinesis_spout.plain.listener import FailReason, SpoutListener
@@ -47,7 +48,10 @@ class World:
 
         def open_getter(shard_id: str, position: Position) -> ShardGetter:
             return InMemoryShardGetter(
-                self.stream, shard_id, position, fail_on_data_loss=self.fail_on_data_loss
+                self.stream,
+                shard_id,
+                position,
+                settings=ReadSettings(fail_on_data_loss=self.fail_on_data_loss),
             )
 
         def close() -> None:

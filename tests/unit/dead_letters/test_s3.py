@@ -95,9 +95,9 @@ def test_credentials_that_were_renewed_are_used(monkeypatch: pytest.MonkeyPatch)
     renewed = boto3.Session(aws_access_key_id="AKIDOFANOTHER", aws_secret_access_key="x").get_credentials()
     monkeypatch.setattr(sessions[0], "get_credentials", lambda: renewed)
     sink.write([letter(2)])
-    assert isinstance(sink._files, s3._S3Prefix)
-    assert sink._files._opened is not None
-    assert sink._files._opened[0].access_key == "AKIDOFANOTHER"
+    assert isinstance(sink._lines, s3._S3Prefix)
+    assert sink._lines._opened is not None
+    assert sink._lines._opened[0].access_key == "AKIDOFANOTHER"
     assert len(list(sink.read())) == 2
 
 
@@ -116,9 +116,9 @@ def test_the_settings_of_the_spout_say_whose_credentials_are_used() -> None:
     sink = open_sink("s3://letters/dead", aws=aws)
     sink.write([letter(1)])
     assert isinstance(sink, S3Sink)
-    assert isinstance(sink._files, s3._S3Prefix)
-    assert sink._files._credentials().access_key == "AKIDOFTHESPOUT"
-    assert sink._files._region == "eu-west-1"
+    assert isinstance(sink._lines, s3._S3Prefix)
+    assert sink._lines._credentials().access_key == "AKIDOFTHESPOUT"
+    assert sink._lines._region == "eu-west-1"
 
 
 WRITE_AND_EXIT = """

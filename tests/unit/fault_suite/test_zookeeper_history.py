@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.zookeeper.tree.paths import Paths
+from kinesis_spout.zookeeper.paths import Paths
 from shard_state import Checkpoint, Position, SequenceNumber
 from tests.fault.suite.judgement.transaction_log import (
     NodeDeleted,

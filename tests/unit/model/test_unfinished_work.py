@@ -158,7 +158,6 @@ class TestDoors:
     def test_the_callbacks_of_a_producer(self, caplog: pytest.LogCaptureFixture) -> None:
         ticket = Ticket(data=b"", partition_key="", explicit_hash_key=None, size_bytes=0)
         ticket.add_done_callback(generator)
-        ticket.end(None)
         with caplog.at_level(logging.ERROR):
             ticket.tell()
         assert "got a generator" in caplog.text

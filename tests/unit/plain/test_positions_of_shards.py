@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.kinesis.aggregated_record import UserRecord
 from kinesis_spout.model.errors import DataLoss, InvalidConfig
 from kinesis_spout.testing import (
@@ -44,8 +45,8 @@ class World:
         return f"{type_}_sequence_number {self.records[text].sequence_number}"
 
     def spout(self, **settings: Any) -> SteppedSpout:
-        fail = settings.get("fail_on_data_loss", True)
-        ports = in_memory_ports(self.stream, self.zookeeper, fail_on_data_loss=fail)
+        read = ReadSettings(fail_on_data_loss=settings.get("fail_on_data_loss", True))
+        ports = in_memory_ports(self.stream, self.zookeeper, settings=read)
         return SteppedSpout(ports=ports, scheme="text", stream="orders", app="billing", **settings).open()
 
     def handles(self, spout: SteppedSpout, *, seconds: float = 5.0) -> str:

@@ -1,36 +1,39 @@
-"""The typed keyword arguments are the settings, and a type checker refuses what is none.
+"""The fields of the configurations and the typed keyword arguments are the rows of the table.
 
-To bring ``kinesis_spout/settings/keywords.py`` up to date: ``python -m tests.unit.settings.test_keywords`` in the
-repository's folder.
+To write them after a change of the table, in the repository: ``python -m tests.unit.settings.test_keywords``.
 """
 
 import re
 from collections.abc import Collection
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-import msgspec
 import pytest
 from mypy import api
 
-import kinesis_spout.settings.keywords
-from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.producer_config import ProducerConfig
+import kinesis_spout.settings
+from kinesis_spout.settings.option import Option
 from kinesis_spout.settings.table import SETTINGS
-from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
-from kinesis_spout.settings.table.zookeeper import PLACE
+from kinesis_spout.settings.table.connection import CLIENT, PLACE
+from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
 
-KEYWORDS = Path(kinesis_spout.settings.keywords.__file__)
-CLASSES: dict[str, tuple[type[msgspec.Struct], Collection[str]]] = {
-    "class SpoutSettings(TypedDict, total=False):\n": (SpoutConfig, SETTINGS),
-    "class ZooKeeperKeywords(TypedDict, total=False):\n": (SpoutConfig, PLACE),
-    "class ProducerSettings(TypedDict, total=False):\n": (
-        ProducerConfig,
-        PRODUCER_SETTINGS.keys() - {"stream", "dead_letters"},
-    ),
+SETTINGS_FOLDER = Path(kinesis_spout.settings.__file__).parent
+OF_CLIENT = {row.setting for row in CLIENT if row.is_setting}
+CLASSES: dict[tuple[str, str], Collection[Option]] = {
+    ("spout_config.py", "SpoutConfig"): SETTINGS.values(),
+    ("producer_config.py", "ProducerConfig"): PRODUCER_SETTINGS.values(),
+    ("keywords.py", "ZooKeeperKeywords"): PLACE.values(),
+    ("keywords.py", "KinesisKeywords"): [row for row in CLIENT if row.is_setting],
+    ("keywords.py", "SpoutSettings"): [
+        row for name, row in SETTINGS.items() if name not in PLACE and name not in OF_CLIENT
+    ],
+    ("keywords.py", "ProducerSettings"): [
+        row
+        for name, row in PRODUCER_SETTINGS.items()
+        if name not in OF_CLIENT and name not in {"stream", "dead_letters"}
+    ],
 }
-"""The head of each class, where its settings are, and which of them it has."""
+"""The rows that each class has as its fields."""
 ALSO_TAKEN = {
     "stream": "str | Sequence[str]",
     "initial_position": "Positions",
@@ -64,31 +67,33 @@ WRONG = {
 def type_text(annotation: Any) -> str:
     if get_origin(annotation) is Annotated:
         return type_text(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return " | ".join(type_text(each) for each in get_args(annotation))
     if get_origin(annotation) is Literal:
         words = ", ".join(f'"{each}"' for each in get_args(annotation))
         return f"Literal[{words}]"
-    return "None" if annotation is NoneType else str(annotation.__name__)
+    return str(annotation.__name__)
 
 
-def with_the_settings(text: str) -> str:
-    for head, (config, names) in CLASSES.items():
-        before, found, rest = text.partition(head)
-        assert found, f"no {head.strip()!r} in {KEYWORDS}"
-        docstring, _, after = rest.partition('"""\n\n')
-        lines = "".join(
-            f"    {field.name}: {ALSO_TAKEN.get(field.name, type_text(field.type))}\n"
-            for field in msgspec.structs.fields(config)
-            if field.name in names
-        )
-        others = re.sub(r"\A(?:    \w+: .*\n)*", "", after)
-        text = f'{before}{head}{docstring}"""\n\n{lines}{others}'
+def field_of(row: Option, *, is_keyword: bool) -> str:
+    text = type_text(row.type.annotation) + (" | None" if row.allows_none else "")
+    return f"    {row.setting}: {ALSO_TAKEN.get(row.setting, text) if is_keyword else text}\n"
+
+
+def with_the_settings(file: str, text: str) -> str:
+    """Give a file's text with the fields that the table says."""
+    for (where, name), rows in CLASSES.items():
+        if where == file:
+            head = re.search(rf'^class {name}\(.*\):\n    """(?:.|\n)*?"""\n\n', text, re.MULTILINE)
+            assert head, f"no class {name} in {file}"
+            lines = "".join(field_of(row, is_keyword=file == "keywords.py") for row in rows)
+            others = re.sub(r"\A(?:    \w+: .*\n)*", "", text[head.end() :])
+            text = f"{text[: head.end()]}{lines}{others}"
     return text
 
 
-def test_the_keyword_arguments_are_the_settings_of_the_configuration() -> None:
-    assert KEYWORDS.read_text() == with_the_settings(KEYWORDS.read_text())
+@pytest.mark.parametrize("file", {file: None for file, _ in CLASSES})
+def test_the_fields_are_those_of_the_table(file: str) -> None:
+    text = (SETTINGS_FOLDER / file).read_text()
+    assert text == with_the_settings(file, text)
 
 
 @pytest.fixture(scope="module")
@@ -119,4 +124,6 @@ def test_mypy_refuses_a_misspelt_setting_and_one_of_another_type(
 
 
 if __name__ == "__main__":
-    KEYWORDS.write_text(with_the_settings(KEYWORDS.read_text()))
+    for file in {file: None for file, _ in CLASSES}:
+        path = SETTINGS_FOLDER / file
+        path.write_text(with_the_settings(file, path.read_text()))

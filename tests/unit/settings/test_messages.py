@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from kinesis_spout.cli.arguments import as_argument
+from kinesis_spout.cli.output import as_argument
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import PollingShardGetter
 from kinesis_spout.kinesis.errors import translate

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.kinesis.write.put_records import PutOrder
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings.documentation import markdown_table
@@ -42,19 +42,24 @@ def refusal(of: Callable[[dict[str, str]], Any], options: dict[str, str]) -> str
 
 # --- what holds when nothing is said
 
+AS_AWS_ALLOWS = ReadSettings(
+    fail_on_data_loss=True,
+    deaggregate=True,
+    max_records_per_fetch=10_000,
+    fetch_period_seconds=0.2,
+    max_fetch_bytes_per_second=2_000_000,
+    max_total_fetch_bytes_per_second=None,
+    fan_out_consumer=None,
+    extra_columns=(),
+)
+
 
 def test_a_stream_is_all_that_a_streaming_read_needs() -> None:
     assert stream_read() == StreamReadOptions(
         streams=("orders",),
         client=KinesisClientSettings(),
         start=StartPositions(default=Position.latest()),
-        max_records_per_fetch=10_000,
-        deaggregate=True,
-        consumer_mode="polling",
-        consumer_name=None,
-        max_fetch_bytes_per_second=2_000_000,
-        max_total_fetch_bytes_per_second=None,
-        fetch_period_seconds=0.2,
+        read=AS_AWS_ALLOWS,
         idle_fetch_period_seconds=1.0,
         shard_list_seconds=10.0,
         shards_per_task=None,
@@ -68,8 +73,6 @@ def test_a_stream_is_all_that_a_streaming_read_needs() -> None:
         fetch_threads=8,
         stream_list_interval_seconds=30.0,
         fetch_processes=0,
-        fail_on_data_loss=True,
-        extra_columns=(),
         log_level="WARNING",
         page_host=None,
         published_in=None,
@@ -83,14 +86,8 @@ def test_a_stream_is_all_that_a_batch_read_needs() -> None:
         client=KinesisClientSettings(),
         start=StartPositions(default=Position.trim_horizon()),
         end=EndPositions(default=Position.latest()),
-        max_records_per_fetch=10_000,
-        deaggregate=True,
-        max_fetch_bytes_per_second=2_000_000,
-        fetch_period_seconds=0.2,
-        max_total_fetch_bytes_per_second=None,
+        read=AS_AWS_ALLOWS,
         shards_per_task=None,
-        fail_on_data_loss=True,
-        extra_columns=(),
     )
 
 
@@ -146,7 +143,7 @@ def test_the_options_of_the_awslabs_connector_can_stay() -> None:
         role_session_name="reader",
     )
     assert options.start.default == Position.at_timestamp(NOON)
-    assert (options.fetch_period_seconds, options.shard_list_seconds) == (0.5, 50.0)
+    assert (options.read.fetch_period_seconds, options.shard_list_seconds) == (0.5, 50.0)
 
 
 def test_two_spellings_may_agree() -> None:
@@ -448,7 +445,7 @@ def test_options_travel_by_pickle() -> None:
     [("200ms", 0.2), ("1s", 1.0), ("1.5 s", 1.5), ("5m", 300.0), ("2H", 7200.0), ("1min", 60.0)],
 )
 def test_a_duration_has_a_unit(text: str, seconds: float) -> None:
-    assert stream_read(minFetchPeriod=text).fetch_period_seconds == seconds
+    assert stream_read(minFetchPeriod=text).read.fetch_period_seconds == seconds
 
 
 @pytest.mark.parametrize(
@@ -467,7 +464,7 @@ def test_a_size_is_in_powers_of_1024(text: str, size: int) -> None:
 
 @pytest.mark.parametrize(("text", "rate"), [("2", 2_000_000), ("2.0", 2_000_000), ("0.5", 500_000)])
 def test_a_fetch_rate_is_in_megabytes(text: str, rate: int) -> None:
-    assert stream_read(maxFetchRate=text).max_fetch_bytes_per_second == rate
+    assert stream_read(maxFetchRate=text).read.max_fetch_bytes_per_second == rate
 
 
 @pytest.mark.parametrize(
@@ -529,7 +526,7 @@ def test_fan_out_reads_as_the_consumer_that_is_named(mode: str) -> None:
         {"streamName": "orders", "kinesis.consumerType": mode, "kinesis.consumerName": "billing"}
     )
 
-    assert (options.consumer_mode, options.consumer_name) == ("efo", "billing")
+    assert options.read.fan_out_consumer == "billing"
 
 
 def test_fan_out_takes_the_name_of_the_application_that_progress_is_published_for() -> None:
@@ -542,7 +539,7 @@ def test_fan_out_takes_the_name_of_the_application_that_progress_is_published_fo
         }
     )
 
-    assert options.consumer_name == "billing"
+    assert options.read.fan_out_consumer == "billing"
 
 
 def test_fan_out_without_a_consumer_is_refused() -> None:
@@ -586,7 +583,7 @@ def test_a_size_of_aggregates_says_nothing_without_them() -> None:
 def test_extra_columns_come_in_the_order_asked_for() -> None:
     options = stream_read(extraColumns="MILLISBEHINDLATEST, subsequencenumber,encryptionType")
 
-    assert options.extra_columns == ("millisBehindLatest", "subSequenceNumber", "encryptionType")
+    assert options.read.extra_columns == ("millisBehindLatest", "subSequenceNumber", "encryptionType")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from rich.pretty import pretty_repr
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import options
-from kinesis_spout.settings.spout_config import SECRETS
-from kinesis_spout.settings.zookeeper.acl_text import acl_entries
+from kinesis_spout.settings.grammar.zookeeper import acl_entries
+from kinesis_spout.settings.rules import SECRETS
 from shard_state import Position
 from tests.support.shards import everywhere
 

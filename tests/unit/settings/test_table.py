@@ -1,19 +1,19 @@
 """Every row of the table is complete, and says what the typed values of its doors need."""
 
 import re
-from dataclasses import fields
 from inspect import Parameter, signature
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 
+from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.messages import respelled
 from kinesis_spout.settings.option import Option, Use
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
 from kinesis_spout.settings.table import OPTIONS, SETTINGS
+from kinesis_spout.settings.table.connection import PLACE
 from kinesis_spout.settings.table.spelling import as_option
-from kinesis_spout.settings.table.zookeeper import PLACE
 from kinesis_spout.spark import each_record
 from kinesis_spout.zookeeper import ZooKeeperSettings
 
@@ -26,12 +26,25 @@ ELSEWHERE = {
     "initial_position": "start",
     "ending_position": "end",
     "aggregation": "aggregate_bytes",
+    "consumer_mode": "fan_out_consumer",
+    "consumer_name": "fan_out_consumer",
 }
 """Options that become another field than that of their name."""
-NOT_KEPT = {Use.BATCH_READ: {"consumer_mode"}}
-"""Checked only: there is one way of reading."""
-DERIVED = {"streams", "order", "log_level", "extra_columns", "aggregate_bytes"}
+DERIVED = {
+    "streams",
+    "order",
+    "log_level",
+    "extra_columns",
+    "aggregate_bytes",
+    "max_fetch_bytes_per_second",
+}
 """Fields that are made from the value of their option, and from others."""
+
+
+def typed_options(use: Use) -> dict[str, Any]:
+    """The types of the fields, those of how shards are read among them."""
+    hints = get_type_hints(KINDS[use], localns={"ZooKeeperSettings": ZooKeeperSettings})
+    return hints | (get_type_hints(ReadSettings) if hints.pop("read", None) else {})
 
 
 def bare(annotation: Any) -> Any:
@@ -49,14 +62,14 @@ def test_a_setting_is_typed_as_its_row_says(name: str) -> None:
 def test_every_option_of_a_use_becomes_a_field_of_its_typed_options(use: Use) -> None:
     client = {option.setting for option in SETTINGS.values() if option.uses == frozenset(Use)}
     client |= {"app", *PLACE}
-    known = {field.name for field in fields(KINDS[use])}
+    known = typed_options(use).keys()
     named = {ELSEWHERE.get(option.setting, option.setting) for option in OPTIONS if use in option.uses}
-    assert named - client - NOT_KEPT.get(use, set()) == known - {"client", "published_in"}
+    assert named - client == known - {"client", "published_in"}
 
 
 @pytest.mark.parametrize("use", Use)
 def test_a_typed_option_has_the_type_of_its_row(use: Use) -> None:
-    hints = get_type_hints(KINDS[use], localns={"ZooKeeperSettings": ZooKeeperSettings})
+    hints = typed_options(use)
     for option in OPTIONS:
         if use in option.uses and option.setting in hints.keys() - DERIVED:
             wanted = bare(option.type.annotation)

@@ -240,7 +240,7 @@ class TestSliceBySlice:
             if not plan.alone:
                 manager.died(plan, held, now)
                 (plan,) = [plan for plan in manager.plan(now, {"a": 1}) if plan.is_fresh]
-            assert manager.convicts(plan, held)
+            assert manager.isolates(plan, held)
             manager.died(plan, held, now)
         assert manager.breaker_pause is None
 

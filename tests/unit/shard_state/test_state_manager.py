@@ -613,7 +613,7 @@ class TestSliceBySlice:
         assert store.commit(manager) == ["a"]
         assert store.checkpoints["a"].base == SHARD_END
 
-    def test_a_convicted_record_is_reported_when_it_is_given_up(self) -> None:
+    def test_an_isolated_record_is_reported_when_it_is_given_up(self) -> None:
         manager = owner_of("a", limit=0)
         held = FailedRecord(index=0, sequence=n(1), previous=None, attempt=0, held=True)
         carried = SliceOutcome(first=n(1), last=n(1), count=1, failures=(held,))

@@ -51,7 +51,7 @@ def options_over(client: Any, name: str, **given: str) -> StreamReadOptions:
     return replace(
         read,
         client=InMemorySettings(region="us-east-1", name=name),
-        fetch_period_seconds=0.001,
+        read=replace(read.read, fetch_period_seconds=0.001),
         idle_fetch_period_seconds=0.001,
         shard_list_seconds=0.001,
         stream_list_interval_seconds=0.001,

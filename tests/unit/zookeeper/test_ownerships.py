@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
-from kinesis_spout.zookeeper.tree.paths import Paths
+from kinesis_spout.zookeeper.paths import Paths
 
 if TYPE_CHECKING:
     from kinesis_spout.zookeeper.session import ZooKeeperSession

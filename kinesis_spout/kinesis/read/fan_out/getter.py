@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.errors import ResourceNotFound
-from kinesis_spout.kinesis.patience import Jitter, reaction_to
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.calls.get_records import RecordsForm, Reply, ReplyForm, shard_text
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import ConsumerRegistration
@@ -23,8 +22,10 @@ from kinesis_spout.kinesis.read.fan_out.subscription import DEFAULT_QUEUE_BYTES,
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods, SubscriptionReader
 from kinesis_spout.kinesis.read.getter import check_limit
 from kinesis_spout.kinesis.read.pacing import Pacing
-from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
-from kinesis_spout.kinesis.read.user_records import HashKeys, with_user_records
+from kinesis_spout.kinesis.read.page import GetRecordsReply
+from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
+from kinesis_spout.kinesis.read.user_records import HashKeys, page_of_reply
+from kinesis_spout.kinesis.retry_policy import Jitter, reaction_to
 from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, start_to_keep
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import DataLoss, KinesisSpoutError
@@ -47,9 +48,9 @@ class FanOutStream:
     Args:
         client: from ``KinesisClientSettings.connect``.
         stream: the stream's name, or its ARN. Records carry it as it is given.
+        settings: how its shards are read.
         consumer_name: which is registered, or found; shared by all members of the application.
         lister: asked for the stream's ARN, and when Kinesis says that something does not exist.
-        deaggregate: whether aggregated records are taken apart.
         queue_bytes: how much of a shard waits here before its connection is not read.
         periods: see ``SubscriptionPeriods``.
         clock: what waits and periods are measured by.
@@ -60,10 +61,10 @@ class FanOutStream:
         self,
         client: "KinesisClient",
         stream: str,
+        settings: ReadSettings = DEFAULT,
         *,
         consumer_name: str,
         lister: ShardLister,
-        deaggregate: bool = True,
         queue_bytes: int = DEFAULT_QUEUE_BYTES,
         periods: SubscriptionPeriods | None = None,
         clock: Clock | None = None,
@@ -72,7 +73,7 @@ class FanOutStream:
         self._client = client
         self.stream = stream
         self.lister = lister
-        self.deaggregate = deaggregate
+        self.settings = settings
         self.queue_bytes = queue_bytes
         self.clock = clock or SystemClock()
         self.jitter = jitter
@@ -80,23 +81,10 @@ class FanOutStream:
         self.reader = SubscriptionReader(self._subscribe, periods=periods, clock=self.clock, jitter=jitter)
 
     def getter(
-        self,
-        shard_id: str,
-        position: Position,
-        *,
-        fail_on_data_loss: bool = True,
-        extra_columns: Sequence[str] = (),
-        hash_keys: HashKeys | None = None,
+        self, shard_id: str, position: Position, *, hash_keys: HashKeys | None = None
     ) -> "FanOutShardGetter":
         """Give a getter of a shard; it subscribes with its first read. See ``PollingShardGetter``."""
-        return FanOutShardGetter(
-            self,
-            shard_id=shard_id,
-            position=position,
-            fail_on_data_loss=fail_on_data_loss,
-            extra_columns=extra_columns,
-            hash_keys=hash_keys,
-        )
+        return FanOutShardGetter(self, shard_id=shard_id, position=position, hash_keys=hash_keys)
 
     def forget_consumer(self) -> None:
         """Look for the consumer before the next subscription; registers it, if somebody has ended it."""
@@ -133,21 +121,14 @@ class FanOutShardGetter:
         *,
         shard_id: str,
         position: Position,
-        fail_on_data_loss: bool,
-        extra_columns: Sequence[str],
         hash_keys: HashKeys | None,
     ) -> None:
         self._fan_out = fan_out
         self._shard_id = shard_id
         self._clock = fan_out.clock
         self._position = position.resolved(self._clock.time())
-        self._fail_on_data_loss = fail_on_data_loss
         self._arrow = ArrowForm(
-            stream=fan_out.stream,
-            shard_id=shard_id,
-            extra_columns=tuple(extra_columns),
-            deaggregate=fan_out.deaggregate,
-            hash_keys=hash_keys,
+            stream=fan_out.stream, shard_id=shard_id, settings=fan_out.settings, hash_keys=hash_keys
         )
         self._hash_keys = hash_keys
         self._question = ShardInQuestion(
@@ -180,9 +161,8 @@ class FanOutShardGetter:
         """Give what was pushed; see the port. After the end: the empty last page again."""
         start = self._start
         reply = self._next_reply(limit, RecordsForm())
-        page = page_of(reply, stream=self._fan_out.stream, shard_id=self._shard_id)
-        if self._fan_out.deaggregate:
-            page = with_user_records(page, start=start, hash_keys=self._hash_keys)
+        stream, settings = self._fan_out.stream, self._fan_out.settings
+        page = page_of_reply(reply, settings, stream, self._shard_id, start=start, hash_keys=self._hash_keys)
         pushed_at = self._subscription.taken_up_to - PUSH_SECONDS
         return replace(page, says_nothing=self._says_nothing, pushed_at=pushed_at)
 
@@ -256,7 +236,7 @@ class FanOutShardGetter:
         self.throttles += reaction_to(meant).is_throttle
         self._pacing.failed(self._clock.monotonic(), meant)
         if isinstance(meant, DataLoss):
-            give_up_position(meant, fail_on_data_loss=self._fail_on_data_loss)
+            give_up_position(meant, fail_on_data_loss=self._fan_out.settings.fail_on_data_loss)
             self.data_losses += 1
             self.close()
             self._start = start_to_keep(self._subscription.place)

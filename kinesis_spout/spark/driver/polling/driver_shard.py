@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from math import inf
 
 from kinesis_spout.kinesis.pace import aligned_idle_period
+from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, ShardGetter
-from kinesis_spout.spark.tasks.before_bound import before_bound
-from kinesis_spout.spark.tasks.work import Cursor, WorkSlice
+from kinesis_spout.spark.tasks.work import WorkSlice, before_bound
 from shard_state import ShardBound, SliceKind, SlicePlan
 
 

@@ -1,8 +1,8 @@
 """One child: the process of a component in another language, with its pipes and the end of its standard error.
 
 It has a process group of its own, so that it ends with whatever it started, and an interrupt at the terminal is
-not for it. Its standard input and output are non-blocking at our ends, and are read and written by whoever leases
-it (``children``), which may be another process.
+not for it. Its standard input and output are non-blocking at our ends; who leases it reads and writes them
+(``children``), which may be another process.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ def check_command(settings: ChildSettings, folder: str | None) -> None:
 
 
 class ChildProcess:
-    """A running child. Mutable; ``end`` may be called once, by one thread."""
+    """A running child. Mutable; ``end`` or ``end_at_once`` may be called once, by one thread."""
 
     def __init__(self, settings: ChildSettings, folder: str | None = None) -> None:
         """Start it, in a folder; None: where this process runs.
@@ -98,11 +98,12 @@ class ChildProcess:
             raise InvalidConfig(
                 f"command {list(settings.command)}: expected it to start, got {error}"
             ) from error
-        self._stdin, self._stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
-        assert self._stdin is not None
-        assert self._stdout is not None
+        stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
+        assert stdin is not None
+        assert stdout is not None
         assert stderr is not None
-        self.stdin, self.stdout = self._stdin.fileno(), self._stdout.fileno()
+        self._stdin, self._stdout = stdin, stdout
+        self.stdin, self.stdout = stdin.fileno(), stdout.fileno()
         for pipe in (self.stdin, self.stdout):
             os.set_blocking(pipe, False)
             with contextlib.suppress(OSError, AttributeError):  # not everywhere, and not for everybody
@@ -119,17 +120,15 @@ class ChildProcess:
         return self._process.pid
 
     def is_running(self) -> bool:
-        """Tell whether it has not ended."""
         return self._process.poll() is None
 
-    def end(self) -> str:
-        """End it, by the end of its input; after ``END_SECONDS`` kill it. Say how it ended, and its last words."""
-        assert self._stdin is not None
+    def end(self) -> None:
+        """End it, by the end of its input; after ``END_SECONDS`` kill it."""
         self._stdin.close()
-        return self._ended(END_SECONDS)
+        self._ended(END_SECONDS)
 
     def end_at_once(self) -> str:
-        """As ``end``, with next to no patience: it hangs, or its output has ended."""
+        """Kill it soon: it hangs, or its output has ended. Say how it ended, and its last words."""
         words = self._ended(_DEATH_SECONDS)
         if len(self._tail) > _SHOWN_CHARACTERS:
             _log.warning(
@@ -139,28 +138,24 @@ class ChildProcess:
             )
         return words
 
-    def _ended(self, patience_seconds: float) -> str:
+    def _ended(self, wait_seconds: float) -> str:
         by_itself = True
         try:
-            self._process.wait(patience_seconds)
+            self._process.wait(wait_seconds)
         except subprocess.TimeoutExpired:
             by_itself = False
-        self._signal(signal.SIGKILL)  # also what it has started
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)  # also what it has started
         self._process.wait()
         self._drain.join(END_SECONDS)
-        for pipe in (self._stdin, self._stdout):
-            if pipe is not None:
-                pipe.close()
+        self._stdin.close()
+        self._stdout.close()
         shutil.rmtree(self.pid_folder, ignore_errors=True)
         how = _how_it_ended(self._process.returncode) if by_itself else "it was killed"
         tail = self._tail.decode(errors="replace").strip()
         if not tail:
             return f"{how}; it wrote no standard error"
         return f"{how}; its standard error ends with:\n{tail[-_SHOWN_CHARACTERS:]}"
-
-    def _signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
 
     def _drain_stderr(self, stderr: IO[bytes]) -> None:
         with stderr:

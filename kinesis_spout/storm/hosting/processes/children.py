@@ -1,8 +1,9 @@
 """The children on this machine, by component and task, and who may speak with each.
 
 A child is leased: one bolt at a time has it, from the first tuple of a micro-batch to the last, and reads and
-writes its pipes itself. So nothing stands between a bolt and its child, whoever owns the process. What a child
-remembers stays with its task, although the bolt that leases it may be in another Python worker each time.
+writes its pipes itself. So nothing stands between a bolt and its child, wherever the child was started.
+What a child remembers stays with its task, although the bolt that leases it may be in another Python worker each
+time.
 
 A child that fails is started again with back-off: at once at first, then after 0.1 s, doubled up to 10 s, until
 it has acked a tuple.
@@ -13,11 +14,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.storm.hosting.pipes import DistantPipes
 from kinesis_spout.storm.hosting.processes.child_process import ChildProcess, ChildSettings
 from kinesis_spout.storm.hosting.resources import find_resources
 
@@ -32,8 +34,6 @@ _log = logging.getLogger(__name__)
 
 
 class ChildKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Which child."""
-
     topology: str
     run: str
     """Which run of the topology: a new one begins with new children."""
@@ -48,17 +48,17 @@ class ChildKey(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to speak with a child, until it is released, or its holder is gone."""
+    """The right to speak with a child, until it is given back, or its holder is gone."""
 
+    key: ChildKey
     number: int
     """Grows with each lease of the child. Tuple ids begin with it, so that no two leases have one in common."""
     pid: int
     stdin: int
-    """Descriptor to write to, non-blocking."""
     stdout: int
-    """Descriptor to read from, non-blocking."""
-    exchange: "ExchangeBytes | None" = None
-    """Where the child is on another machine: writes and reads in place of the descriptors, which are -1."""
+    """Descriptors to write to and read from, non-blocking."""
+    distant: DistantPipes | None = None
+    """Where the child is on another machine: in place of the descriptors, which are -1."""
     pid_folder: str
     is_fresh: bool
     """It was just started: the hand-shake is due."""
@@ -66,65 +66,11 @@ class Lease:
     """The holder before was lost in the middle. The child may wait for an answer, or have half a frame."""
 
 
-class ExchangeBytes(Protocol):
-    """Writes to a child of another machine, waits until it has written something, and reads."""
-
-    def __call__(
-        self, data: bytes | memoryview, wait_seconds: float, *, waits_for_room: bool
-    ) -> tuple[int | None, bytes | None]:
-        """Give how many bytes were written, None if its input is closed; and what was read, None if that was all.
-
-        Args:
-            data: what to write, as far as it goes.
-            wait_seconds: how long to wait for something to read, after that.
-            waits_for_room: wait no longer than until something can be written.
-
-        Raises:
-            OSError: the machine cannot be reached.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class NotYet:
     """There is no lease for the time being."""
 
     reason: str
-
-
-class Keeper(Protocol):
-    """Owns children and leases them. What the bolt needs of it; see ``Children`` and ``hosted_children``."""
-
-    def lease(self, key: ChildKey, settings: ChildSettings, wait_seconds: float) -> Lease | NotYet:
-        """Lease a child, which is started if there is none. Waits while it is leased, or backing off.
-
-        Raises:
-            InvalidConfig: its command cannot be started.
-            OSError: its owner cannot be reached.
-        """
-        ...
-
-    def greeted(self, key: ChildKey, lease: Lease) -> None:
-        """Say that a fresh child has answered the hand-shake. A child that has not is not leased again."""
-        ...
-
-    def release(self, key: ChildKey, lease: Lease, *, is_proven: bool) -> None:
-        """Give a child back: nothing is owed to it.
-
-        Args:
-            key: which.
-            lease: by which it was had; its descriptors are not to be used any more.
-            is_proven: it did something right. Ends a back-off.
-        """
-        ...
-
-    def condemn(self, key: ChildKey, lease: Lease, *, is_proven: bool) -> str:
-        """End a child that failed, give it back, and say how it ended and the end of its standard error."""
-        ...
-
-    def close(self) -> None:
-        """Give back what is leased; what this keeper itself started ends. May be called twice."""
-        ...
 
 
 class _Place:
@@ -148,8 +94,8 @@ class _Place:
         self.start_at = now + min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** min(self.failures - 1, 16))
 
 
-class Children:
-    """Owns children in this process. Thread-safe; see ``Keeper``.
+class OwnChildren:
+    """Owns children in this process. Thread-safe.
 
     Args:
         clock: for back-off.
@@ -164,6 +110,11 @@ class Children:
         self._is_closed = False
 
     def lease(self, key: ChildKey, settings: ChildSettings, wait_seconds: float) -> Lease | NotYet:
+        """Lease a child, which is started if there is none. Waits while it is leased, or backing off.
+
+        Raises:
+            InvalidConfig: its command cannot be started.
+        """
         until = self._clock.monotonic() + wait_seconds
         with self._changed:
             self._end_earlier_runs(key)
@@ -173,40 +124,43 @@ class Children:
                 if left <= 0:
                     return NotYet(reason)
                 self._changed.wait(min(left, _TICK_SECONDS))
-            return self._leased(place, settings)
+            return self._leased(key, place, settings)
 
-    def greeted(self, key: ChildKey, lease: Lease) -> None:
+    def greeted(self, lease: Lease) -> None:
+        """Take in that a fresh child has answered the hand-shake. One that has not is not leased again."""
         with self._changed:
-            place = self._held(key, lease)
+            place = self._held(lease)
             if place is not None:
                 place.is_greeted = True
 
-    def release(self, key: ChildKey, lease: Lease, *, is_proven: bool) -> None:
-        with self._changed:
-            place = self._held(key, lease)
-            if place is not None:
-                place.is_leased = False
-                place.used_at = self._clock.monotonic()
-                place.failures = 0 if is_proven else place.failures
-                self._changed.notify_all()
+    def release(self, lease: Lease, *, is_proven: bool) -> None:
+        """Take a child back: nothing is owed to it, and the lease's descriptors are not used any more.
 
-    def abandon(self, key: ChildKey, lease: Lease) -> None:
+        Args:
+            lease: by which it was had.
+            is_proven: it did something right. Ends a back-off.
+        """
+        with self._changed:
+            place = self._held(lease)
+            if place is not None:
+                place.failures = 0 if is_proven else place.failures
+                self._given_back(place)
+
+    def abandon(self, lease: Lease) -> None:
         """Take a child back whose holder is gone, maybe in the middle of a message."""
         with self._changed:
-            place = self._held(key, lease)
+            place = self._held(lease)
             if place is not None:
                 if place.child is not None and not place.is_greeted:
                     place.child.end_at_once()
                     place.child = None
-                place.is_leased = False
                 place.is_disturbed = True
-                place.used_at = self._clock.monotonic()
-                self._changed.notify_all()
+                self._given_back(place)
 
-    def condemn(self, key: ChildKey, lease: Lease, *, is_proven: bool) -> str:
-        """See ``Keeper``. Other children are waited for and leased meanwhile."""
+    def discard(self, lease: Lease, *, is_proven: bool) -> str:
+        """End a child that failed; say how it ended, and the end of its standard error."""
         with self._changed:
-            place = self._held(key, lease)
+            place = self._held(lease)
             child = place.child if place is not None else None
         if place is None or child is None:
             return "it has ended already"
@@ -214,17 +168,22 @@ class Children:
         with self._changed:
             place.failures = 0 if is_proven else place.failures
             place.failed(self._clock.monotonic())
-            place.is_leased = False
-            self._changed.notify_all()
+            self._given_back(place)
         return words
 
     def close(self) -> None:
+        """End all. May be called twice."""
         with self._changed:
             self._is_closed = True
             children = [place.child for place in self._places.values() if place.child is not None]
             self._places.clear()
             self._changed.notify_all()
         _end_all(children)
+
+    def _given_back(self, place: _Place) -> None:
+        place.is_leased = False
+        place.used_at = self._clock.monotonic()
+        self._changed.notify_all()
 
     def _why_not_yet(self, key: ChildKey, place: _Place) -> str | None:
         if self._is_closed:
@@ -239,7 +198,7 @@ class Children:
             return f"{key}: its process failed {place.failures} times, and is started again in {left:.1f} s"
         return None
 
-    def _leased(self, place: _Place, settings: ChildSettings) -> Lease:
+    def _leased(self, key: ChildKey, place: _Place, settings: ChildSettings) -> Lease:
         if place.child is not None and place.settings != settings:
             place.child.end()
             place.child = None
@@ -252,6 +211,7 @@ class Children:
         place.leases += 1
         place.is_leased = True
         return Lease(
+            key=key,
             number=place.leases,
             pid=child.pid,
             stdin=child.stdin,
@@ -261,9 +221,9 @@ class Children:
             is_disturbed=is_disturbed,
         )
 
-    def _held(self, key: ChildKey, lease: Lease) -> _Place | None:
+    def _held(self, lease: Lease) -> _Place | None:
         """Give the place that is held by this lease; None if it is over, however it ended."""
-        place = self._places.get(key)
+        place = self._places.get(lease.key)
         return place if place is not None and place.is_leased and place.leases == lease.number else None
 
     def _end_earlier_runs(self, key: ChildKey) -> None:

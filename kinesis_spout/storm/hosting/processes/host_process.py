@@ -18,20 +18,20 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.processes.keyed_connections import KeyedServer
+from kinesis_spout.processes.keyed_connections import KeyedServer, Machine
 from kinesis_spout.processes.liveness import has_ended
 from kinesis_spout.processes.worker_log import print_log_lines
-from kinesis_spout.storm.hosting.processes.children import ChildKey, Children, Lease, NotYet
+from kinesis_spout.storm.hosting.pipes import PipesHere
+from kinesis_spout.storm.hosting.processes.children import ChildKey, Lease, NotYet, OwnChildren
 from kinesis_spout.storm.hosting.processes.host_socket import (
     Answer,
     AskLease,
-    Condemn,
+    AskMachine,
     Done,
     Exchange,
     Exchanged,
@@ -41,7 +41,6 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
     Greeting,
     Invalid,
     Refused,
-    Release,
     Request,
     receive_request,
     send,
@@ -54,29 +53,30 @@ USED_LINGER_SECONDS: Final = 60.0
 """The same while workers of other machines are connected: Spark starts another executor for one that was lost."""
 
 _LOOK_SECONDS: Final = 0.5
-_READ_BYTES: Final = 1024 * 1024
 _log = logging.getLogger(__name__)
+
+_Held = dict[ChildKey, tuple[Lease, PipesHere]]
+"""What one worker has leased."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Executor:
-    """What is known of an executor on this machine."""
-
     watched: int | None
     """A descriptor that tells when its process has ended."""
     shipped_to: tuple[Path, ...]
 
 
 class HostServer:
-    """Serves the children of one machine to the workers there, and to those of other machines. Thread-safe."""
+    """Serves the children of one machine to the workers there, and to those of other machines."""
 
     def __init__(self, listening: socket.socket) -> None:
         self._listening = listening
-        self._children = Children(find=self._find)
+        self._children = OwnChildren(find=self._find)
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._executors: dict[int, _Executor] = {}
-        self._distant: dict[tuple[str, bytes], KeyedServer] = {}
+        self._distant: KeyedServer | None = None
+        self._machine: Machine | None = None
         self._distant_workers = 0
 
     def serve(self) -> None:
@@ -93,10 +93,9 @@ class HostServer:
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)  # closing alone does not wake who accepts
         self._listening.close()
-        with self._lock:
-            distant = list(self._distant.values())  # a worker may be greeted just now
-        for server in distant:
-            server.close()
+        with self._lock:  # a worker may be greeted just now
+            if self._distant is not None:
+                self._distant.close()
         self._children.close()
 
     def stop(self) -> None:
@@ -131,21 +130,16 @@ class HostServer:
             threading.Thread(target=self._serve_worker, args=(connected,), name="worker", daemon=True).start()
 
     def _serve_distant_worker(self, connected: socket.socket) -> None:
-        with self._counted():
-            self._serve_worker(connected, is_distant=True)
-
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
         with self._lock:
             self._distant_workers += 1
         try:
-            yield
+            self._serve_worker(connected, is_distant=True)
         finally:
             with self._lock:
                 self._distant_workers -= 1
 
     def _serve_worker(self, connected: socket.socket, *, is_distant: bool = False) -> None:
-        held: dict[ChildKey, Lease] = {}
+        held: _Held = {}
         try:
             with connected:
                 while (request := receive_request(connected)) is not None:
@@ -156,39 +150,39 @@ class HostServer:
         except Exception:  # noqa: BLE001 - the other workers are served on
             _log.exception("a Python worker is served no more")
         finally:
-            for key, lease in held.items():
-                self._children.abandon(key, lease)
+            for lease, _ in held.values():
+                self._children.abandon(lease)
 
-    def _answer(self, request: Request, held: dict[ChildKey, Lease]) -> tuple[Answer, tuple[int, ...]]:
+    def _answer(self, request: Request, held: _Held) -> tuple[Answer, tuple[int, ...]]:
         if isinstance(request, Greet):
-            self._watch(request)
             return self._greeted(request), ()
         if isinstance(request, AskLease):
             return self._lease(request, held)
-        lease = held.get(request.key)
-        if lease is None or lease.number != request.number:
+        assert not isinstance(request, AskMachine), "which is for the driver"
+        lease, pipes = held.get(request.key, (None, None))
+        if lease is None or pipes is None or lease.number != request.number:
             return Done(words="its lease was over"), ()
         if isinstance(request, Exchange):
-            return _exchanged(request, lease), ()
+            return _exchanged(request, pipes), ()
         words = ""
         if isinstance(request, Greeted):
-            self._children.greeted(request.key, lease)
-        elif isinstance(request, Release):
+            self._children.greeted(lease)
+        else:
             del held[request.key]
-            self._children.release(request.key, lease, is_proven=request.is_proven)
-        elif isinstance(request, Condemn):
-            del held[request.key]
-            words = self._children.condemn(request.key, lease, is_proven=request.is_proven)
+            if request.has_failed:
+                words = self._children.discard(lease, is_proven=request.is_proven)
+            else:
+                self._children.release(lease, is_proven=request.is_proven)
         return Done(words=words), ()
 
-    def _lease(self, request: AskLease, held: dict[ChildKey, Lease]) -> tuple[Answer, tuple[int, ...]]:
+    def _lease(self, request: AskLease, held: _Held) -> tuple[Answer, tuple[int, ...]]:
         try:
             lease = self._children.lease(request.key, request.settings, request.wait_seconds)
         except InvalidConfig as error:
             return Invalid(error=str(error)), ()
         if isinstance(lease, NotYet):
             return Refused(reason=lease.reason), ()
-        held[request.key] = lease
+        held[request.key] = lease, PipesHere(lease.stdin, lease.stdout)
         granted = Granted(
             number=lease.number,
             pid=lease.pid,
@@ -198,49 +192,32 @@ class HostServer:
         )
         return granted, (lease.stdin, lease.stdout)
 
-    def _watch(self, greet: Greet) -> None:
+    def _greeted(self, greet: Greet) -> Greeting | Invalid:
+        """Watch a worker's executor; serve other machines, if any may come, at the address that came first."""
         with self._lock:
             if greet.lives_with not in self._executors:
                 self._executors[greet.lives_with] = _Executor(
                     _watched(greet.lives_with), tuple(map(Path, greet.shipped_to))
                 )
-
-    def _greeted(self, greet: Greet) -> Greeting | Invalid:
-        """Serve workers of other machines, too, if any may come."""
-        if greet.host is None:
-            return Greeting(port=None)
-        with self._lock:
-            place = greet.host, greet.key
-            try:
-                if place not in self._distant:
-                    self._distant[place] = KeyedServer(*place, self._serve_distant_worker, "distant workers")
-            except OSError as error:
-                return Invalid(
-                    error=f"expected to listen at {greet.host}, which is SPARK_LOCAL_IP of this machine, or else "
-                    f"the address by which it reaches Spark's driver; got {error}"
-                )
-            return Greeting(port=self._distant[place].port)
+            if self._distant is None and greet.host is not None:
+                try:
+                    self._distant = KeyedServer(
+                        greet.host, greet.key, self._serve_distant_worker, "distant workers"
+                    )
+                except OSError as error:
+                    return Invalid(
+                        error=f"expected to listen at {greet.host}, which is SPARK_LOCAL_IP of this machine, or "
+                        f"else the address by which it reaches Spark's driver; got {error}"
+                    )
+                self._machine = Machine(greet.host, self._distant.port)
+            return Greeting(machine=self._machine)
 
 
-def _exchanged(request: Exchange, lease: Lease) -> Exchanged:
+def _exchanged(request: Exchange, pipes: PipesHere) -> Exchanged:
     """Write, wait and read for a worker of another machine."""
-    written: int | None = 0
-    try:
-        written = os.write(lease.stdin, request.data) if request.data else 0
-    except BlockingIOError:
-        pass
-    except BrokenPipeError:
-        written = None
-    if request.wait_seconds > 0:
-        poll = select.poll()
-        poll.register(lease.stdout, select.POLLIN)
-        if request.waits_for_room:
-            poll.register(lease.stdin, select.POLLOUT)
-        poll.poll(request.wait_seconds * 1000)
-    try:
-        return Exchanged(written=written, data=os.read(lease.stdout, _READ_BYTES) or None)
-    except BlockingIOError:
-        return Exchanged(written=written, data=b"")
+    written = pipes.write(request.data) if request.data else 0
+    data = pipes.read(request.wait_seconds, waits_for_room=request.waits_for_room)
+    return Exchanged(written=None if pipes.is_input_closed else written, data=data)
 
 
 def _watched(pid: int) -> int | None:
@@ -275,7 +252,7 @@ def main(folder: Path) -> None:
             listening.bind(str(place))
             listening.listen(128)
             if os.fork():
-                # Whoever started this waits for it no longer: it serves, in a process that is nobody's child.
+                # The worker that started this waits no longer; the forked process serves, detached from it.
                 os._exit(0)
             server = HostServer(listening)
             signal.signal(signal.SIGTERM, lambda *_: server.stop())

@@ -1,24 +1,34 @@
-"""What Python workers and the host process of a machine say to each other, and where they find each other.
+"""What Python workers and the host process of a machine say to each other, and how they find each other.
 
 A message is its length and MessagePack. The answer to a lease carries the descriptors of the child's pipes: tuples
-do not pass through the host process. The socket is in a folder that only its user may enter.
+do not pass through the host process. Its socket is in a folder that only its user may enter; the first worker that
+finds none starts it: one, however many workers need it at the same time.
 
 A worker of another machine comes over TCP, and proves that it knows the application's key. It has no descriptors:
-it asks the host process to write and to read (``Exchange``).
+it asks the host process to write and to read (``Exchange``). In the same words it asks the driver which machine a
+child is on (``AskMachine``; see ``placement``).
 """
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import re
 import socket
 import struct
+import subprocess
+import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from kinesis_spout.model.directories.private_directory import make_private
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.processes.keyed_connections import Machine
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
 from kinesis_spout.storm.hosting.processes.children import ChildKey
 
@@ -27,14 +37,20 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 _MAX_NAME: Final = 60
 _MAX_PATH: Final = 100
 """A Unix socket's path has 104 to 108 bytes."""
+_START_SECONDS: Final = 60.0
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     pass
 
 
+class _AboutLease(_Message, frozen=True):
+    key: ChildKey
+    number: int
+
+
 class Greet(_Message, frozen=True):
-    """The first message of a worker of this machine. Answered by ``Greeting``."""
+    """The first message of a worker of this machine. Answered by ``Greeting``, or ``Invalid``."""
 
     lives_with: int
     """The process whose end ends the host process, if no other is left."""
@@ -47,51 +63,44 @@ class Greet(_Message, frozen=True):
 
 
 class AskLease(_Message, frozen=True):
-    """See ``Keeper.lease``. Answered by ``Granted``, ``Refused`` or ``Invalid``."""
+    """Answered by ``Granted``, ``Refused`` or ``Invalid``."""
 
     key: ChildKey
     settings: ChildSettings
     wait_seconds: float
 
 
-class Greeted(_Message, frozen=True):
-    """See ``Keeper.greeted``. Answered by ``Done``, like the following."""
-
-    key: ChildKey
-    number: int
+class Greeted(_AboutLease, frozen=True):
+    """The child has answered the hand-shake. Answered by ``Done``, like the following."""
 
 
-class Release(_Message, frozen=True):
-    """See ``Keeper.release``."""
-
-    key: ChildKey
-    number: int
+class GiveBack(_AboutLease, frozen=True):
     is_proven: bool
+    has_failed: bool
 
 
-class Condemn(_Message, frozen=True):
-    """See ``Keeper.condemn``."""
-
-    key: ChildKey
-    number: int
-    is_proven: bool
-
-
-class Exchange(_Message, frozen=True):
+class Exchange(_AboutLease, frozen=True):
     """Write to a child, then wait until it has written something, and read. Answered by ``Exchanged``."""
 
-    key: ChildKey
-    number: int
     data: bytes = b""
     wait_seconds: float = 0.0
     waits_for_room: bool = False
     """Whether to wait no longer than until it takes input."""
 
 
+class AskMachine(_Message, frozen=True):
+    """Which machine a child is on, asked by one that would have it otherwise. Answered by ``OnMachine``."""
+
+    key: ChildKey
+    asking: Machine
+    lost: Machine | None = None
+    """The machine that was answered before, if the asking one could not reach it."""
+
+
 class Greeting(_Message, frozen=True):
     """The host process serves this machine."""
 
-    port: int | None
+    machine: Machine | None
     """Where it serves workers of other machines."""
 
 
@@ -112,14 +121,10 @@ class Refused(_Message, frozen=True):
 
 
 class Invalid(_Message, frozen=True):
-    """The child cannot be started."""
-
     error: str
 
 
 class Exchanged(_Message, frozen=True):
-    """What came of an ``Exchange``."""
-
     written: int | None
     """How many bytes were written; None: the child's input is closed."""
     data: bytes | None
@@ -127,37 +132,20 @@ class Exchanged(_Message, frozen=True):
 
 
 class Done(_Message, frozen=True):
-    """It was done."""
-
     words: str = ""
-    """How a condemned child ended."""
+    """How a child that had failed ended."""
 
 
-Request = Greet | AskLease | Greeted | Release | Condemn | Exchange
-Answer = Greeting | Granted | Refused | Invalid | Done | Exchanged
+class OnMachine(_Message, frozen=True):
+    machine: Machine
+
+
+Request = Greet | AskLease | Greeted | GiveBack | Exchange | AskMachine
+Answer = Greeting | Granted | Refused | Invalid | Done | Exchanged | OnMachine
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _requests: Final = msgspec.msgpack.Decoder(Request)
 _answers: Final = msgspec.msgpack.Decoder(Answer)
-
-
-def folder_of(application: str) -> Path:
-    """Make the folder of an application's host process on this machine, or find it.
-
-    Raises:
-        OSError: somebody else may enter it, or it cannot be made.
-    """
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", application)
-    if len(name) > _MAX_NAME or name != application:
-        name = f"{name[: _MAX_NAME // 2]}-{hashlib.sha256(application.encode()).hexdigest()[:16]}"
-    roots = [Path(tempfile.gettempdir()), Path("/tmp")]  # noqa: S108 - made private below
-    mine = f"kinesis-spout-shell-{os.getuid()}"
-    root = next((each for each in roots if len(str(each / mine / name / "socket")) <= _MAX_PATH), roots[-1])
-    folder = root
-    for part in (mine, name):
-        folder /= part
-        make_private(folder)
-    return folder
 
 
 def send(connected: socket.socket, message: Request | Answer, descriptors: tuple[int, ...] = ()) -> None:
@@ -190,22 +178,112 @@ def _received(connected: socket.socket) -> tuple[bytes | None, list[int]]:
     data: bytes
     descriptors: list[int]
     data, descriptors, *_ = socket.recv_fds(connected, _LENGTH.size, 2)
-    while len(data) < _LENGTH.size:
-        if not data:
-            return None, descriptors
-        data += _some(connected, _LENGTH.size - len(data))
-    (size,) = _LENGTH.unpack(data)
+    if not data:
+        return None, descriptors
+    (size,) = _LENGTH.unpack(data + _exactly(connected, _LENGTH.size - len(data)))
     if size > _MAX_BYTES:
         raise ConnectionError(f"expected a message of at most {_MAX_BYTES} bytes, got {size}")
+    return _exactly(connected, size), descriptors
+
+
+def _exactly(connected: socket.socket, size: int) -> bytes:
     parts: list[bytes] = []
     while size:
-        parts.append(_some(connected, size))
-        size -= len(parts[-1])
-    return b"".join(parts), descriptors
+        data: Any = connected.recv(size)
+        if not data:
+            raise ConnectionError("the other end closed the connection in the middle of a message")
+        parts.append(data)
+        size -= len(data)
+    return b"".join(parts)
 
 
-def _some(connected: socket.socket, size: int) -> bytes:
-    data: Any = connected.recv(size)
-    if not data:
-        raise ConnectionError("the other end closed the connection in the middle of a message")
-    return bytes(data)
+# Where the host process of this machine is
+
+
+def connect_here(application: str, greet: Greet) -> tuple[socket.socket, Greeting]:
+    """Connect to the application's host process on this machine, and greet it; start it if there is none.
+
+    Raises:
+        OSError: it does not start, or its folder is not ours.
+        InvalidConfig: it cannot serve other machines by the address given.
+    """
+    until = time.monotonic() + _START_SECONDS
+    while time.monotonic() < until:
+        folder = folder_of(application)
+        connected = _connect(folder)
+        if connected is not None:
+            try:
+                send(connected, greet)
+                greeting, _ = receive_answer(connected)
+            except OSError:  # it was about to end
+                connected.close()
+            else:
+                if isinstance(greeting, Invalid):
+                    connected.close()
+                    raise InvalidConfig(greeting.error)
+                assert isinstance(greeting, Greeting)
+                return connected, greeting
+        # Not found: the one before removed its folder just now. Timed out: so does the loop.
+        with contextlib.suppress(FileNotFoundError, subprocess.TimeoutExpired):
+            _start(folder, until)
+    raise TimeoutError(f"expected the host process of shell components to start in {_START_SECONDS:g} s")
+
+
+def folder_of(application: str) -> Path:
+    """Make the folder of an application's host process on this machine, or find it.
+
+    Raises:
+        OSError: somebody else may enter it, or it cannot be made.
+    """
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", application)
+    if len(name) > _MAX_NAME or name != application:
+        name = f"{name[: _MAX_NAME // 2]}-{hashlib.sha256(application.encode()).hexdigest()[:16]}"
+    roots = [Path(tempfile.gettempdir()), Path("/tmp")]  # noqa: S108 - made private below
+    mine = f"kinesis-spout-shell-{os.getuid()}"
+    root = next((each for each in roots if len(str(each / mine / name / "socket")) <= _MAX_PATH), roots[-1])
+    folder = root
+    for part in (mine, name):
+        folder /= part
+        make_private(folder)
+    return folder
+
+
+def _connect(folder: Path) -> socket.socket | None:
+    connected = socket.socket(socket.AF_UNIX)
+    try:
+        connected.connect(str(folder / "socket"))
+    except OSError:
+        connected.close()
+        return None
+    return connected
+
+
+def _start(folder: Path, until: float) -> None:
+    """Start the host process, unless another worker has done so; return when it serves."""
+    with _only_one(folder / "start"):
+        probe = _connect(folder)
+        if probe is not None:
+            probe.close()
+            return
+        starting = subprocess.run(  # noqa: S603 - a module of this package
+            [sys.executable, "-m", "kinesis_spout.storm.hosting.processes.host_process", str(folder)],
+            check=False,
+            timeout=max(1.0, until - time.monotonic()),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            # Spark's daemon ends its own process group when it ends.
+            start_new_session=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+        if starting.returncode:
+            raise ChildProcessError(
+                f"the host process of shell components did not start (exit code {starting.returncode}); its "
+                "standard error, which is this process's, says why"
+            )
+
+
+@contextlib.contextmanager
+def _only_one(file: Path) -> Iterator[None]:
+    with file.open("w") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        yield

@@ -5,44 +5,43 @@ process. Descriptors of pipes are handed over with each lease: a worker speaks w
 host process only starts, keeps and ends.
 
 Spark runs a task on any machine, but its child stays on one. So where there are several, a worker asks the driver
-with each lease where that is (``topology.homes``). It speaks with a child of another machine through the host
-process there.
+with each lease which that is (``placement``). It speaks with a child of another machine through the host process
+there.
 """
 
-import contextlib
 import logging
 import os
 import socket
 import sys
+from functools import partial
 from typing import Final
-
-import msgspec
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.keyed_connections import Machine, connect
+from kinesis_spout.storm.hosting.pipes import DistantPipes
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
-from kinesis_spout.storm.hosting.processes.children import ChildKey, ExchangeBytes, Lease, NotYet
+from kinesis_spout.storm.hosting.processes.children import ChildKey, Lease, NotYet
 from kinesis_spout.storm.hosting.processes.host_socket import (
     Answer,
     AskLease,
-    Condemn,
+    AskMachine,
     Done,
     Exchange,
     Exchanged,
+    GiveBack,
     Granted,
     Greet,
     Greeted,
     Invalid,
     Refused,
-    Release,
     Request,
+    connect_here,
     receive_answer,
     send,
 )
-from kinesis_spout.storm.hosting.processes.host_start import connect_here
+from kinesis_spout.storm.hosting.processes.placement import PlacementAddress
 from kinesis_spout.storm.hosting.resources import shipped_to
 from kinesis_spout.storm.running.program import SHELL_HOST
-from kinesis_spout.storm.spark.homes import HomesAddress, HomesClient, Question
 
 _ANSWER_SECONDS: Final = 20.0
 """How long a host process of another machine may take for an answer, beyond the time that it is to wait."""
@@ -61,21 +60,27 @@ def host_conf(application: str) -> dict[str, str]:
 
 
 class HostedChildren:
-    """See ``Keeper``. Mutable; one thread's. Connects when it is first needed, and again when that was lost.
+    """Leases as ``OwnChildren``. Mutable; one thread's. Connects when it is first needed, and when that was lost.
 
     Args:
         application: see ``host_conf``.
-        homes: where to ask for the machine of a child; None: it is this one.
+        placement: where to ask for the machine of a child; None: it is this one.
     """
 
-    def __init__(self, application: str, homes: HomesAddress | None = None) -> None:
+    def __init__(self, application: str, placement: PlacementAddress | None = None) -> None:
         self._application = application
-        self._homes = None if homes is None else HomesClient(homes)
+        self._placement = placement
         self._here: _Host | None = None
         self._elsewhere: dict[Machine, _Host] = {}
         self._held: dict[ChildKey, tuple[Lease, _Host]] = {}
 
     def lease(self, key: ChildKey, settings: ChildSettings, wait_seconds: float) -> Lease | NotYet:
+        """Lease as ``OwnChildren.lease``.
+
+        Raises:
+            InvalidConfig: its command cannot be started.
+            OSError: the host process cannot be reached.
+        """
         request = AskLease(key=key, settings=settings, wait_seconds=wait_seconds)
         host, is_new = self._host_of(key)
         try:
@@ -94,39 +99,43 @@ class HostedChildren:
         self._held[key] = lease, host
         return lease
 
-    def greeted(self, key: ChildKey, lease: Lease) -> None:
-        with contextlib.suppress(OSError):  # then there is no host process that could lease it again
-            self._held[key][1].ask(Greeted(key=key, number=lease.number))
-
-    def release(self, key: ChildKey, lease: Lease, *, is_proven: bool) -> None:
+    def greeted(self, lease: Lease) -> None:
         try:
-            self._drop(key).ask(Release(key=key, number=lease.number, is_proven=is_proven))
+            self._held[lease.key][1].ask(Greeted(key=lease.key, number=lease.number))
+        except OSError:
+            return  # there is no host process that could lease it again
+
+    def release(self, lease: Lease, *, is_proven: bool) -> None:
+        try:
+            self._give_back(lease, is_proven=is_proven, has_failed=False)
         except OSError as error:
             _log.warning(
                 "the host process of shell components is gone, and with it their processes: %r", error
             )
 
-    def condemn(self, key: ChildKey, lease: Lease, *, is_proven: bool) -> str:
+    def discard(self, lease: Lease, *, is_proven: bool) -> str:
         try:
-            answer, _ = self._drop(key).ask(Condemn(key=key, number=lease.number, is_proven=is_proven))
+            return self._give_back(lease, is_proven=is_proven, has_failed=True)
         except OSError as error:
             return f"the host process of shell components, which owned it, is gone: {error!r}"
+
+    def close(self) -> None:
+        """Give back what is leased. The processes stay with the host processes."""
+        for lease, _ in list(self._held.values()):
+            self._drop(lease)
+        for host in [*self._elsewhere.values(), *([] if self._here is None else [self._here])]:
+            self._drop_host(host)
+
+    def _give_back(self, lease: Lease, *, is_proven: bool, has_failed: bool) -> str:
+        request = GiveBack(key=lease.key, number=lease.number, is_proven=is_proven, has_failed=has_failed)
+        answer, _ = self._drop(lease).ask(request)
         assert isinstance(answer, Done)
         return answer.words
 
-    def close(self) -> None:
-        """See ``Keeper``. The processes stay with the host processes."""
-        for key in list(self._held):
-            self._drop(key)
-        for host in [*self._elsewhere.values(), *([] if self._here is None else [self._here])]:
-            self._drop_host(host)
-        if self._homes is not None:
-            self._homes.close()
-
-    def _drop(self, key: ChildKey) -> "_Host":
+    def _drop(self, lease: Lease) -> "_Host":
         """Use a lease no longer; give the host process that it is of."""
-        lease, host = self._held.pop(key)
-        if lease.exchange is None:
+        _, host = self._held.pop(lease.key)
+        if lease.distant is None:
             os.close(lease.stdin)
             os.close(lease.stdout)
         return host
@@ -144,31 +153,30 @@ class HostedChildren:
         """Give the host process that has a child, or is to have it; and whether it was only now connected to."""
         is_new = self._here is None
         here = self._here = self._here or self._connected_here()
-        if self._homes is None:
+        if self._placement is None:
             return here, is_new
         assert here.machine is not None
         lost: Machine | None = None
-        task = _keys.encode(key).decode()
         while True:
-            home = self._homes.ask(Question(task=task, name=str(key), asking=here.machine, lost=lost))
-            if home == here.machine:
+            machine = self._placement.ask(AskMachine(key=key, asking=here.machine, lost=lost))
+            if machine == here.machine:
                 return here, is_new
-            if home in self._elsewhere:
-                return self._elsewhere[home], False
+            if machine in self._elsewhere:
+                return self._elsewhere[machine], False
             try:
-                host = self._elsewhere[home] = _Host(connect(home, self._homes.address.key), home)
+                host = self._elsewhere[machine] = _Host(connect(machine, self._placement.key), machine)
             except OSError as error:
-                _log.warning("%s: its machine %s cannot be reached: %r", key, home, error)
-                lost = home
+                _log.warning("%s: its machine %s cannot be reached: %r", key, machine, error)
+                lost = machine
             else:
                 return host, True
 
     def _connected_here(self) -> "_Host":
         """Connect to the host process of this machine, which is started if there is none. Raises OSError."""
         host, key_bytes = None, b""
-        if self._homes is not None:
-            host = _named_by_spark() or self._homes.host_here()
-            key_bytes = self._homes.address.key
+        if self._placement is not None:
+            host = _named_by_spark() or self._placement.host_here()
+            key_bytes = self._placement.key
         greet = Greet(
             lives_with=_lives_with(),
             shipped_to=tuple(map(str, shipped_to())),
@@ -176,8 +184,7 @@ class HostedChildren:
             key=key_bytes,
         )
         connected, greeting = connect_here(self._application, greet)
-        machine = None if host is None or greeting.port is None else Machine(host, greeting.port)
-        return _Host(connected, machine)
+        return _Host(connected, greeting.machine)
 
 
 class _Host:
@@ -216,37 +223,37 @@ class _Host:
         """Make a lease of what was granted."""
         stdin, stdout = descriptors or (-1, -1)
         return Lease(
+            key=key,
             number=granted.number,
             pid=granted.pid,
             stdin=stdin,
             stdout=stdout,
-            exchange=None if self._is_here else self._exchange_with(key, granted.number),
+            distant=None if self._is_here else DistantPipes(partial(self._exchange, key, granted.number)),
             pid_folder=granted.pid_folder,
             is_fresh=granted.is_fresh,
             is_disturbed=granted.is_disturbed,
         )
 
+    def _exchange(
+        self,
+        key: ChildKey,
+        number: int,
+        data: bytes,
+        wait_seconds: float,
+        waits_for_room: bool,  # noqa: FBT001
+    ) -> tuple[int | None, bytes | None]:
+        request = Exchange(
+            key=key, number=number, data=data, wait_seconds=wait_seconds, waits_for_room=waits_for_room
+        )
+        try:
+            answer, _ = self.ask(request, wait_seconds)
+        except OSError:  # as if the child had ended here: who gives the lease back is told why
+            return None, None
+        return (answer.written, answer.data) if isinstance(answer, Exchanged) else (None, None)
+
     def close(self) -> None:
         """End the connection. May be called twice."""
         self._socket.close()
-
-    def _exchange_with(self, key: ChildKey, number: int) -> ExchangeBytes:
-        def exchange(
-            data: bytes | memoryview, wait_seconds: float, *, waits_for_room: bool
-        ) -> tuple[int | None, bytes | None]:
-            request = Exchange(
-                key=key,
-                number=number,
-                data=bytes(data),
-                wait_seconds=wait_seconds,
-                waits_for_room=waits_for_room,
-            )
-            answer, _ = self.ask(request, wait_seconds)
-            if not isinstance(answer, Exchanged):
-                raise ConnectionError("the lease is over")
-            return answer.written, answer.data
-
-        return exchange
 
 
 def _named_by_spark() -> str | None:
@@ -263,6 +270,3 @@ def _lives_with() -> int:
     """
     parent = os.getppid()
     return parent if "pyspark.worker" in sys.modules and parent > 1 else os.getpid()
-
-
-_keys: Final = msgspec.json.Encoder()

@@ -1,30 +1,26 @@
 """The first stage over tuples that a spout on the driver has emitted: they travel inside the job."""
 
 import pickle
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
-from random import getrandbits
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark import cloudpickle
 
 from kinesis_spout.model.handler import failure_of
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.processes.worker_memory import set_aside_imports
-from kinesis_spout.storm.acking import Ending, TreeEnd
+from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.pickling import packed, why_not
-from kinesis_spout.storm.running.blocks import OpenTrees
-from kinesis_spout.storm.running.stage.stage_run import StageRun
-from kinesis_spout.storm.running.tick_clock import NO_TICKS, Ticks
-from kinesis_spout.storm.running.verdicts import decide_here
+from kinesis_spout.storm.running.blocks import Keyed
+from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
+from kinesis_spout.storm.running.stage_run import StageRun
+from kinesis_spout.storm.running.trees import new_root, open_trees
 from kinesis_spout.storm.spark.tasks.kept_runs import ShippedProgram
-from kinesis_spout.storm.spark.tasks.stages import EndedTuples, Keyed, partition_here
-from kinesis_spout.storm.spark.tasks.witness import Witness
+from kinesis_spout.storm.spark.tasks.stages import EndedTuples, TaskRun, partition_here
 
 
-@dataclass(frozen=True, slots=True)
-class GivenTuple:
+class GivenTuple(NamedTuple):
     """One tuple of a spout."""
 
     number: int
@@ -41,12 +37,16 @@ def packed_share(share: Sequence[GivenTuple], unfit: MutableMapping[int, Excepti
         share: the tuples.
         unfit: takes why those cannot, by their numbers.
     """
-    rows = [(given.number, given.values, given.stream, given.is_tracked) for given in share]
+    rows = [
+        tuple(given) for given in share
+    ]  # Plain ones name no class, which would cost a look at all of them.
     try:
         return packed(rows, cloudpickle.dumps)
     except Exception:  # noqa: BLE001 - a value's own code may raise anything; which one, is found out now
-        errors = [why_not(row, cloudpickle.dumps) for row in rows]
-        unfit.update((row[0], error) for row, error in zip(rows, errors, strict=True) if error is not None)
+        for given, row in zip(share, rows, strict=True):
+            error = why_not(row, cloudpickle.dumps)
+            if error is not None:
+                unfit[given.number] = error
         return packed([row for row in rows if row[0] not in unfit], cloudpickle.dumps)
 
 
@@ -58,21 +58,24 @@ class FirstStageOfTuples:
     ticks: Ticks = NO_TICKS
 
     def __call__(self, packs: Iterable[bytes]) -> Iterator[Keyed]:
-        """Run the tuples of one task."""
         partition = partition_here()
         print_log_lines()
         with self.shipped.stage(0, partition) as (run, _):
+            program = run.program
             for pack in packs:
                 run.begin(ticks=self.ticks)
                 # The bytes are our own: the driver has packed them.
                 share = [GivenTuple(*row) for row in pickle.loads(pack)]  # noqa: S301
-                opened, refused = emitted(run, share)
+                numbers, ends = emitted(run, share)
                 run.finish()
                 yield from run.outbox.take()
-                yield partition, EndedTuples(ends=refused)
-                yield from _decided(run, opened, partition)
-            if run.program.plan.exchanges:
-                yield from Witness(0, partition).told(run.program)
+                if program.plan.exchanges:
+                    yield from open_trees(numbers, program.ackers, partition)
+                else:
+                    ends |= run.trees.all_decided(numbers)
+                yield partition, EndedTuples(ends=ends)
+            if program.plan.exchanges:
+                yield from TaskRun(0, partition).marks(program)
         set_aside_imports()
 
 
@@ -83,32 +86,14 @@ def emitted(run: StageRun, pack: Sequence[GivenTuple]) -> tuple[dict[int, int], 
         The numbers of those whose trees are open, by root; and how those ended that nobody was given, because a
         grouping raised.
     """
-    opened: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     refused: dict[int, TreeEnd] = {}
     for given in pack:
-        root = (getrandbits(64) or 1) if given.is_tracked and run.program.ackers else 0
+        root = new_root() if given.is_tracked and run.program.ackers else 0
         try:
-            if run.spout.emit_root(given.values, root, given.stream):
-                opened[root] = given.number
+            if run.emit_root(given.values, root, given.stream):
+                numbers[root] = given.number
         except BaseException as error:  # noqa: BLE001 - whatever a grouping raises fails its tuple
             run.spout.report_error(error)
-            refused[given.number] = TreeEnd(
-                ending=Ending.FAILED, component=run.program.plan.spout, failure=failure_of(error)
-            )
-    return opened, refused
-
-
-def _decided(run: StageRun, opened: Mapping[int, int], partition: int) -> Iterator[Keyed]:
-    if not run.program.plan.exchanges:
-        found = {number: decide_here(run.trees, root) for root, number in opened.items()}
-        yield partition, EndedTuples(ends={number: end for number, end in found.items() if end is not None})
-        return
-    ackers = run.program.ackers
-    for acker in range(ackers):
-        roots = [root for root in opened if root % ackers == acker]
-        if roots:
-            numbers = array("Q", (opened[root] for root in roots)).tobytes()
-            yield (
-                acker,
-                OpenTrees(acker=acker, batch=partition, roots=array("Q", roots).tobytes(), numbers=numbers),
-            )
+            refused[given.number] = TreeEnd(component=run.program.plan.spout, failure=failure_of(error))
+    return numbers, refused

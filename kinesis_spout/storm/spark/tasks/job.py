@@ -14,24 +14,24 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import RDD, SparkContext
+from pyspark.errors import PySparkException
 
 from kinesis_spout.model.errors import HandlerKilledWorker
-from kinesis_spout.spark.tasks.jobs import tagged
-from kinesis_spout.storm.running.blocks import Block, CountsBlock
-from kinesis_spout.storm.running.component_counts import ComponentCounts
+from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
+from kinesis_spout.storm.running.blocks import Block, CountsBlock, Keyed
+from kinesis_spout.storm.running.clocks import Ticks
+from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.running_counts import RunningCounts
-from kinesis_spout.storm.running.tick_clock import Ticks
+from kinesis_spout.storm.running.reports import RunningCounts
 from kinesis_spout.storm.spark.tasks.kept_runs import ShippedProgram
-from kinesis_spout.storm.spark.tasks.stages import Keyed, LaterStage, run_acker
-from kinesis_spout.storm.spark.tasks.state_parts import StateFailed
-from kinesis_spout.storm.spark.tasks.witness import Seen, contradict
+from kinesis_spout.storm.spark.tasks.stages import LaterStage, SeenRuns, StateFailed, contradict, run_acker
 from kinesis_spout.storm.state import StateManifest
 
 _OTHER_SHUFFLES: Final = ("spark.shuffle.manager", "spark.shuffle.push.enabled")
 """Who sets one of these may have a shuffle that joins what several tasks have written. What Java's serializer
 writes cannot be joined, and Spark looks at ``spark.serializer`` alone to know that.
 Source: Spark's ``Serializer.supportsRelocationOfSerializedObjects``, and SPARK-36705."""
+_LOOK_SECONDS: Final = 1.0
 
 _log: Final = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class TopologyJobs:
             else:
                 found = travelling.values().collect()
         self._take_in(found)
-        if contradict(block for block in found if isinstance(block, Seen)):
+        if contradict(block for block in found if isinstance(block, SeenRuns)):
             raise HandlerKilledWorker(
                 f"job {tag}: an executor was lost, and Spark ran a part of the job again"
             )
@@ -125,12 +125,11 @@ class TopologyJobs:
                 )
         return exchanged
 
-    def add_trees(self, *, acked: int, failed: int, timed_out: int, seconds: float) -> None:
+    def count_trees(self, ended: int, *, unfinished: int, timed_out: int, seconds: float) -> None:
         """Count how the spout's trees ended in a micro-batch that took so many seconds."""
+        counts = ComponentCounts.of_trees(ended, unfinished=unfinished, timed_out=timed_out, seconds=seconds)
         with self._lock:
-            self._counts.add_trees(
-                self._program.plan.spout, acked=acked, failed=failed, timed_out=timed_out, seconds=seconds
-            )
+            self._counts.add(self._program.plan.spout, counts)
 
     def _take_in(self, found: Iterable[Block]) -> None:
         """Add what was counted. Raises why the state could not be loaded or kept, if so: damage before outages."""
@@ -159,3 +158,48 @@ def _write_with_java(context: SparkContext, exchanged: RDD[Keyed]) -> None:
 
 def _as_told(partition: int) -> int:
     return partition
+
+
+class JobGuard:
+    """Cancels the job of an own spout that takes too long; the engine does so for jobs of a ``KinesisSpout``.
+
+    A context manager around one job. While others have the cluster, no component is to blame for the time. So it
+    is counted from when the first task was seen to run; Spark is asked once a second.
+
+    Args:
+        spark: runs the job.
+        tag: the job's.
+        seconds: the most that it may take once it has begun.
+    """
+
+    def __init__(self, spark: SparkContext, tag: str, seconds: float) -> None:
+        self._spark = spark
+        self._tag = tag
+        self._seconds = seconds
+        self._ended = threading.Event()
+        self.has_cancelled = False
+        """Whether the job took too long."""
+
+    def __enter__(self) -> None:
+        threading.Thread(target=self._watch, name=f"kinesis-spout-guard-{self._tag}", daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+    def _watch(self) -> None:
+        if self._begins() and not self._ended.wait(self._seconds):
+            self.has_cancelled = True
+            cancel(self._spark, self._tag)
+            # Again and again: a job that is about to follow another one under the tag is not met.
+            while not self._ended.wait(_LOOK_SECONDS):
+                cancel(self._spark, self._tag)
+
+    def _begins(self) -> bool:
+        """Wait for the first task; False if the job ends before it is seen."""
+        while not self._ended.wait(_LOOK_SECONDS):
+            try:
+                if has_begun(self._spark, self._tag):
+                    return True
+            except (Py4JError, PySparkException, OSError, AttributeError):  # AttributeError: it was stopped
+                return False  # Spark is gone, which the job says.
+        return False

@@ -1,32 +1,61 @@
-"""The stages that a Python worker keeps from task to task, with the user's bolts in them."""
+"""The stages that a Python worker keeps from task to task, with the user's bolts in them; how hanging calls end.
 
+**A call of a component that does not return** costs its tuple and not its whole micro-batch. A thread looks at
+what the main thread does, a few times in the message time-out. Once it has found the same call of a component for
+longer than that time-out, it has ``CallHangs`` raised there by a signal, which ends loops, sleeps, and waits for
+sockets and locks. The tuple that the call was given has then timed out, and the component is named. What no signal
+ends (a C library that neither returns nor looks for signals) still ends with its job.
+
+Nothing is raised inside of our own code, which must not be left half done: a tuple is emitted as a whole or not at
+all. Tuples cost nothing more for this: whose call it is is read from the stack, when the thread looks.
+"""
+
+import signal
+import sys
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
+from types import FrameType
 from typing import Final, NamedTuple
 
 from kinesis_spout.model.errors import StateError
+from kinesis_spout.model.handler import found_at
 from kinesis_spout.spark.pickled_handler import PickledHandler
+from kinesis_spout.storm.components.bolt import CallHangs
+from kinesis_spout.storm.running.bolt_task import CALLS
+from kinesis_spout.storm.running.one_by_one import run_of
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.stage.one_by_one import OneByOneRun
-from kinesis_spout.storm.running.stage.stage_run import StageRun
-from kinesis_spout.storm.spark.tasks.hanging_calls import hanging_calls_end
-from kinesis_spout.storm.spark.tasks.state_parts import StateParts
+from kinesis_spout.storm.running.stage_run import StageRun
+from kinesis_spout.storm.state import StateParts
 
 _MOST_KEPT: Final = 64
 _IDLE_SECONDS: Final = 900.0
 """A run that was not used for so long is given up, with its bolts and its state, when a task of any topology ends
 here: its topology was stopped, or its tasks have gone to other workers."""
 
-Key = tuple[str, int, int]
+_SIGNAL: Final = signal.SIGUSR2
+_LONGER: Final = 1.25
+"""A call may take so many message time-outs: a shell bolt looks at the time-out itself, and comes first."""
+_LOOKS: Final = 8
+"""In a message time-out."""
+_LEAST_LOOK_SECONDS: Final = 0.01
+_OURS: Final = "kinesis_spout."
+_MADE_FOR_USERS: Final = "kinesis_spout.storm.components."
+"""Ours, but made for user's code to raise in."""
 
 
 class KeptRun(NamedTuple):
-    """A stage, with the keyed state of its tasks."""
-
     run: StageRun
     parts: StateParts
+    """The keyed state of its tasks."""
+
+
+_kept: Final[dict[tuple[str, int, int], KeptRun]] = {}
+"""By program, stage and partition. Those that were used last come last."""
+_used_at: Final[dict[tuple[str, int, int], float]] = {}
+"""When each of them was used last; monotonic."""
 
 
 class ShippedProgram:
@@ -46,15 +75,13 @@ class ShippedProgram:
         """Give this worker's run of a stage. A micro-batch that does not end in order is the run's last."""
         key = (self._pickled.digest, stage, partition)
         _used_at.pop(key, None)
-        kept = _kept.pop(key, None) or KeptRun(
-            _run(self._pickled.load()(), stage, partition), StateParts(self._state or "")
-        )
+        kept = _kept.pop(key, None) or self._new_run(stage, partition)
+        run = kept.run
         try:
-            run = kept.run
             with hanging_calls_end(run.program.timeout_seconds, lambda: run.trees.reset_at):
                 yield kept
         except BaseException:
-            kept.run.close()
+            run.close()
             raise
         now = monotonic()
         idle = sum(used_at < now - _IDLE_SECONDS for used_at in _used_at.values())
@@ -63,10 +90,9 @@ class ShippedProgram:
             _kept.pop(oldest).run.close()
         _kept[key], _used_at[key] = kept, now
 
-
-def _run(program: Program, stage: int, partition: int) -> StageRun:
-    kind = OneByOneRun if program.is_one_by_one else StageRun
-    return kind(program, stage, partition, monotonic, ends_run=(StateError,))
+    def _new_run(self, stage: int, partition: int) -> KeptRun:
+        run = run_of(self._pickled.load()(), stage, partition, monotonic, ends_run=(StateError,))
+        return KeptRun(run, StateParts(self._state or ""))
 
 
 class _Loaded:
@@ -81,7 +107,89 @@ class _Loaded:
         return self._program
 
 
-_kept: Final[dict[Key, KeptRun]] = {}
-"""Those that were used last come last."""
-_used_at: Final[dict[Key, float]] = {}
-"""When each of them was used last; monotonic."""
+@contextmanager
+def hanging_calls_end(message_timeout_seconds: float, reset_at: Callable[[], float]) -> Iterator[None]:
+    """Have calls of components end that hang; only on the main thread, and if nobody else uses the signal.
+
+    Args:
+        message_timeout_seconds: a call may take a little longer than this.
+        reset_at: tells when a component last began a time-out anew; monotonic. The call at hand counts from there.
+    """
+    if threading.current_thread() is not threading.main_thread() or not _signal_is_ours():
+        yield
+        return
+    watch = _Watch(message_timeout_seconds, reset_at)
+    _watches.append(watch)
+    threading.Thread(target=watch.watch, name="kinesis-spout-hanging-calls", daemon=True).start()
+    try:
+        yield
+    finally:
+        _watches.remove(watch)
+        watch.ended.set()
+
+
+class _Watch:
+    """Looks at the main thread, on a thread of its own. Mutable."""
+
+    def __init__(self, message_timeout_seconds: float, reset_at: Callable[[], float]) -> None:
+        self._reset_at = reset_at
+        self._look_seconds = max(_LEAST_LOOK_SECONDS, message_timeout_seconds / _LOOKS)
+        self._most_seconds = message_timeout_seconds * _LONGER
+        self._main = threading.main_thread().ident or 0
+        self._since = 0.0
+        self.ended = threading.Event()
+        self.call: FrameType | None = None
+        """That was found last. It is kept, so that no other one is taken for it."""
+
+    def watch(self) -> None:
+        while not self.ended.wait(self._look_seconds):
+            # A call may have taken the signal for itself, or given it back to the system, where it kills.
+            if self._hangs(monotonic()) and signal.getsignal(_SIGNAL) is _interrupt:
+                signal.pthread_kill(self._main, _SIGNAL)
+        self.call = None
+
+    def _hangs(self, now: float) -> bool:
+        call = _call_in(sys._current_frames().get(self._main))  # noqa: SLF001 - there is no other way to ask
+        if call is not self.call:
+            self.call, self._since = call, now
+        return call is not None and now - max(self._since, self._reset_at()) >= self._most_seconds
+
+    def interrupt(self, frame: FrameType | None) -> None:
+        """Raise in the call that hangs; not if it has returned by now. If it is in code of ours, the next time."""
+        call, at = self.call, frame
+        if frame is None or call is None or frame is call or _call_in(frame) is not call:
+            return
+        while at is not None and at is not call:
+            if _is_ours(at):
+                return
+            at = at.f_back
+        text = f"timed out: the call had not returned after {self._most_seconds:g} s"
+        raise CallHangs(text, found_at(frame, "timed out", call))
+
+
+_watches: Final[list[_Watch]] = []
+"""Of the task at hand."""
+
+
+def _call_in(frame: FrameType | None) -> FrameType | None:
+    """Give the innermost call of a component."""
+    while frame is not None and frame.f_code not in CALLS:
+        frame = frame.f_back
+    return frame
+
+
+def _is_ours(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__"))
+    return module.startswith(_OURS) and not module.startswith(_MADE_FOR_USERS)
+
+
+def _interrupt(_: int, frame: FrameType | None) -> None:
+    for watch in _watches:
+        watch.interrupt(frame)
+
+
+def _signal_is_ours() -> bool:
+    """Have the signal from now on, unless the user's code has it. For ever: one on its way must never kill."""
+    if signal.getsignal(_SIGNAL) is signal.SIG_DFL:
+        signal.signal(_SIGNAL, _interrupt)
+    return signal.getsignal(_SIGNAL) is _interrupt

@@ -1,7 +1,15 @@
-"""What Spark runs: the first stage over the slices of a spout, later ones over blocks, ackers in the end."""
+"""What Spark runs: the first stage over the slices of a spout, later ones over blocks, ackers in the end.
 
+**Tasks that Spark runs again.** Spark makes a stage's output again when the machine that kept it is lost. For most
+programs that is the same output; a topology's is not: a second time a shard gives other records, and every tuple
+another edge. Tasks that had read the first output and tasks that read the second would not fit together. So each
+run of a task leaves a mark with all that it sends, to every task after it; whoever collects the end of the job
+compares what they have seen.
+"""
+
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark import TaskContext
@@ -14,12 +22,11 @@ from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.storm.acking import TreeEnd
-from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount, ForDriver
+from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount, ForDriver, Keyed
+from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.tick_clock import NO_TICKS, Ticks
-from kinesis_spout.storm.running.verdicts import Unfinished, decide
+from kinesis_spout.storm.running.trees import Unfinished, decide
 from kinesis_spout.storm.spark.tasks.kept_runs import ShippedProgram
-from kinesis_spout.storm.spark.tasks.state_parts import StateFailed, StateParts
 from kinesis_spout.storm.spark.tasks.tree_delivery import (
     FailedTrees,
     SliceBlock,
@@ -27,11 +34,11 @@ from kinesis_spout.storm.spark.tasks.tree_delivery import (
     TreeDelivery,
     failed_trees,
 )
-from kinesis_spout.storm.spark.tasks.witness import Witness
-from kinesis_spout.storm.state import StateManifest, UnfitValue
+from kinesis_spout.storm.state import StateManifest, StateParts, StateUpdate, UnfitValue
+from shard_state import SlicePlan
 
-Keyed = tuple[int, Block]
-"""What travels, with the partition that it is for, before that is taken modulo the partitions of the exchange."""
+TaskId = tuple[int, int]
+"""Stage and partition."""
 
 _ACKER: Final = -1
 """In place of a stage: the ackers."""
@@ -41,9 +48,79 @@ _MOST_SLICES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTuples(ForDriver):
-    """The tuples of a spout on the driver whose trees did not complete, by their numbers, on their way to it."""
+    """The tuples of a spout on the driver whose trees did not complete, by their numbers."""
 
     ends: Mapping[int, TreeEnd]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateBlock(ForDriver):
+    """What a task's part of a state is after this job, if the job counts."""
+
+    update: StateUpdate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFailed(ForDriver):
+    """A task could not load or keep its part of a state, so the job does not count."""
+
+    error: StateError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMark(ForDriver):
+    """One run of a task, as told to one of those after it."""
+
+    task: TaskId
+    run: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenRuns(ForDriver):
+    """The marks that one task has come across."""
+
+    marks: dict[TaskId, str] = field(default_factory=dict)
+    contradiction: bool = False
+    """Whether it came across two of one task."""
+
+
+class TaskRun:
+    """One run of one task. Mutable."""
+
+    def __init__(self, stage: int, partition: int) -> None:
+        self._task = (stage, partition)
+        self._run = secrets.token_hex(8)
+        self._marks: dict[TaskId, str] = {}
+        self._contradiction = False
+
+    @property
+    def seen(self) -> SeenRuns:
+        return SeenRuns(marks=dict(self._marks), contradiction=self._contradiction)
+
+    def without_marks(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:
+        """Take the marks out of what has come."""
+        for partition, block in blocks:
+            if isinstance(block, RunMark):
+                self._contradiction |= self._marks.setdefault(block.task, block.run) != block.run
+            else:
+                yield partition, block
+
+    def marks(self, program: Program) -> Iterator[Keyed]:
+        """Leave this run's mark for every task after the next exchange, and tell the driver what was seen."""
+        mark = RunMark(task=self._task, run=self._run)
+        for partition in range(max(program.partitions, program.ackers)):
+            yield partition, mark
+        if self._marks:
+            yield 0, self.seen
+
+
+def contradict(seen: Iterable[SeenRuns]) -> bool:
+    """Tell whether tasks have seen different runs of one and the same task."""
+    known: dict[TaskId, str] = {}
+    return any(
+        each.contradiction or any(known.setdefault(task, run) != run for task, run in each.marks.items())
+        for each in seen
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +135,6 @@ class FirstStage:
     """What the bolts with state begin with, if they are in this stage, as all are when roots run one by one."""
 
     def __call__(self, packs: Iterable[Sequence[WorkSlice]]) -> Iterator[Keyed]:
-        """Run the slices of one task."""
         partition = partition_here()
         print_log_lines()
         for pack in packs:
@@ -67,21 +143,21 @@ class FirstStage:
     def _run(self, pack: Sequence[WorkSlice], partition: int) -> Iterator[Keyed]:
         with self.shipped.stage(0, partition) as (run, parts):
             program = run.program
+            exchanges = program.plan.exchanges > 0
             deliveries: list[TreeDelivery] = []
             to_values = self.to_values.load()
-
             number = {(work.plan.shard_id, work.plan.kind): at for at, work in enumerate(pack)}
 
-            def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+            def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
                 delivery = TreeDelivery(
-                    work,
+                    plan,
                     rules,
-                    emitter=run.emitter,
+                    emit_root=run.emit_root,
                     trees=run.trees,
                     to_values=to_values,
-                    goes_on=program.plan.exchanges > 0,
+                    goes_on=exchanges,
                     ackers=program.ackers,
-                    acker=(partition + number[work.plan.shard_id, work.plan.kind]) % max(1, program.ackers),
+                    acker=(partition + number[plan.shard_id, plan.kind]) % max(1, program.ackers),
                 )
                 deliveries.append(delivery)
                 return delivery
@@ -93,12 +169,15 @@ class FirstStage:
                 yield from run.outbox.take()
             run.finish()
             yield from run.outbox.take()
-            for at, delivery in enumerate(deliveries):
-                yield from _opened(program, delivery, partition * _MOST_SLICES + at)
+            for batch, delivery in enumerate(deliveries, partition * _MOST_SLICES):
+                if exchanges:
+                    yield from ((opened.acker, opened) for opened in delivery.open_trees(batch))
+                elif failed := tuple(delivery.failed_here()):
+                    yield batch, FailedTrees(batch=batch, failed=failed)
             if self.state is not None:
                 yield from _updates(parts)
-            if program.plan.exchanges:
-                yield from Witness(0, partition).told(program)
+            if exchanges:
+                yield from TaskRun(0, partition).marks(program)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,34 +191,33 @@ class LaterStage:
     ticks: Ticks = NO_TICKS
 
     def __call__(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:
-        """Run one partition."""
         print_log_lines()
         yield from _or_state_failed(self._run(blocks, partition_here()))
         set_aside_imports()
 
     def _run(self, blocks: Iterable[Keyed], partition: int) -> Iterator[Keyed]:
-        witness = Witness(self.stage, partition)
-        blocks = witness.watched(blocks)
+        task = TaskRun(self.stage, partition)
+        blocks = task.without_marks(blocks)
         with self.shipped.stage(self.stage, partition) as (run, parts):
             if self.state is None:
                 yield from run.run(blocks, ticks=self.ticks)
             else:
                 yield from run.run(blocks, parts.begin(self.state), self.ticks)
                 yield from _updates(parts)
-            yield from witness.told(run.program)
+            yield from task.marks(run.program)
 
 
 def run_acker(blocks: Iterable[Keyed]) -> Iterator[Block]:
     """Decide the trees of one acker; everything else goes on to the driver."""
-    witness = Witness(_ACKER, partition_here())
-    for found in decide(block for _, block in witness.watched(blocks)):
+    task = TaskRun(_ACKER, partition_here())
+    for found in decide(block for _, block in task.without_marks(blocks)):
         if not isinstance(found, Unfinished):
             yield found
         elif found.opened.tuples:
             yield failed_trees(found)
         else:
             yield EndedTuples(ends=found.ends)
-    yield witness.seen
+    yield task.seen
     set_aside_imports()
 
 
@@ -160,15 +238,6 @@ def _or_state_failed(run: Iterator[Keyed]) -> Iterator[Keyed]:
 
 def _updates(parts: StateParts) -> Iterator[Keyed]:
     try:
-        yield from ((0, update) for update in parts.end_batch())
+        yield from ((0, UpdateBlock(update=update)) for update in parts.end_batch())
     except UnfitValue:
         yield 0, ChangesDoNotCount()
-
-
-def _opened(program: Program, delivery: TreeDelivery, batch: int) -> Iterator[Keyed]:
-    if program.plan.exchanges:
-        yield from ((opened.acker, opened) for opened in delivery.open_trees(batch))
-        return
-    failed = tuple(delivery.failed_here())
-    if failed:
-        yield batch, FailedTrees(batch=batch, failed=failed)

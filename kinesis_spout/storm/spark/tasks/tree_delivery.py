@@ -1,7 +1,7 @@
 """Delivers the records of a slice into a topology, and remembers those whose trees are not done at once."""
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, count, repeat
 from random import getrandbits
@@ -17,13 +17,12 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
-from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice, failed_record
+from kinesis_spout.spark.tasks.work import WorkResult, failed_record
 from kinesis_spout.storm.acking import TreeEnd, Words
 from kinesis_spout.storm.running.blocks import ForDriver, OpenTrees
-from kinesis_spout.storm.running.stage.stage_run import EmitsRoots
-from kinesis_spout.storm.running.trees import Trees
-from kinesis_spout.storm.running.verdicts import Unfinished, decide_here
-from shard_state import SequenceNumber
+from kinesis_spout.storm.running.stage_run import EmitRoot
+from kinesis_spout.storm.running.trees import Trees, Unfinished
+from shard_state import SequenceNumber, SlicePlan
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis import PollingShardGetter
@@ -32,9 +31,29 @@ if TYPE_CHECKING:
 class ToValues(Protocol):
     """Makes a tuple's values of a record. May raise anything: that fails the record."""
 
-    def __call__(self, record: Record, /) -> Sequence[Any]:
-        """Give the values."""
-        ...
+    def __call__(self, record: Record, /) -> Sequence[Any]: ...
+
+
+class SpoutValues:
+    """Makes a tuple's values of what the scheme of a ``KinesisSpout`` makes of a record. Picklable."""
+
+    def __init__(self, scheme: Callable[[Record], Any], fields: Sequence[str]) -> None:
+        self._scheme = scheme
+        self._fields = tuple(fields)
+
+    def __call__(self, record: Record) -> Sequence[Any]:
+        made = self._scheme(record)
+        fields = self._fields
+        if len(fields) == 1:
+            return (made,)
+        if isinstance(made, Mapping) and all(field in made for field in fields):
+            return [made[field] for field in fields]
+        if isinstance(made, Sequence) and not isinstance(made, (str, bytes)) and len(made) == len(fields):
+            return made
+        raise ValueError(
+            f"expected the scheme to make {len(fields)} values of a record, for the fields {', '.join(fields)}, "
+            f"got {type(made).__name__}"
+        )
 
 
 class _OpenRecords(msgspec.Struct, array_like=True):
@@ -93,8 +112,6 @@ def _unpacked(packed: bytes) -> _OpenRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTree:
-    """A record whose tree did not complete."""
-
     index: int
     """Among the records of the slice."""
     record: Record
@@ -104,16 +121,12 @@ class FailedTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceBlock(ForDriver):
-    """What came of a slice in the first stage, on its way to the driver."""
-
     batch: int
     result: WorkResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTrees(ForDriver):
-    """The records of a slice whose trees did not complete, on their way to the driver."""
-
     batch: int
     failed: tuple[FailedTree, ...]
 
@@ -129,8 +142,6 @@ class _Piece(NamedTuple):
 
 
 class _Opened:
-    """The open trees of a slice. Mutable."""
-
     __slots__ = ("pieces", "roots")
 
     def __init__(self) -> None:
@@ -151,7 +162,6 @@ class _Opened:
         return np.concatenate(ranges).astype(np.uint64).tobytes()
 
     def packed(self) -> bytes:
-        """Pack the records."""
         records = list(chain.from_iterable(piece.records for piece in self.pieces))
         firsts = accumulate((len(piece.records) for piece in self.pieces), initial=0)
         return _packed(
@@ -181,9 +191,9 @@ class TreeDelivery(SliceDelivery):
     failures can be kept.
 
     Args:
-        work: the slice.
+        plan: the slice.
         settings: the rules.
-        emitter: emits.
+        emit_root: emits.
         trees: of this process.
         to_values: makes a tuple's values of a record.
         goes_on: whether there are later stages: then most trees stay open, and no more is fetched than may.
@@ -193,25 +203,25 @@ class TreeDelivery(SliceDelivery):
 
     def __init__(
         self,
-        work: WorkSlice,
+        plan: SlicePlan,
         settings: DeliverySettings,
         *,
-        emitter: EmitsRoots,
+        emit_root: EmitRoot,
         trees: Trees,
         to_values: ToValues,
         goes_on: bool,
         ackers: int,
         acker: int = 0,
     ) -> None:
-        super().__init__(work, settings)
-        self._emitter = emitter
+        super().__init__(plan, settings)
+        self._emit_root = emit_root
         self._trees = trees
         self._to_values = to_values
         self._ackers = ackers
         self._acker = acker
-        self._most_open = work.plan.max_failures if work.plan.room is None else work.plan.room
+        self._most_open = plan.max_failures if plan.room is None else plan.room
         stays_open = goes_on and ackers > 0
-        self._most_fetched = min(work.plan.limit, self._most_open) if stays_open else work.plan.limit
+        self._most_fetched = min(plan.limit, self._most_open) if stays_open else plan.limit
         self._opened = _Opened()
 
     @property
@@ -227,7 +237,7 @@ class TreeDelivery(SliceDelivery):
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         clock = self._settings.clock
         # To call the method of an object costs less than to call the object.
-        emit, to_values, base = self._emitter.emit_root, self._to_values.__call__, self.count
+        emit, to_values = self._emit_root, self._to_values.__call__
         open_here = array("Q")
         add_root, add_open = self._opened.roots.append, open_here.append
         may_open = self._most_open - len(self.failures) - len(self._opened.roots)
@@ -242,7 +252,7 @@ class TreeDelivery(SliceDelivery):
                 raise  # no record is to blame
             except BaseException as error:  # noqa: BLE001 - whatever the scheme raises fails its record
                 failure = failure_of(error)
-                self.note_failed(record, failure.error_text, base + at, run[at - 1] if at else None, failure)
+                self.note_failed(record, failure, at, run[at - 1] if at else None)
                 may_open = (may_open - 1) if super().room else 0
             if may_open <= 0 or clock() >= until:
                 break
@@ -277,7 +287,7 @@ class TreeDelivery(SliceDelivery):
     def failed_here(self) -> Iterator[FailedTree]:
         """Decide the open trees at the end of the only stage; give those that did not complete."""
         for root, number, record, before in self._opened:
-            end = decide_here(self._trees, root)
+            end = self._trees.decided(root)
             if end is not None:
                 yield _failed(number, record, before, end)
 
@@ -295,7 +305,6 @@ class TreeDelivery(SliceDelivery):
 
 
 def failed_trees(unfinished: Unfinished) -> FailedTrees:
-    """Find the records of trees that did not complete."""
     opened = zip(
         array("Q", unfinished.opened.numbers), _unpacked(unfinished.opened.tuples).records(), strict=True
     )

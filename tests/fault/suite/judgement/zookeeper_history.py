@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kinesis_spout.zookeeper.members.coordinator import process_of
-from kinesis_spout.zookeeper.tree.paths import Paths
+from kinesis_spout.zookeeper.paths import Paths
 from shard_state import Checkpoint
 from tests.fault.suite.judgement.transaction_log import NodeDeleted, NodeWritten, SessionEnded, Transaction
 

@@ -17,7 +17,7 @@ import msgspec
 from kinesis_spout import KinesisSpout
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark import session
-from kinesis_spout.spark.record_outcomes.each_record import each_record
+from kinesis_spout.spark.per_record.each_record import each_record
 from kinesis_spout.spark.session import LOCAL_CHECKPOINTS
 from tests.fault.suite.trials.failing import Failing
 from tests.fault.suite.trials.plan import RETRY_LIMIT, Door, Place, TrialRecord
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from kinesis_spout.spark.dataframe.dataframe_runner import Collector
     from kinesis_spout.spark.tasks.handlers import ArrowCollector
-    from kinesis_spout.spark.tasks.keeping.dataframe import Collector
 
 FINISH: Final = "finish"
 """What the file ``end`` says where a door is to end all that is under way, before it stops."""

@@ -15,9 +15,9 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from typer.testing import CliRunner
 
 from kinesis_spout.cli.app import app
-from kinesis_spout.cli.first_call import fail_at_once
-from kinesis_spout.cli.world import RealWorld
 from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.operations.errors import fail_at_once
+from kinesis_spout.operations.world import World
 from tests.unit.cli.fake_world import FakeWorld
 
 STREAM = ("--stream", "orders")
@@ -66,9 +66,9 @@ def test_the_stream_must_be_given() -> None:
 
 
 def test_an_interruption_says_how_many_records_are_on_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> Iterator[tuple[str, bytes]]:
-        yield "k", b"1"
-        yield "k", b"2"
+    def interrupted(*_: object) -> Iterator[bytes]:
+        yield b"1"
+        yield b"2"
         raise KeyboardInterrupt
 
     monkeypatch.setattr(import_module("kinesis_spout.cli.commands.put"), "_records", interrupted)
@@ -105,7 +105,7 @@ def test_an_endpoint_where_nobody_listens_fails_at_once_and_in_one_line(
     refusing: str, command: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    result = CliRunner().invoke(app, [*command, *at(refusing)], obj=RealWorld())
+    result = CliRunner().invoke(app, [*command, *at(refusing)], obj=World())
 
     assert result.exit_code == 3
     error, step = result.stderr.splitlines()
@@ -123,7 +123,7 @@ def test_missing_credentials_are_told_once(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("HOME", str(tmp_path))
     arguments = ["put", "a", *STREAM, "--endpoint-url", refusing, "--region", "us-east-1"]
-    result = CliRunner().invoke(app, arguments, obj=RealWorld())
+    result = CliRunner().invoke(app, arguments, obj=World())
 
     assert result.exit_code == 3
     assert result.stderr == (

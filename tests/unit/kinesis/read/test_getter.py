@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kinesis_spout.kinesis import SCHEMA, PollingShardGetter
+from kinesis_spout.kinesis import SCHEMA, PollingShardGetter, ReadSettings
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
 from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
 from kinesis_spout.model.errors import (
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 SHARD = "shardId-000000000000"
+
+GOES_ON = ReadSettings(fail_on_data_loss=False)
 
 
 class Scene:
@@ -142,9 +144,7 @@ def test_a_place_moves_to_another_process_with_its_iterator_and_its_pace(scene: 
 
     new = scene.getter(
         old.position,
-        iterator=old.iterator,
-        iterator_obtained_at=old.iterator_obtained_at,
-        not_before=old.not_before,
+        cursor=old.cursor,
     )
 
     assert new.ready_at == pytest.approx(scene.clock.monotonic() + 2.0, abs=0.01)
@@ -158,7 +158,7 @@ def test_an_iterator_that_outlived_its_move_is_asked_for_again(scene: Scene) -> 
     old.read(1)
     scene.clock.advance(400)
 
-    new = scene.getter(old.position, iterator=old.iterator, iterator_obtained_at=old.iterator_obtained_at)
+    new = scene.getter(old.position, cursor=old.cursor)
 
     assert [record.data for record in new.read(10).records] == [b"two"]
     assert scene.iterator_kinds[-1] == ("AFTER_SEQUENCE_NUMBER", numbers[0].kinesis)
@@ -266,7 +266,7 @@ def test_a_position_behind_retention_becomes_trim_horizon_only_loudly(
 ) -> None:
     numbers = scene.put(b"one", b"two", b"three")
     scene.stream.trim(SHARD, numbers[1])
-    getter = scene.getter(Position.after(numbers[0]), fail_on_data_loss=False)
+    getter = scene.getter(Position.after(numbers[0]), settings=GOES_ON)
 
     with caplog.at_level(logging.WARNING):
         page = getter.read(10)
@@ -285,7 +285,7 @@ def test_a_timestamp_that_is_refused_is_no_data_loss(scene: Scene) -> None:
     scene.client = Refusing(scene.stream)
 
     with pytest.raises(KinesisError) as caught:
-        scene.getter(Position.at_timestamp(5.0), fail_on_data_loss=False).read(10)
+        scene.getter(Position.at_timestamp(5.0), settings=GOES_ON).read(10)
 
     assert type(caught.value) is KinesisError
 
@@ -352,13 +352,13 @@ def test_records_before_a_position_that_was_given_up_but_not_trimmed_are_left_ou
     numbers = scene.put(b"one", b"two", b"three", b"four")
     for position in (Position.after(numbers[1]), Position.at(numbers[2])):
         scene.stream.refuse_sequence_numbers()
-        getter = scene.getter(position, fail_on_data_loss=False)
+        getter = scene.getter(position, settings=GOES_ON)
         pages = [[record.data for record in getter.read(1).records] for _ in range(4)]
         assert pages == [[], [], [b"three"], [b"four"]]
         assert getter.data_losses == 1
 
         scene.stream.refuse_sequence_numbers()
-        getter = scene.getter(position, fail_on_data_loss=False)
+        getter = scene.getter(position, settings=GOES_ON)
         page = getter.read_arrow(3)
         assert page.batch.column("data").to_pylist() == [b"three"]
         assert getter.read_arrow(3).batch.column("data").to_pylist() == [b"four"]
@@ -368,14 +368,13 @@ def test_a_place_that_moved_before_its_start_was_reached_again_leaves_out_the_sa
     numbers = scene.put(b"one", b"two", b"three")
     scene.stream.refuse_sequence_numbers()
     start = Position.after(numbers[1])
-    getter = scene.getter(start, fail_on_data_loss=False)
+    getter = scene.getter(start, settings=GOES_ON)
     assert not getter.read(1).records
 
     moved = scene.getter(
         start,
-        iterator=getter.iterator,
-        iterator_obtained_at=getter.iterator_obtained_at,
-        fail_on_data_loss=False,
+        cursor=getter.cursor,
+        settings=GOES_ON,
     )
     assert [record.data for record in moved.read(10).records] == [b"three"]
 
@@ -385,7 +384,7 @@ def test_an_iterator_that_expires_before_the_start_is_reached_again_is_renewed_w
 ) -> None:
     numbers = scene.put(b"one", b"two", b"three")
     scene.stream.refuse_sequence_numbers()
-    getter = scene.getter(Position.after(numbers[1]), fail_on_data_loss=False)
+    getter = scene.getter(Position.after(numbers[1]), settings=GOES_ON)
     assert not getter.read(1).records
     scene.stream.expire_iterators()
 
@@ -435,6 +434,6 @@ def test_aggregates_stay_whole_in_columns_where_that_is_asked_for(scene: Scene) 
     inside = [UserRecord("key", b"one"), UserRecord("key", b"two")]
     scene.stream.put_aggregated(inside)
 
-    page = scene.getter(deaggregate=False).read_arrow(10)
+    page = scene.getter(settings=ReadSettings(deaggregate=False)).read_arrow(10)
 
     assert page.batch.column("data").to_pylist() == [aggregate(inside)]

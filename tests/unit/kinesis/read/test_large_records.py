@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from kinesis_spout.kinesis import BufferedShardGetter, PollingShardGetter, Prefetcher
+from kinesis_spout.kinesis import PollingShardGetter, Prefetcher
 from kinesis_spout.model.errors import Throttled
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position
+from tests.support.buffered_shard import buffered_shard
 from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
 from tests.support.kinesis_endpoints import wait_until
 
@@ -72,7 +73,7 @@ def test_a_buffer_that_is_smaller_than_one_hands_them_over_one_by_one() -> None:
     scene = Scene()
     polled: list[Record] = []
     with Prefetcher(threads=1, clock=scene.clock) as prefetcher:
-        getter = BufferedShardGetter(scene.getter, prefetcher, max_bytes=1, clock=scene.clock)
+        getter = buffered_shard(scene.getter, prefetcher, max_bytes=1, clock=scene.clock)
 
         def has_all() -> bool:
             record = getter.poll()

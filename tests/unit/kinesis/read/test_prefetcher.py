@@ -1,4 +1,5 @@
 import threading
+from functools import partial
 
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.model.clock import SystemClock
@@ -50,7 +51,7 @@ def test_as_many_run_at_once_as_there_are_threads_allowed() -> None:
 
     with Prefetcher(threads=3) as prefetcher:
         for _ in range(3):
-            prefetcher.submit(fetch, 0.0)
+            prefetcher.submit(partial(fetch), 0.0)
         wait_until(lambda: len(met) == 3, "three to meet")
 
 
@@ -80,7 +81,7 @@ def test_a_due_time_does_not_wake_the_threads_that_have_nothing_to_do() -> None:
 
     with Prefetcher(threads=8, clock=clock) as prefetcher:
         for _ in range(8):
-            prefetcher.submit(meet, 0.0)
+            prefetcher.submit(partial(meet), 0.0)
         wait_until(lambda: len(met) == 8, "eight threads")
         clock.looks = 0
         prefetcher.submit(fetch, 0.0)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.kinesis.read import arrow
 from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.page import decode_reply
@@ -16,7 +17,11 @@ from kinesis_spout.kinesis.read.regular_records import WORTHWHILE_BYTES, regular
 from kinesis_spout.model.errors import Unavailable
 
 COMPACT, SPACED = (",", ":"), (", ", ": ")
-FORM = ArrowForm(stream="orders", shard_id="shard-1", extra_columns=("encryptionType", "millisBehindLatest"))
+FORM = ArrowForm(
+    stream="orders",
+    shard_id="shard-1",
+    settings=ReadSettings(extra_columns=("encryptionType", "millisBehindLatest")),
+)
 NUMBER = 49_680_427_482_694_328_467_366_729_337_512_435_546_436_086_034_247_712_770
 
 plain_text = st.text(

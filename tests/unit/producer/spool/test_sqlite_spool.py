@@ -17,8 +17,8 @@ import pytest
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import InvalidConfig, SpoolError
 from kinesis_spout.producer.spool import Durability, SqliteSpool
-from kinesis_spout.producer.spool.files.file_system import network_file_system
-from kinesis_spout.producer.spool.files.number_ranges import number_ranges
+from kinesis_spout.producer.spool.folder import network_file_system
+from kinesis_spout.producer.spool.spool_file import number_ranges
 
 ENTRY = Entry("key", b"data")
 DEADLINE_SECONDS = 60.0
@@ -379,7 +379,7 @@ def test_a_folder_that_cannot_be_marked_for_a_full_disk_is_left_empty(
     def is_full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("kinesis_spout.producer.spool.files.folder.os.fsync", is_full)
+    monkeypatch.setattr("kinesis_spout.producer.spool.folder.os.fsync", is_full)
     with pytest.raises(SpoolError, match="No space left"):
         SqliteSpool(tmp_path, stream="orders")
     assert not list(tmp_path.iterdir())

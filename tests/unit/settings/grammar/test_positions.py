@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import pytest
 
-from kinesis_spout.cli.commands.progress.reset_plan import parse_target
 from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.operations.checkpoints import parse_target
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions
-from shard_state import SHARD_START, Position, SequenceNumber, Shard, StartPositions
+from shard_state import SHARD_START, Checkpoint, Position, SequenceNumber, StartPositions
 
 NOW: Final = 2_000_000_000.0
 NOON: Final = 1769860800.0  # 2026-01-31T12:00:00Z
@@ -38,7 +38,7 @@ def of_batch_read(text: str) -> Position:
 
 
 def of_reset(text: str) -> Position:
-    return parse_target(text, NOW).position
+    return parse_target(text, NOW)
 
 
 def spout(**settings: Any) -> SpoutConfig:
@@ -79,7 +79,7 @@ DOORS: Final = {
     "initial_position (from KINESIS_SPOUT_INITIAL_POSITION): ": of_variable,
     "option initialPosition: ": of_stream_read,
     "option endingPosition: ": of_batch_read,
-    "--to: ": of_reset,
+    "to: ": of_reset,
 }
 """By what their messages call the position."""
 
@@ -143,7 +143,7 @@ def test_what_names_no_position_is_refused_at_every_door_in_its_words(
     assert expected in str(refused.value)
 
 
-@pytest.mark.parametrize("called", [name for name in DOORS if name != "--to: "])
+@pytest.mark.parametrize("called", [name for name in DOORS if name != "to: "])
 def test_a_sequence_number_is_refused_for_all_shards(called: str) -> None:
     with pytest.raises(InvalidConfig, match="a record of one shard"):
         DOORS[called](f"at_sequence_number {NUMBER}")
@@ -163,9 +163,9 @@ def test_a_reset_of_one_shard_goes_to_a_sequence_number(
     text: str, position: Position, base: SequenceNumber
 ) -> None:
     target = parse_target(text, NOW)
-    stored = target.checkpoint(Shard(shard_id="shardId-000000000000"))
+    stored = Checkpoint.beginning_at(target, parents=())
     assert (stored.start, stored.base) == (position, base)
-    assert target.is_sequence_number
+    assert target.sequence_number is not None
 
 
 def test_a_read_shard_by_shard_takes_sequence_numbers() -> None:

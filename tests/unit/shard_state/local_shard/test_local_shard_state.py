@@ -240,7 +240,7 @@ class TestRetries:
             assert take(state, now) == [(1, 2)]
             state.withdraw(n(1), None)
 
-    def test_a_convict_is_handed_out_by_itself(self) -> None:
+    def test_an_isolated_record_is_handed_out_by_itself(self) -> None:
         state = owned()
         emit(state, 1, 2, 3)
         for number, now in ((1, 0.0), (2, 1.0), (3, 2.0)):
@@ -254,7 +254,7 @@ class TestRetries:
         ]
         assert handed_out == [(1,), (2,), (3,), ()]
 
-    def test_a_convict_is_not_taken_along_in_a_line(self) -> None:
+    def test_an_isolated_record_is_not_taken_along_in_a_line(self) -> None:
         state = owned(order=Order.KEY)
         emit(state, 1, 2, key="k")
         fail(state, 1, partition_key="k")

@@ -290,7 +290,7 @@ class TestDeaths:
         again = fresh(slices, carried=8)
         assert (again.alone, again.kind, again.limit) == (True, SliceKind.CARRIED, 8)
 
-    def test_a_page_that_dies_alone_waits_to_be_halved_until_one_record_is_convicted(self) -> None:
+    def test_a_page_that_dies_alone_waits_to_be_halved_until_one_record_is_isolated(self) -> None:
         slices = owned(limit=1)
         die(slices, fresh(slices))
         die(slices, fresh(slices, carried=8), all_held(1, 8))
@@ -305,7 +305,7 @@ class TestDeaths:
                 die(slices, plan)
             else:
                 settle(slices, plan, SliceOutcome(count=len(sequences)))
-            if slices._isolation[False].is_convict(n(3)):
+            if slices._isolation[False].is_isolated(n(3)):
                 break
         assert sizes == [4, 2, 1]
         assert slices.state.tracker.state(n(3)) is RecordState.WAITING
@@ -396,7 +396,7 @@ class TestDeaths:
         settle(slices, slices._fresh_out, read(9, 16))  # type: ignore[arg-type]
         assert not fresh(slices, carried=8).alone
 
-    def test_a_convict_is_retried_alone_and_given_up_like_any_other_record(self) -> None:
+    def test_an_isolated_record_is_retried_alone_and_given_up_like_any_other_record(self) -> None:
         slices = owned(limit=2)
         settle(slices, fresh(slices), read(1, 2, failed(0, 1), failed(1, 2)))
         assert die(slices, due(slices, 10.0), now=10.0) == []
@@ -411,7 +411,7 @@ class TestDeaths:
         assert (plan.alone, plan.retries[0].attempt) == (True, 3)
         assert die(slices, plan, now=30.0) == [n(1)]
 
-    def test_a_convict_among_other_due_records_has_a_job_of_its_own(self) -> None:
+    def test_an_isolated_record_among_other_due_records_has_a_job_of_its_own(self) -> None:
         slices = owned()
         die(slices, fresh(slices))
         die(slices, fresh(slices, carried=1), all_held(1, 1))
@@ -424,22 +424,22 @@ class TestDeaths:
             (n(2), 1, False),
         ]
 
-    def test_records_that_are_never_delivered_again_are_no_convicts_any_more(self) -> None:
+    def test_records_that_are_never_delivered_again_are_isolated_no_more(self) -> None:
         slices = owned(limit=0)
         die(slices, fresh(slices))
         assert die(slices, fresh(slices, carried=1), all_held(1, 1)) == [n(1)]
-        assert not slices._isolation[False]._convicts
+        assert not slices._isolation[False]._isolated
 
-    def test_a_convict_that_was_acked_is_remembered_no_more(self) -> None:
+    def test_an_isolated_record_that_was_acked_is_remembered_no_more(self) -> None:
         slices = owned()
         die(slices, fresh(slices))
         die(slices, fresh(slices, carried=1), all_held(1, 1))
         plan = due(slices, 10.0)
-        assert slices._isolation[False].is_convict(n(1))
+        assert slices._isolation[False].is_isolated(n(1))
         settle(slices, plan, SliceOutcome(count=1), now=10.0)
-        assert not slices._isolation[False].is_convict(n(1))
+        assert not slices._isolation[False].is_isolated(n(1))
 
-    def test_a_convict_whose_outcome_is_open_is_still_retried_alone(self) -> None:
+    def test_an_isolated_record_whose_outcome_is_open_is_still_retried_alone(self) -> None:
         slices = owned()
         die(slices, fresh(slices))
         die(slices, fresh(slices, carried=1), all_held(1, 1))

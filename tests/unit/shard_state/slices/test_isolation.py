@@ -17,11 +17,11 @@ def test_after_the_death_of_a_shared_job_the_slice_runs_alone_and_whole() -> Non
     assert isolation.limit(500) == 100
 
 
-def test_one_slice_of_a_single_record_that_dies_in_company_is_not_convicted() -> None:
+def test_one_slice_of_a_single_record_that_dies_in_company_is_not_isolated() -> None:
     assert not Isolation().died(1, alone=False)
 
 
-def test_a_slice_that_dies_alone_is_halved_until_one_record_is_convicted() -> None:
+def test_a_slice_that_dies_alone_is_halved_until_one_record_is_isolated() -> None:
     isolation = Isolation()
     isolation.died(100, alone=False)
     sizes = []
@@ -81,10 +81,10 @@ def test_suspects_of_a_handler_that_takes_many_records_are_known_after_two_more_
     assert isolation.portion is None
 
 
-def test_a_convict_is_remembered_until_it_is_acquitted() -> None:
+def test_an_isolated_record_is_remembered_until_it_is_acquitted() -> None:
     isolation = Isolation()
-    isolation.convict(ONE)
-    assert isolation.is_convict(ONE)
+    isolation.isolate(ONE)
+    assert isolation.is_isolated(ONE)
     isolation.acquit(ONE)
     isolation.acquit(ONE)
-    assert not isolation.is_convict(ONE)
+    assert not isolation.is_isolated(ONE)

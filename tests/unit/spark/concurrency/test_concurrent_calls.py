@@ -12,11 +12,10 @@ import pytest
 
 from kinesis_spout.model.handler import Reject, RetryLater
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.concurrency.concurrent_calls import (
-    ConcurrentCalls,
-    needs_concurrency,
-)
-from kinesis_spout.spark.concurrency.record_run import NoNotes, RecordRun, RunRules
+from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
+from kinesis_spout.spark.concurrency.record_run import RecordRun, RunRules
+from kinesis_spout.spark.tasks.handlers import record_handler
+from kinesis_spout.spark.tasks.journal import SliceNotes
 from tests.support.zookeeper_server import wait_until
 
 PATIENCE_SECONDS = 20.0
@@ -42,7 +41,7 @@ def carry_out(
     calls: ConcurrentCalls, count: int, look_up: Callable[[], bool] = lambda: False, **rules: Any
 ) -> RecordRun:
     rules = {"concurrency": calls.concurrency} | rules
-    run = RecordRun(count, RunRules(**rules), NoNotes(count))
+    run = RecordRun(count, RunRules(**rules), SliceNotes(None, 0), bytearray(count))
     calls(run, records(count), look_up)
     assert run.is_over
     return run
@@ -189,6 +188,12 @@ def test_no_record_begins_when_nobody_waits_for_it_any_more(timeout_seconds: flo
 def test_an_async_def_needs_an_event_loop_and_more_than_one_record_or_a_time_out_threads() -> None:
     async def handle(_: int) -> None: ...
 
+    def needs_concurrency(
+        handler: Callable[..., object], concurrency: int, timeout_seconds: float | None
+    ) -> bool:
+        made = record_handler(handler, repr, concurrency=concurrency, timeout_seconds=timeout_seconds)
+        return isinstance(made, ConcurrentCalls)
+
     assert needs_concurrency(handle, 1, None)
     assert not needs_concurrency(print, 1, None)
     assert needs_concurrency(print, 1, 5.0)
@@ -261,13 +266,13 @@ def test_a_thread_that_times_out_fails_its_record_and_another_takes_its_place() 
 def abandoned(calls: ConcurrentCalls) -> int:
     runner = calls._runner
     assert runner is not None
-    return runner._bounds.abandoned.count
+    return calls.concurrency - runner._bounds.abandoned._value
 
 
 def test_no_more_threads_are_abandoned_than_may_be_under_way() -> None:
     released = threading.Event()
     calls = calls_of(lambda _: released.wait(PATIENCE_SECONDS), 2, 0.02)
-    run = RecordRun(5, RunRules(concurrency=2), NoNotes(5))
+    run = RecordRun(5, RunRules(concurrency=2), SliceNotes(None, 0), bytearray(5))
     task = threading.Thread(target=lambda: calls(run, records(5), lambda: False))
     task.start()
     wait_until(lambda: len(run.failures) == 2 and len(run.under_way) == 2, "two are abandoned")

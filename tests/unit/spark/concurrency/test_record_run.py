@@ -13,11 +13,11 @@ from kinesis_spout.spark.concurrency.record_run import (
     MOST_WAITING_FOR_A_KEY,
     NOT_BEGUN,
     UNDER_WAY,
-    NoNotes,
     RecordRun,
     RunRules,
     Verdict,
 )
+from kinesis_spout.spark.tasks.journal import SliceNotes
 
 FAILURE = Failure(error_text="no")
 
@@ -28,7 +28,8 @@ def run_of(keys: str, *, verdicts: Sequence[Verdict] = (), by_key: bool = True, 
     return RecordRun(
         len(keys),
         RunRules(**rules),
-        NoNotes(len(keys)),
+        SliceNotes(None, 0),
+        bytearray(len(keys)),
         key_of=(lambda at: None if keys[at] == "-" else keys[at]) if by_key else None,
         verdict=(lambda at: verdicts[at]) if verdicts else None,
     )
@@ -197,12 +198,12 @@ def test_the_oldest_deliveries_are_overdue_first() -> None:
 
 
 def test_every_record_has_a_mark() -> None:
-    notes = NoNotes(3)
-    run = RecordRun(3, RunRules(concurrency=2), notes)
+    marks = bytearray(3)
+    run = RecordRun(3, RunRules(concurrency=2), SliceNotes(None, 0), marks)
     take_all(run)
     run.ended(0, FAILURE)
 
-    assert list(notes.marks) == [ENDED, UNDER_WAY, NOT_BEGUN]
+    assert list(marks) == [ENDED, UNDER_WAY, NOT_BEGUN]
 
 
 @given(

@@ -7,7 +7,7 @@ from time import monotonic
 import pytest
 
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
 

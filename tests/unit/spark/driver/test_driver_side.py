@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.spark.driver.batches.packing import HandlingTime, pack
 from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
-from kinesis_spout.spark.driver.batches.running_batches import RunningBatches
+from kinesis_spout.spark.driver.batches.running_batches import HandlingTime, RunningBatches, pack
 from kinesis_spout.spark.driver.polling.driver_shard import DriverShard
-from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import Position, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 
 if TYPE_CHECKING:
@@ -146,7 +146,9 @@ def test_executors_that_come_after_the_start_get_tasks_too() -> None:
         cast("EngineSettings", settings),
         cast("Ports", SimpleNamespace(clock=SystemClock())),
         "test",
-        lambda _, end: ended.put(end),
+        call=lambda call: call(),
+        done=lambda _, results: ended.put(results),
+        failed=lambda _, error: ended.put(error),
     )
     for cores[0] in (2, 16, 4):
         running.launch(works(64, SliceKind.CARRIED), now=0.0)

@@ -22,7 +22,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
 from shard_state import PositionType, ShardPhase, SliceKind
 from tests.support.zookeeper_server import wait_until
-from tests.unit.spark.driver.world import FIRST, NEVER, SECOND, Diary, EngineWorld, KillsWorker
+from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_a_record_that_kills_its_worker_is_isolated_and_its_neighbours_are_handl
     assert running.query.last_error is None
 
 
-def test_nothing_of_a_convict_without_retries_stays_in_the_buffer(world: EngineWorld) -> None:
+def test_nothing_of_an_isolated_record_without_retries_stays_in_the_buffer(world: EngineWorld) -> None:
     world.put("a", "b")
     running = world.start(Diary(a=[KillsWorker()] * 100), retry_limit=0)
     running.query.processAllAvailable()
@@ -438,9 +438,12 @@ def test_the_driver_stops_fetching_at_three_quarters_of_what_it_may_hold(two_sha
     world.put_in(FIRST, big)
     wait_until(lambda: running.runner.hanging, "the big record is on its way")
     world.put_in(SECOND, "small")
+    tip = running.engine._tip
     with running.consumer.lock:
-        running.engine._tip.start_fetches(running.consumer.now + NEVER, 0)
-        assert running.engine._shards[SECOND].fetching_since is None
+        running.engine._shards[SECOND].next_poll_at = 0.0
+        tip.look_again(SECOND)
+    wait_until(lambda: tip.room.parked, "the other shard waits for room")
+    assert running.engine._shards[SECOND].fetching_since is None
 
     running.runner.open_gate()
     running.query.processAllAvailable()

@@ -112,7 +112,7 @@ def test_a_batch_that_no_cancel_ends_is_left_behind(world: EngineWorld) -> None:
 
 
 def test_a_retry_that_has_no_data_to_deliver_is_not_blamed_for_the_death_of_a_job(world: EngineWorld) -> None:
-    """It makes no job: one that dies would convict a record that no handler saw."""
+    """It makes no job: one that dies would isolate a record that no handler saw."""
     records = world.put("a", "b")
     diary = Diary(a=[ValueError("no")])
     running = world.start(diary, engine={"max_buffered_bytes": 0}, retry_backoff_seconds=0.5, retry_limit=1)

@@ -108,7 +108,7 @@ def end_rest(running: RunningQuery) -> None:
     with running.consumer.lock:
         running.engine._tip.rests_until = running.consumer.now
         for shard_id, shard in running.engine._shards.items():
-            running.engine._tip._came(shard_id, shard)
+            running.engine._tip.came(shard_id, shard)
     running.engine.resumed()
 
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
 from copy import copy
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -21,7 +22,7 @@ from msgspec import structs
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import OpenGetter, Ports
-from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import HandlerKilledWorker
@@ -35,11 +36,11 @@ from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, order_with
-from kinesis_spout.spark.tasks.concurrent_delivery import deliver_with, record_handler
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey, order_with
 from kinesis_spout.spark.tasks.delivery import Failed
+from kinesis_spout.spark.tasks.handlers import delivery_to, record_handler
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, Journal, SliceNotes
-from kinesis_spout.spark.tasks.salvage import salvage
+from kinesis_spout.spark.tasks.recovery import recover
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import (
@@ -90,12 +91,14 @@ def task_settings(client: InMemoryKinesisClient, **changes: Any) -> TaskSettings
         def connect(self) -> "KinesisClient":
             return cast("KinesisClient", client)
 
+    read = ReadSettings(
+        fail_on_data_loss=changes.pop("fail_on_data_loss", True),
+        max_records_per_fetch=changes.pop("records_per_fetch", 10_000),
+    )
     settings: dict[str, Any] = {
         "stream": "orders",
         "order": Order.UNORDERED,
-        "fail_on_data_loss": True,
-        "deaggregate": True,
-        "records_per_fetch": 10_000,
+        "read": read,
         "bytes_per_slice": 64 * 1024 * 1024,
         "max_seconds": 5.0,
         **changes,
@@ -188,7 +191,9 @@ class InProcessRunner:
         handle = self._handle
         has_marks = isinstance(handle, ConcurrentCalls)
         # A worker has a copy of its own.
-        deliver = deliver_with(copy(handle) if isinstance(handle, ConcurrentCalls) else MortalHandler(handle))
+        deliver = partial(
+            delivery_to, copy(handle) if isinstance(handle, ConcurrentCalls) else MortalHandler(handle)
+        )
         with TemporaryDirectory() as folder:
             file = Path(folder, "notes")
             try:
@@ -199,7 +204,7 @@ class InProcessRunner:
         if self._blind:
             raise self._blind("the Spark job died: Python worker exited unexpectedly")
         assert remains is not None
-        return salvage(pack, remains, self._settings, "the worker died")
+        return recover(pack, remains, self._settings, "the worker died")
 
     def has_begun(self, tag: str) -> bool:
         return tag in self.begun and not self.queueing
@@ -281,7 +286,10 @@ class EngineWorld:
         def open_getter(shard_id: str, position: Position) -> ShardGetter:
             self.getters_opened.append((shard_id, position))
             return InMemoryShardGetter(
-                self.stream, shard_id, position, fail_on_data_loss=config.fail_on_data_loss
+                self.stream,
+                shard_id,
+                position,
+                settings=ReadSettings(fail_on_data_loss=config.fail_on_data_loss),
             )
 
         ports = Ports(

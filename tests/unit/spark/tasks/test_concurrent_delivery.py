@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,11 @@ from kinesis_spout.model.handler import Reject
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.concurrent_delivery import (
-    AnyHandler,
-    ConcurrentDelivery,
-    deliver_with,
-    record_handler,
-)
+from kinesis_spout.spark.tasks.concurrent_delivery import ConcurrentDelivery
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
-from kinesis_spout.spark.tasks.handlers import RecordHandler
+from kinesis_spout.spark.tasks.handlers import AnyHandler, RecordHandler, delivery_to, record_handler
 from kinesis_spout.spark.tasks.journal import MARKS, Journal, Remains, SliceNotes
-from kinesis_spout.spark.tasks.salvage import salvage
+from kinesis_spout.spark.tasks.recovery import recover
 from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
@@ -93,7 +89,7 @@ def deliver(
     until: float = NEVER,
 ) -> tuple[SliceDelivery, int]:
     delivery = ConcurrentDelivery(
-        WorkSlice(plan=slice_plan or plan()),
+        slice_plan or plan(),
         concurrent(handler, concurrency),
         DeliverySettings(order=order, clock=lambda: 0.0),
     )
@@ -119,9 +115,9 @@ def test_what_asks_for_nothing_is_called_as_before() -> None:
     rules = DeliverySettings(order=Order.UNORDERED, clock=lambda: 0.0)
     handler = plain(print)
     assert isinstance(handler, RecordHandler)
-    assert isinstance(deliver_with(handler)(WorkSlice(plan=plan()), rules), HandlerDelivery)
+    assert isinstance(delivery_to(handler, plan(), rules), HandlerDelivery)
     for asked in (plain(print, 2), plain(print, 1, 5.0), plain(later)):
-        assert isinstance(deliver_with(asked)(WorkSlice(plan=plan()), rules), ConcurrentDelivery)
+        assert isinstance(delivery_to(asked, plan(), rules), ConcurrentDelivery)
 
 
 def test_records_that_are_coalesced_are_handled_one_at_a_time() -> None:
@@ -177,7 +173,7 @@ def test_with_the_order_of_keys_later_records_of_a_failed_key_are_held() -> None
 def test_a_key_that_failed_before_is_held_in_this_slice_and_in_its_next_page() -> None:
     handler = Handler(1)
     delivery = ConcurrentDelivery(
-        WorkSlice(plan=plan(blocked_keys=frozenset("b"))),
+        plan(blocked_keys=frozenset("b")),
         concurrent(handler),
         DeliverySettings(order=Order.KEY, clock=lambda: 0.0),
     )
@@ -292,7 +288,7 @@ class DyingTask:
             if number in together:
                 threading.Event().wait()
 
-        deliver = deliver_with(concurrent(handle, concurrency))
+        deliver = partial(delivery_to, concurrent(handle, concurrency))
         list(run_slices([work], self.settings, deliver, Journal(self.file, 1, has_marks=True)))
 
 
@@ -319,7 +315,7 @@ def states(result: WorkResult) -> list[tuple[int, str]]:
 def test_those_under_way_at_a_death_are_suspected_and_what_had_ended_counts(tmp_path: Path) -> None:
     task, work = DyingTask(tmp_path), carried(*"abcdefgh")
     remains = task.dies(work, together=[4, 5, 6], failing=2, concurrency=3)
-    (result,) = salvage([work], remains, task.settings, "it died")
+    (result,) = recover([work], remains, task.settings, "it died")
 
     assert states(result) == [(2, "failed"), (4, "suspected"), (5, "suspected"), (6, "suspected")]
     assert [each.error for each in result.unfinished] == ["ValueError: no", "", "", ""]
@@ -330,7 +326,7 @@ def test_those_under_way_at_a_death_are_suspected_and_what_had_ended_counts(tmp_
 def test_one_that_was_under_way_alone_is_blamed(tmp_path: Path) -> None:
     task, work = DyingTask(tmp_path), carried(*"abcd")
     remains = task.dies(work, together=[3], concurrency=1)
-    (result,) = salvage([work], remains, task.settings, "it died")
+    (result,) = recover([work], remains, task.settings, "it died")
 
     assert states(result) == [(3, "killed")]
     assert (result.outcome.count, result.delivered) == (3, 3)
@@ -339,7 +335,7 @@ def test_one_that_was_under_way_alone_is_blamed(tmp_path: Path) -> None:
 def test_all_that_hang_are_blamed(tmp_path: Path) -> None:
     task, work = DyingTask(tmp_path), carried(*"abcd")
     remains = task.dies(work, together=[1, 2], concurrency=2)
-    (result,) = salvage([work], remains, task.settings, "it hangs", hangs=True)
+    (result,) = recover([work], remains, task.settings, "it hangs", hangs=True)
 
     assert states(result) == [(1, "killed"), (2, "killed")]
     assert remains.hangs_since(remains.since + 1)
@@ -351,7 +347,7 @@ def test_when_something_else_ended_the_task_those_under_way_come_again_and_nobod
 ) -> None:
     task, work = DyingTask(tmp_path), carried(*"abcd")
     remains = task.dies(work, together=[1, 2], concurrency=2)
-    (result,) = salvage([work], remains, task.settings, None)
+    (result,) = recover([work], remains, task.settings, None)
 
     assert states(result) == [(1, "held"), (2, "held")]
 
@@ -359,7 +355,7 @@ def test_when_something_else_ended_the_task_those_under_way_come_again_and_nobod
 def test_what_waits_for_the_key_of_a_suspect_is_held_behind_it(tmp_path: Path) -> None:
     task, work = DyingTask(tmp_path, Order.KEY), carried(*"aababc")
     remains = task.dies(work, together=[1, 3, 6], concurrency=3)
-    (result,) = salvage([work], remains, task.settings, "it died")
+    (result,) = recover([work], remains, task.settings, "it died")
 
     assert states(result) == [
         (1, "suspected"),

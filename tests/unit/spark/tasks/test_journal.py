@@ -10,10 +10,10 @@ from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks import journal
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
-from kinesis_spout.spark.tasks.handler_runner import salvage_job
+from kinesis_spout.spark.tasks.handler_runner import recover_job
 from kinesis_spout.spark.tasks.handlers import ArrowHandler, RecordHandler
 from kinesis_spout.spark.tasks.journal import Journal, Remains
-from kinesis_spout.spark.tasks.salvage import salvage
+from kinesis_spout.spark.tasks.recovery import recover
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
@@ -50,8 +50,8 @@ class Task:
 
         handler = ArrowHandler(by_rows) if arrow else RecordHandler(handle, lambda record: record)
 
-        def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-            return HandlerDelivery(work, handler, rules)
+        def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+            return HandlerDelivery(plan, handler, rules)
 
         notes = Journal(self.file, len(pack))
         list(run_slices(pack, self.settings, deliver, notes))
@@ -112,7 +112,7 @@ def test_a_death_blames_the_record_under_way_and_keeps_what_was_done_before(
     task = Task(tmp_path, stream)
     remains = task.run([work], acts(b"6"))
     assert remains is not None
-    (result,) = salvage([work], remains, task.settings, "it died")
+    (result,) = recover([work], remains, task.settings, "it died")
 
     assert (result.outcome.first, result.outcome.last) == (records[0].sequence, records[6].sequence)
     assert (result.outcome.count, result.delivered, result.plan) == (7, 7, work.plan)
@@ -126,7 +126,7 @@ def test_retries_that_were_not_reached_are_held(tmp_path: Path, stream: InMemory
     task = Task(tmp_path, stream)
     remains = task.run([work], acts(b"2"))
     assert remains is not None
-    (result,) = salvage([work], remains, task.settings, "it died")
+    (result,) = recover([work], remains, task.settings, "it died")
 
     assert [(each.index, each.held, each.attempt) for each in result.outcome.failures] == [
         (1, False, 2),
@@ -146,7 +146,7 @@ def test_slices_that_had_ended_keep_their_result_and_those_that_had_not_begun_ar
     task = Task(tmp_path, stream)
     remains = task.run(pack, acts(b"2"))
     assert remains is not None
-    done, died, untouched = salvage(pack, remains, task.settings, "it died")
+    done, died, untouched = recover(pack, remains, task.settings, "it died")
 
     assert (done.outcome.count, failures(done)) == (1, [])
     assert failures(died) == [(0, "it died", True)]
@@ -158,7 +158,7 @@ def test_a_task_that_something_else_ended_blames_nobody(tmp_path: Path, stream: 
     task = Task(tmp_path, stream)
     remains = task.run([work], acts(b"6"))
     assert remains is not None
-    (result,) = salvage([work], remains, task.settings, None)
+    (result,) = recover([work], remains, task.settings, None)
 
     assert result.outcome.count == 6
     assert failures(result) == [(1, "ValueError: no", False)]
@@ -168,7 +168,7 @@ def test_a_death_outside_of_any_record_says_nothing_of_what_was_not_finished(
     tmp_path: Path, stream: InMemoryStream
 ) -> None:
     work = WorkSlice(plan=plan(SliceKind.CARRIED), records=tuple(put(stream, FIRST, 3)))
-    (result,) = salvage([work], Remains(counts=(0,)), Task(tmp_path, stream).settings, "it died")
+    (result,) = recover([work], Remains(counts=(0,)), Task(tmp_path, stream).settings, "it died")
 
     assert result.lost
 
@@ -181,7 +181,7 @@ def test_rows_that_a_handler_had_together_are_suspected_together(
     task = Task(tmp_path, stream)
     remains = task.run([work], acts(b"6"), arrow=True)
     assert remains is not None
-    (result,) = salvage([work], remains, task.settings, "it died")
+    (result,) = recover([work], remains, task.settings, "it died")
 
     assert (result.outcome.count, result.suspects) == (4, 4)
     assert failures(result) == [(1, "ValueError: no", False)]
@@ -192,7 +192,7 @@ def test_a_single_row_is_blamed(tmp_path: Path, stream: InMemoryStream) -> None:
     task = Task(tmp_path, stream)
     remains = task.run([work], acts(b"6"), arrow=True)
     assert remains is not None
-    (result,) = salvage([work], remains, task.settings, "it died")
+    (result,) = recover([work], remains, task.settings, "it died")
 
     assert failures(result) == [(1, "ValueError: no", False), (6, "it died", True)]
 
@@ -206,7 +206,7 @@ def test_the_order_of_keys_holds_in_what_is_entered_again(tmp_path: Path, stream
     task = Task(tmp_path, stream, order=Order.KEY)
     remains = task.run([work], acts(b"3"))
     assert remains is not None
-    (result,) = salvage([work], remains, task.settings, "it died")
+    (result,) = recover([work], remains, task.settings, "it died")
 
     assert not result.outcome.failures[0].held
     assert all(each.held for each in result.outcome.failures[1:])
@@ -231,8 +231,8 @@ def test_a_task_that_nobody_waits_for_any_more_hands_nothing_over(
     task = Task(tmp_path, stream)
     seen: list[Record] = []
 
-    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-        return HandlerDelivery(work, RecordHandler(seen.append, lambda record: record), rules)
+    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+        return HandlerDelivery(plan, RecordHandler(seen.append, lambda record: record), rules)
 
     notes = Journal(task.file, 1)
     journal.ask_to_stop(task.file)
@@ -256,7 +256,7 @@ def test_only_the_task_that_failed_the_job_is_blamed(tmp_path: Path, stream: InM
     for task, pack in zip(tasks, packs, strict=True):
         task.file.parent.mkdir()
         task.run(pack, acts(b"2"))
-    results = salvage_job(packs, lambda at: tasks[at].file, tasks[0].settings, job(1))
+    results = recover_job(packs, lambda at: tasks[at].file, tasks[0].settings, job(1))
 
     assert results is not None
     first, second = results
@@ -269,7 +269,7 @@ def test_a_job_that_failed_for_no_task_is_planned_again(tmp_path: Path, stream: 
     death = HandlerKilledWorker("the Spark job died: the gateway is gone")
     packs = [[WorkSlice(plan=plan(SliceKind.READ))]]
 
-    assert salvage_job(packs, lambda _: tmp_path / "0.0", Task(tmp_path, stream).settings, death) is None
+    assert recover_job(packs, lambda _: tmp_path / "0.0", Task(tmp_path, stream).settings, death) is None
 
 
 CANCELLED = HandlerKilledWorker("the Spark job died: Job 3 cancelled part of cancelled job tag orders-3")
@@ -283,7 +283,7 @@ def test_of_a_job_that_was_cancelled_the_record_is_blamed_that_took_longer_than_
     task = Task(tmp_path, stream)
     task.run(pack, acts(b"2"))
     settings = task_settings(StreamClient(stream), max_seconds=max_seconds)
-    results = salvage_job([pack], lambda _: task.file, settings, CANCELLED)
+    results = recover_job([pack], lambda _: task.file, settings, CANCELLED)
 
     assert results is not None
     assert sum(each.killed_worker for each in results[0].outcome.failures) == blamed
@@ -296,7 +296,7 @@ def test_where_reading_takes_longer_than_the_time_out_the_driver_is_to_read(
     pack = [WorkSlice(plan=plan(SliceKind.READ))]
     task = Task(tmp_path, stream)
     Journal(task.file, 1).close()
-    results = salvage_job([pack], lambda _: task.file, task.settings, CANCELLED)
+    results = recover_job([pack], lambda _: task.file, task.settings, CANCELLED)
 
     assert results is not None
     assert results[0].lost
@@ -307,7 +307,7 @@ def test_a_time_out_that_was_spent_on_starting_the_worker_blames_no_record(
 ) -> None:
     pack = [WorkSlice(plan=plan(SliceKind.CARRIED), records=tuple(put(stream, FIRST, 1)))]
     task = Task(tmp_path, stream)
-    results = salvage_job([pack], lambda _: task.file, task.settings, CANCELLED)
+    results = recover_job([pack], lambda _: task.file, task.settings, CANCELLED)
 
     assert results is not None
     assert (results[0].outcome.count, results[0].outcome.failures, results[0].lost) == (0, (), False)

@@ -12,9 +12,8 @@ from pyspark import TaskContext
 
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.pickled_handler import PickledHandler
-from kinesis_spout.spark.tasks.concurrent_delivery import AnyHandler
 from kinesis_spout.spark.tasks.handler_runner import RunSlices, _Folder
-from kinesis_spout.spark.tasks.handlers import RecordHandler
+from kinesis_spout.spark.tasks.handlers import AnyHandler, RecordHandler
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import Position, SliceKind, SlicePlan

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.model.errors import DataLoss, KeyUnavailable, KinesisError, Throttled, Unavailable
 from kinesis_spout.model.record import Record
+from kinesis_spout.spark.dataframe.caching_delivery import CachingDelivery
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler
-from kinesis_spout.spark.tasks.keeping.keeping_delivery import KeepingDelivery
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
-from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import Order, Position, RunBounds, SliceKind, SlicePlan
 from tests.support.zookeeper_server import wait_until
@@ -38,8 +39,8 @@ def read_slice(shard_id: str = FIRST, position: Position | None = None, **change
 def run(
     settings: TaskSettings, *pack: WorkSlice, handle: Callable[[Record], None] = lambda _: None
 ) -> Iterator[WorkResult]:
-    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-        return HandlerDelivery(work, RecordHandler(handle, lambda record: record), rules)
+    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+        return HandlerDelivery(plan, RecordHandler(handle, lambda record: record), rules)
 
     return run_slices(pack, settings, deliver)
 
@@ -317,7 +318,7 @@ def bounded(position: Position, **changes: Any) -> WorkSlice:
     return read_slice(bound=bound, **changes)
 
 
-@pytest.mark.parametrize("kind", [HandlerDelivery, KeepingDelivery])
+@pytest.mark.parametrize("kind", [HandlerDelivery, CachingDelivery])
 @pytest.mark.parametrize("by", ["time", "number"])
 def test_a_slice_ends_before_the_record_that_ends_its_shard(
     world: World, kind: type[SliceDelivery], by: str
@@ -330,10 +331,10 @@ def test_a_slice_ends_before_the_record_that_ends_its_shard(
     world.put(1)  # behind the end, whenever it arrived
     end = Position.at(late[0].sequence) if by == "number" else Position.at_timestamp(1_700_000_010.0)
 
-    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-        if kind is KeepingDelivery:
-            return KeepingDelivery(work, rules)
-        return HandlerDelivery(work, RecordHandler(lambda _: None, lambda record: record), rules)
+    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+        if kind is CachingDelivery:
+            return CachingDelivery(plan, rules)
+        return HandlerDelivery(plan, RecordHandler(lambda _: None, lambda record: record), rules)
 
     (result,) = run_slices([bounded(end)], task_settings(world.client, records_per_fetch=7), deliver)
     outcome = result.outcome
@@ -355,7 +356,7 @@ def test_records_that_were_not_reached_come_back_before_the_bound_is_told(world:
     assert result.cursor.iterator is None
 
 
-@pytest.mark.parametrize("kind", [HandlerDelivery, KeepingDelivery])
+@pytest.mark.parametrize("kind", [HandlerDelivery, CachingDelivery])
 @pytest.mark.parametrize("skips", [True, False])
 def test_records_that_are_too_old_are_passed_over_wherever_they_stand(
     world: World, kind: type[SliceDelivery], *, skips: bool
@@ -369,10 +370,10 @@ def test_records_that_are_too_old_are_passed_over_wherever_they_stand(
     age = RecordAge(arrived_from=1_700_000_050.0, maximum_seconds=50.0, skips=skips)
     seen: list[Record] = []
 
-    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-        if kind is KeepingDelivery:
-            return KeepingDelivery(work, rules)
-        return HandlerDelivery(work, RecordHandler(seen.append, lambda record: record), rules)
+    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+        if kind is CachingDelivery:
+            return CachingDelivery(plan, rules)
+        return HandlerDelivery(plan, RecordHandler(seen.append, lambda record: record), rules)
 
     work = replace(read_slice(), age=age)
     (result,) = run_slices([work], task_settings(world.client), deliver)

@@ -1,6 +1,7 @@
 """Which bolts run together, and what is exchanged."""
 
-from kinesis_spout.storm.graph import ComponentGraph, plan_of
+from kinesis_spout.storm.graph.component_graph import ComponentGraph
+from kinesis_spout.storm.graph.plan import plan_of
 from tests.support.scripted_topology import Declared, Scripted, begin
 
 

@@ -4,9 +4,9 @@ import sys
 import time
 
 from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.storm.hosting.component_reports import ComponentReports
 from kinesis_spout.storm.hosting.processes.children import Lease
 from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
-from kinesis_spout.storm.hosting.remarks import Remarks
 from kinesis_spout.storm.hosting.talk import Talk
 from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
@@ -25,16 +25,16 @@ def give_and_wait(application: str) -> None:
         lease,
         table=BOLT,
         codec=CODECS["json"],
-        remarks=Remarks("worker", clock, lambda *_: None, lambda _: None),
+        reports=ComponentReports("worker", clock, lambda *_: None, lambda _: None),
         timeout_seconds=20,
         clock=clock,
         component="shell",
     )
     talk.shake_hands({}, {})
-    children.greeted(KEY, lease)
+    children.greeted(lease)
     for number, word in enumerate(("a", "b"), lease.number * 10**12 + 1):
         talk.say(TupleIn(id=str(number), component="words", task=1, values=[word]))
-    talk.push()
+    talk.pipes.push()
     sys.stdout.write("given\n")
     sys.stdout.flush()
     time.sleep(600)

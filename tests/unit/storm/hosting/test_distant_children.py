@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.processes.keyed_connections import Machine, connect
+from kinesis_spout.processes.keyed_connections import connect
 from kinesis_spout.storm import ShellBolt
 from kinesis_spout.storm.hosting import host_conf
 from kinesis_spout.storm.hosting.processes import host_process
@@ -28,9 +28,9 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
     receive_answer,
     send,
 )
+from kinesis_spout.storm.hosting.processes.placement import Placement
 from kinesis_spout.storm.local import LocalTopology
-from kinesis_spout.storm.running.program import SHELL_HOMES
-from kinesis_spout.storm.spark.homes import Homes
+from kinesis_spout.storm.running.program import SHELL_PLACEMENT
 from tests.support.shell_topology import KEY, shell_bolt, topology, words
 from tests.support.zookeeper_server import wait_until
 from tests.unit.storm.hosting.test_host_process import host_processes
@@ -39,7 +39,7 @@ from tests.unit.storm.hosting.test_host_process import host_processes
 @dataclass
 class Machines:
     application: str
-    homes: Homes
+    placement: Placement
     monkeypatch: pytest.MonkeyPatch
     folders: dict[str, str] = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ class Machines:
     @contextmanager
     def on(self, address: str, bolt: ShellBolt) -> Iterator[LocalTopology]:
         self.go_to(address)
-        conf = {**host_conf(self.application), SHELL_HOMES: {"shell": self.homes.address}}
+        conf = {**host_conf(self.application), SHELL_PLACEMENT: {"shell": self.placement.address}}
         with topology(bolt, conf=conf) as local:
             yield local
 
@@ -71,10 +71,10 @@ class Machines:
 
 @pytest.fixture
 def machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
-    homes = Homes("127.0.0.1", "127.0.0.1")
-    made = Machines(f"test-{os.urandom(6).hex()}", homes, monkeypatch)
+    placement = Placement("127.0.0.1", "127.0.0.1")
+    made = Machines(f"test-{os.urandom(6).hex()}", placement, monkeypatch)
     yield made
-    homes.close()
+    placement.close()
     for address in made.folders:
         made.lose(address)
         shutil.rmtree(made.folders[address])
@@ -116,7 +116,7 @@ def test_a_child_counts_for_workers_of_every_machine_until_its_own_is_lost(
         assert len(host_processes(machines.application)) == 2
 
         machines.lose("127.0.0.3")
-        with caplog.at_level(logging.WARNING, "kinesis_spout.storm.spark.homes"):
+        with caplog.at_level(logging.WARNING, "kinesis_spout.storm.hosting.processes.placement"):
             again = emitted(other, "h", "i")
     assert [number for _, number, _ in again] == [1, 2]
     assert any(
@@ -173,8 +173,8 @@ def test_without_an_executor_it_stays_as_long_as_a_worker_of_another_machine_is_
         serving.start()
         greeting, _ = receive_answer(worker)
         assert isinstance(greeting, Greeting)
-        assert greeting.port is not None
-        with connect(Machine("127.0.0.1", greeting.port), b"key") as distant:
+        assert greeting.machine is not None
+        with connect(greeting.machine, b"key") as distant:
             send(distant, AskLease(key=KEY, settings=ChildSettings(command=("cat",)), wait_seconds=1.0))
             receive_answer(distant)
             are_gone.set()
@@ -199,6 +199,6 @@ def test_a_child_runs_in_what_the_job_brought_to_its_machine_whoever_asks(
             ((conf, _, folder, _),) = emitted(local, "a")
             seen.append(folder)
             # What the component is told of the topology has no key.
-            assert not [name for name in conf if "homes" in name]
-            assert repr(machines.homes.address.key) not in repr(conf)
+            assert not [name for name in conf if "placement" in name]
+            assert repr(machines.placement.address.key) not in repr(conf)
     assert seen == [str(tmp_path / "0/resources")] * 3

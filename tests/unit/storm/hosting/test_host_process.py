@@ -94,11 +94,11 @@ def test_workers_that_race_start_one_host_process(application: str) -> None:
 def test_a_leased_child_is_not_leased_to_another_worker(application: str) -> None:
     one, other = HostedChildren(application), HostedChildren(application)
     held = lease(one)
-    one.greeted(KEY, held)
+    one.greeted(held)
     refused = other.lease(KEY, SETTINGS, 0)
     assert isinstance(refused, NotYet)
     assert "serves another Python worker" in refused.reason
-    one.release(KEY, held, is_proven=True)
+    one.release(held, is_proven=True)
     again = lease(other)
     assert (again.pid, again.is_fresh, again.is_disturbed) == (held.pid, False, False)
     assert again.number > held.number

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm import ShellBolt
+from kinesis_spout.storm import ShellBolt, TopologyBuilder
 from kinesis_spout.storm.components import DEFAULT_STREAM, BasicBolt, Tuple
-from kinesis_spout.storm.graph import TopologyBuilder
-from kinesis_spout.storm.hosting.remarks import MOST_LINES, MOST_METRICS
+from kinesis_spout.storm.hosting.component_reports import MOST_LINES, MOST_METRICS
 from kinesis_spout.storm.local import LocalResult
 from tests.support.hang_clock import LEAP_SECONDS, HangClock
 from tests.support.shell_topology import ROOT, Words, shell_bolt, topology, words
@@ -263,7 +262,7 @@ def test_json_that_is_no_message_is_put_aside_and_shown_once(caplog: pytest.LogC
     with caplog.at_level(logging.WARNING):
         result = run(shell_bolt("prints_json"), "a", "b")
     assert emitted(result) == [["A"], ["B"]]
-    assert result.counts["shell"].metrics["shell.junk"].count == 62
+    assert result.counts["shell"].metrics["shell.invalid_output"].count == 62
     shown = [record.getMessage() for record in caplog.records if "no message" in record.getMessage()]
     assert len(shown) == 2  # what names no command, and the array
 

@@ -72,7 +72,7 @@ def test_a_process_that_died_is_replaced_and_not_told_of_tuples_that_it_does_not
 
 def test_an_id_comes_back_as_its_serializer_has_it() -> None:
     program = """if True:
-        from kinesis_spout.storm.multilang.component import Spout
+        from kinesis_spout.storm.multilang import Spout
         class Echo(Spout):
             again = b"\\xff"
             def next_tuple(self):

@@ -9,18 +9,18 @@ import pytest
 
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.storm.components import DEFAULT_STREAM
-from kinesis_spout.storm.components.metric import Metric
 from kinesis_spout.storm.components.tuples import Source, Tuple
 from kinesis_spout.storm.hosting import leased_child
+from kinesis_spout.storm.hosting.component_reports import ComponentReports
 from kinesis_spout.storm.hosting.leased_child import ShellTaskSettings
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
-from kinesis_spout.storm.hosting.processes.children import Children, Lease
-from kinesis_spout.storm.hosting.remarks import Remarks
+from kinesis_spout.storm.hosting.processes.children import Lease, OwnChildren
 from kinesis_spout.storm.hosting.shell_task import ShellTask
 from kinesis_spout.storm.hosting.talk import Talk
 from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
 from kinesis_spout.storm.multilang.messages import TupleIn
+from kinesis_spout.storm.running.counts import Metric
 from tests.support.shell_topology import ENVIRONMENT, KEY, command
 from tests.support.zookeeper_server import wait_until
 
@@ -75,8 +75,8 @@ class Told:
 
 
 @pytest.fixture
-def children() -> Iterator[Children]:
-    made = Children()
+def children() -> Iterator[OwnChildren]:
+    made = OwnChildren()
     yield made
     made.close()
 
@@ -85,7 +85,7 @@ def child_settings(how: str) -> ChildSettings:
     return ChildSettings(command=tuple(command(how)), environment=ENVIRONMENT)
 
 
-def task(children: Children, how: str, told: Told, timeout_seconds: float = 20.0) -> ShellTask:
+def task(children: OwnChildren, how: str, told: Told, timeout_seconds: float = 20.0) -> ShellTask:
     settings = ShellTaskSettings(
         key=KEY,
         child=child_settings(how),
@@ -98,11 +98,15 @@ def task(children: Children, how: str, told: Told, timeout_seconds: float = 20.0
         context={},
     )
     return ShellTask(
-        settings, children, told, Remarks("shell", CLOCK, told.report_metric, told.report_error), CLOCK
+        settings,
+        children,
+        told,
+        ComponentReports("shell", CLOCK, told.report_metric, told.report_error),
+        CLOCK,
     )
 
 
-def begun(children: Children, how: str) -> tuple[Lease, Talk]:
+def begun(children: OwnChildren, how: str) -> tuple[Lease, Talk]:
     """Lease a child as a worker does."""
     lease = children.lease(KEY, child_settings(how), 20)
     assert isinstance(lease, Lease)
@@ -110,13 +114,13 @@ def begun(children: Children, how: str) -> tuple[Lease, Talk]:
         lease,
         table=BOLT,
         codec=CODECS["json"],
-        remarks=Remarks("shell", CLOCK, Told().report_metric, Told().report_error),
+        reports=ComponentReports("shell", CLOCK, Told().report_metric, Told().report_error),
         timeout_seconds=20,
         clock=CLOCK,
         component="shell",
     )
     talk.shake_hands({}, {})
-    children.greeted(KEY, lease)
+    children.greeted(lease)
     return lease, talk
 
 
@@ -127,21 +131,21 @@ def run(shell: ShellTask, *words: str) -> None:
 
 
 def test_a_component_is_told_the_tasks_that_got_its_tuple_and_emits_to_one_directly(
-    children: Children,
+    children: OwnChildren,
 ) -> None:
     told = Told()
     run(task(children, "asks_for_tasks", told), "a")
     assert told.emitted == [["a"], ["a went to [7, 8]"]]
     children.close()
 
-    aside = Children()
+    aside = OwnChildren()
     run(task(aside, "emits_aside", told), "b")
     aside.close()
     assert told.emitted[2:] == [[9, "b"]]
 
 
 def test_a_child_that_waits_for_an_answer_that_nobody_can_give_is_replaced(
-    children: Children, monkeypatch: pytest.MonkeyPatch
+    children: OwnChildren, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leased_child, "PROBE_SECONDS", 0.5)
     lease, talk = begun(children, "asks_for_tasks")
@@ -149,39 +153,39 @@ def test_a_child_that_waits_for_an_answer_that_nobody_can_give_is_replaced(
     until = time.monotonic() + 20
     while not talk.hear(0.1):
         assert time.monotonic() < until
-    children.abandon(KEY, lease)
+    children.abandon(lease)
     told = Told()
     run(task(children, "asks_for_tasks", told), "a")
     assert told.acked == ["a"]
     assert "worker that it served was lost" in told.errors[0]
 
 
-def test_a_child_that_talks_and_answers_nothing_is_replaced(children: Children) -> None:
+def test_a_child_that_talks_and_answers_nothing_is_replaced(children: OwnChildren) -> None:
     lease, talk = begun(children, "only_talks")
     talk.say(TupleIn(id="1", component="words", task=1, values=["lost"]))
-    talk.push()
-    children.abandon(KEY, lease)
+    talk.pipes.push()
+    children.abandon(lease)
     told = Told()
     other = task(children, "only_talks", told, timeout_seconds=0.5)
     other._begin(None)
     assert "worker that it served was lost" in told.errors[0]
 
 
-def test_a_child_with_half_a_frame_costs_no_tuple(children: Children) -> None:
+def test_a_child_with_half_a_frame_costs_no_tuple(children: OwnChildren) -> None:
     lease, talk = begun(children, "upper")
-    talk.put(b'{"id": "1", "comp": "words", "str')
-    talk.push()
-    children.abandon(KEY, lease)
+    talk.pipes.put(b'{"id": "1", "comp": "words", "str')
+    talk.pipes.push()
+    children.abandon(lease)
     told = Told()
     run(task(children, "upper", told), "a")
     assert told.acked == ["a"]
     assert told.emitted == [["A"]]
 
 
-def test_a_child_that_was_never_greeted_is_not_leased_again(children: Children) -> None:
+def test_a_child_that_was_never_greeted_is_not_leased_again(children: OwnChildren) -> None:
     lease = children.lease(KEY, child_settings("upper"), 20)
     assert isinstance(lease, Lease)
-    children.abandon(KEY, lease)
+    children.abandon(lease)
     again = children.lease(KEY, child_settings("upper"), 20)
     assert isinstance(again, Lease)
     assert again.is_fresh
@@ -196,7 +200,7 @@ def test_a_child_that_fails_again_and_again_is_started_less_and_less_often() -> 
             return self.now
 
     clock = Stopped()
-    children = Children(clock)
+    children = OwnChildren(clock)
     settings = ChildSettings(command=("cat",))
     waits = []
     for _ in range(10):
@@ -204,7 +208,7 @@ def test_a_child_that_fails_again_and_again_is_started_less_and_less_often() -> 
         while not isinstance(lease := children.lease(KEY, settings, 0), Lease):
             clock.now += 0.05
         waits.append(round(clock.now - began, 1))
-        children.condemn(KEY, lease, is_proven=False)
+        children.discard(lease, is_proven=False)
     children.close()
     assert waits[:3] == [0.0, 0.1, 0.2]
     assert waits == sorted(waits)
@@ -219,13 +223,13 @@ def test_a_run_that_is_over_for_long_loses_its_children() -> None:
             return super().monotonic() + self.late
 
     clock = Late()
-    children = Children(clock)
+    children = OwnChildren(clock)
     cat = ChildSettings(command=("cat",))
     first = children.lease(KEY, cat, 20)
     assert isinstance(first, Lease)
     child = children._places[KEY].child
     assert child is not None
-    children.release(KEY, first, is_proven=True)
+    children.release(first, is_proven=True)
     clock.late = 1_000.0
     for_another_spout = msgspec.structs.replace(KEY, spout="another")
     assert isinstance(children.lease(for_another_spout, cat, 20), Lease)

@@ -9,7 +9,7 @@ import pytest
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.table import SETTINGS
-from kinesis_spout.storm.multilang.spout_component.command_line import add_options, configuring
+from kinesis_spout.storm.multilang.__main__ import add_options, configuring
 
 NAMES = {"kinesis.spout.stream": "orders", "kinesis.spout.app": "billing"}
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.multilang.component import (
+from kinesis_spout.storm.multilang import (
     BasicBolt,
     Bolt,
     Component,
@@ -20,10 +20,8 @@ from kinesis_spout.storm.multilang.component import (
     Spout,
     TupleIn,
 )
-from kinesis_spout.storm.multilang.component.channel import Channel
-from kinesis_spout.storm.multilang.component.component import codec_named
-from kinesis_spout.storm.multilang.component.host_log import HostLog
-from kinesis_spout.storm.multilang.component.standard_pipes import Pipes
+from kinesis_spout.storm.multilang.channel import Channel, Pipes
+from kinesis_spout.storm.multilang.component import HostLog, codec_named
 from kinesis_spout.storm.multilang.frames import CODECS
 from kinesis_spout.storm.multilang.messages import NotOfTheProtocol, tick
 from kinesis_spout.storm.multilang.messages import heartbeat as heartbeat_message

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.storm.multilang.frames import CODECS, Codec, Decoder, JsonCodec, MessagePackCodec
-from kinesis_spout.storm.multilang.junk import MAX_JUNK_CHARACTERS, Junk
+from kinesis_spout.storm.multilang.frames import CODECS, Codec, Decoder
 from kinesis_spout.storm.multilang.messages import (
+    MAX_SHOWN_CHARACTERS,
     Ack,
     Emit,
+    InvalidOutput,
     Message,
     NotOfTheProtocol,
     Sync,
@@ -21,6 +22,8 @@ from kinesis_spout.storm.multilang.messages import (
     parse,
 )
 from kinesis_spout.storm.multilang.sendable import UnsendableValue
+
+JSON, MESSAGE_PACK = CODECS["json"], CODECS["msgpack"]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 scalars = (
@@ -65,11 +68,11 @@ def fed(decoder: Decoder, data: bytes, cuts: list[int]) -> list[Any]:
 
 
 def messages_in(found: list[Any]) -> list[Message]:
-    return [parse(raw) for raw in found if not isinstance(raw, Junk)]
+    return [parse(raw) for raw in found if not isinstance(raw, InvalidOutput)]
 
 
 def junk_in(found: list[Any]) -> str:
-    return "".join(each.text for each in found if isinstance(each, Junk))
+    return "".join(each.text for each in found if isinstance(each, InvalidOutput))
 
 
 cuts = st.lists(st.integers(0, 10_000), max_size=20)
@@ -102,7 +105,7 @@ def is_a_message(line: bytes) -> bool:
 def test_lines_printed_between_json_frames_cost_no_message(
     pieces: list[tuple[list[bytes], Message]], cuts: list[int]
 ) -> None:
-    codec = JsonCodec()
+    codec = JSON
     pieces = [([line for line in lines if not is_a_message(line)], message) for lines, message in pieces]
     data = b"".join(b"".join(lines) + codec.encode(message, "c") for lines, message in pieces)
     assert messages_in(fed(codec.decoder(), data, cuts)) == [message for _, message in pieces]
@@ -112,7 +115,7 @@ def test_lines_printed_between_json_frames_cost_no_message(
 def test_bytes_that_are_no_text_between_json_frames_cost_no_message(
     pieces: list[tuple[bytes, Emit]], cuts: list[int]
 ) -> None:
-    codec = JsonCodec()
+    codec = JSON
     data = b"".join(b"\xff" + junk + b"\n" + codec.encode(emit, "c") for junk, emit in pieces)
     assert messages_in(fed(codec.decoder(), data, cuts)) == [emit for _, emit in pieces]
 
@@ -121,7 +124,7 @@ def test_bytes_that_are_no_text_between_json_frames_cost_no_message(
 def test_text_printed_between_messagepack_frames_costs_no_message(
     pieces: list[tuple[bytes, Message]], cuts: list[int]
 ) -> None:
-    codec = MessagePackCodec()
+    codec = MESSAGE_PACK
     data = b"".join(junk + codec.encode(message, "c") for junk, message in pieces)
     assert messages_in(fed(codec.decoder(), data, cuts)) == [message for _, message in pieces]
 
@@ -153,7 +156,7 @@ pieces_of_frames = st.sampled_from(
 def test_no_bytes_are_too_strange_for_a_decoder(codec: Codec, pieces: list[bytes], cuts: list[int]) -> None:
     decoder = codec.decoder(max_frame_bytes=50)
     for raw in fed(decoder, b"".join(pieces), cuts):
-        assert isinstance(raw, (dict, list, Junk))
+        assert isinstance(raw, (dict, list, InvalidOutput))
     decoder.rest()
 
 
@@ -175,7 +178,7 @@ def test_a_component_that_only_prints_is_heard_before_it_speaks(codec: Codec) ->
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
 def test_of_much_junk_a_bounded_part_is_kept(codec: Codec) -> None:
     (junk,) = codec.decoder().feed(b"x" * 1_000_000 + b"\n")
-    assert len(junk.text) < MAX_JUNK_CHARACTERS + 50
+    assert len(junk.text) < MAX_SHOWN_CHARACTERS + 50
     assert junk.size_bytes == pytest.approx(1_000_000, abs=1)
 
 
@@ -186,7 +189,7 @@ def test_a_frame_that_is_too_large_is_junk_and_costs_no_message_after_it(codec: 
     data = large + codec.encode(Ack(id="1"), "c")
     found = fed(codec.decoder(max_frame_bytes=10_000), data, list(range(0, len(data), piece)))
     assert "expected a frame of at most 10000 bytes" in found[0].reason
-    assert any(each.may_be_emit for each in found if isinstance(each, Junk))
+    assert any(each.may_be_emit for each in found if isinstance(each, InvalidOutput))
     assert messages_in(found)[-1] == Ack(id="1")
 
 
@@ -196,13 +199,13 @@ def test_an_emit_is_not_silently_lost_inside_or_behind_what_is_too_large() -> No
         '%s\n{"command": "emit", "tuple": []}',
     ):
         data = (large % ("x" * 40_000) + "\nend\n").encode()
-        found = fed(JsonCodec().decoder(max_frame_bytes=10_000), data, [20_000, 39_000])
+        found = fed(JSON.decoder(max_frame_bytes=10_000), data, [20_000, 39_000])
         assert [each.may_be_emit for each in found] == [True]
 
 
 def test_an_emit_in_messagepack_with_bytes_for_words_is_not_silently_lost() -> None:
     data = msgspec.msgpack.encode({b"command": b"emit", b"anchors": ["1"], b"tuple": ["x"]})
-    (junk,) = MessagePackCodec().decoder().feed(data)
+    (junk,) = MESSAGE_PACK.decoder().feed(data)
     assert junk.may_be_emit
 
 
@@ -217,19 +220,19 @@ def test_bytes_that_end_inside_a_frame_are_told(codec: Codec) -> None:
 
 def test_a_json_message_may_stand_on_several_lines() -> None:
     text = json.dumps({"command": "emit", "tuple": [1, {"end": 2}]}, indent=2)
-    (raw,) = JsonCodec().decoder().feed(f"{text}\nend\n".encode())
+    (raw,) = JSON.decoder().feed(f"{text}\nend\n".encode())
     assert parse(raw) == Emit(values=[1, {"end": 2}])
 
 
 @pytest.mark.parametrize("cut", range(0, 20, 3))
 def test_a_json_message_may_be_indented(cut: int) -> None:
     data = b'\n  {"command":\n  "ack", "id": "7"}\nend\n'
-    assert messages_in(fed(JsonCodec().decoder(), data, [cut])) == [Ack(id="7")]
+    assert messages_in(fed(JSON.decoder(), data, [cut])) == [Ack(id="7")]
 
 
 def test_a_json_message_on_several_lines_is_found_behind_printed_lines() -> None:
     text = json.dumps({"command": "ack", "id": "7"}, indent=2)
-    junk, raw = JsonCodec().decoder().feed(f"starting\n{{not json\n{text}\nend\n".encode())
+    junk, raw = JSON.decoder().feed(f"starting\n{{not json\n{text}\nend\n".encode())
     assert junk.text == "starting\n{not json"
     assert parse(raw) == Ack(id="7")
 
@@ -237,25 +240,25 @@ def test_a_json_message_on_several_lines_is_found_behind_printed_lines() -> None
 def test_what_is_printed_without_a_line_end_spoils_its_own_frame_only() -> None:
     # Looking inside of the line would find messages in what is only the end of a broken one.
     data = b'50%{"command":"ack","id":"1"}\nend\n{"command":"ack","id":"2"}\nend\n'
-    found = JsonCodec().decoder().feed(data)
+    found = JSON.decoder().feed(data)
     assert junk_in(found) == '50%{"command":"ack","id":"1"}'
     assert messages_in(found) == [Ack(id="2")]
 
 
 def test_a_broken_message_is_not_taken_for_the_whole_one_at_its_end() -> None:
     broken = b'{"command":"emit","tuple":[{"command":"ack","id":"1"}\nend\n'
-    assert messages_in(JsonCodec().decoder().feed(broken)) == []
+    assert messages_in(JSON.decoder().feed(broken)) == []
 
 
 @given(st.lists(messages, max_size=4), cuts)
 def test_lines_may_end_as_on_windows(sent: list[Message], cuts: list[int]) -> None:
-    data = b"".join(JsonCodec().encode(message, "c") for message in sent).replace(b"\n", b"\r\n")
-    assert messages_in(fed(JsonCodec().decoder(), data, cuts)) == sent
+    data = b"".join(JSON.encode(message, "c") for message in sent).replace(b"\n", b"\r\n")
+    assert messages_in(fed(JSON.decoder(), data, cuts)) == sent
 
 
 def is_noticed(raw: Any) -> bool:
     """Tell whether a host has the tuple, or fails what it comes from."""
-    if isinstance(raw, Junk):
+    if isinstance(raw, InvalidOutput):
         return raw.may_be_emit
     try:
         return isinstance(parse(raw), (Emit, TupleIn))
@@ -278,37 +281,37 @@ def test_damage_to_an_anchored_emit_is_never_silent(
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
 def test_what_else_components_print_is_not_taken_for_an_emit(codec: Codec) -> None:
     given = TupleIn(id="1", component="words", values=["emits"])
-    lines = (b"emitted 5", b"got " + JsonCodec().encode(given, "c")[:-5], b"{'command': 'emit'}", b"{")
+    lines = (b"emitted 5", b"got " + JSON.encode(given, "c")[:-5], b"{'command': 'emit'}", b"{")
     found = codec.decoder().feed(b"\n".join((*lines, codec.encode(Sync(), "c"))))
-    junk = [each for each in found if isinstance(each, Junk)]
+    junk = [each for each in found if isinstance(each, InvalidOutput)]
     assert junk
     assert not any(each.may_be_emit for each in junk)
 
 
 def test_what_is_printed_between_a_message_and_its_end_costs_nothing() -> None:
     data = b'{"command":"ack","id":"1"}\ndone\nend\n{"command":"ack","id":"2"}\nok end\n{"command":"sync"}\nend\n'
-    found = JsonCodec().decoder().feed(data)
+    found = JSON.decoder().feed(data)
     assert messages_in(found) == [Ack(id="1"), Ack(id="2"), Sync()]
     assert junk_in(found) == "doneok end"
 
 
 def test_a_printed_end_costs_nothing() -> None:
-    assert messages_in(JsonCodec().decoder().feed(b'end\n\n{"command":"sync"}\nend\nend\n')) == [Sync()]
+    assert messages_in(JSON.decoder().feed(b'end\n\n{"command":"sync"}\nend\nend\n')) == [Sync()]
 
 
 def test_json_of_components_may_have_nan_and_halves_of_characters() -> None:
     data = b'{"command":"emit","tuple":[Infinity,"\\ud83d"]}\nend\n'
-    assert messages_in(JsonCodec().decoder().feed(data)) == [Emit(values=[float("inf"), "\ud83d"])]
+    assert messages_in(JSON.decoder().feed(data)) == [Emit(values=[float("inf"), "\ud83d"])]
 
 
 def test_integers_of_any_size_pass_through_json() -> None:
     emit = Emit(values=[10**129])
-    assert messages_in(JsonCodec().decoder().feed(JsonCodec().encode(emit, "c"))) == [emit]
+    assert messages_in(JSON.decoder().feed(JSON.encode(emit, "c"))) == [emit]
 
 
 def test_bytes_pass_through_messagepack() -> None:
     emit = Emit(values=[b"\xff\x00", float("inf")])
-    assert messages_in(MessagePackCodec().decoder().feed(MessagePackCodec().encode(emit, "c"))) == [emit]
+    assert messages_in(MESSAGE_PACK.decoder().feed(MESSAGE_PACK.encode(emit, "c"))) == [emit]
 
 
 @pytest.mark.parametrize(
@@ -325,7 +328,7 @@ def test_a_value_that_json_has_no_form_for_is_refused_by_component_place_and_typ
     value: object, name: str
 ) -> None:
     with pytest.raises(UnsendableValue) as caught:
-        JsonCodec().encode(Emit(values=["a", {"k": [value]}]), "split")
+        JSON.encode(Emit(values=["a", {"k": [value]}]), "split")
     assert "component 'split'" in str(caught.value)
     assert f"got {name} at [1]['k'][0]" in str(caught.value)
 
@@ -365,7 +368,7 @@ def test_a_value_nested_too_deeply_is_refused(codec: Codec) -> None:
 
 def test_integers_beyond_64_bits_are_refused_by_messagepack() -> None:
     with pytest.raises(UnsendableValue, match="component 'split'"):
-        MessagePackCodec().encode(Emit(values=[2**70]), "split")
+        MESSAGE_PACK.encode(Emit(values=[2**70]), "split")
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
@@ -385,6 +388,6 @@ def test_every_format_of_messagepack_is_measured_right() -> None:
     inside = [*long, *numbers, *extensions, *mappings]
     sent = [{"command": "emit", "tuple": [value]} for value in inside]
     data = b"".join(msgspec.msgpack.encode(message) for message in sent)
-    assert MessagePackCodec().decoder().feed(data) == sent
-    decoder = MessagePackCodec().decoder()
+    assert MESSAGE_PACK.decoder().feed(data) == sent
+    decoder = MESSAGE_PACK.decoder()
     assert [each for at in range(0, len(data), 999) for each in decoder.feed(data[at : at + 999])] == sent

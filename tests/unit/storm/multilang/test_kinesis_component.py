@@ -1,7 +1,7 @@
 from typing import Any
 
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.storm.multilang.spout_component import KinesisSpoutComponent
+from kinesis_spout.storm.multilang.kinesis_component import KinesisSpoutComponent
 
 
 class Idle:

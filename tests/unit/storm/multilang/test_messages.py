@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.storm.multilang.frames import JsonCodec
+from kinesis_spout.storm.multilang.frames import CODECS
 from kinesis_spout.storm.multilang.messages import (
     Ack,
     Activate,
@@ -59,8 +59,8 @@ WIRE: list[tuple[Message, bytes]] = [
 
 @pytest.mark.parametrize(("message", "wire"), WIRE, ids=[str(wire) for _, wire in WIRE])
 def test_a_message_is_written_and_read_as_the_protocol_has_it(message: Message, wire: bytes) -> None:
-    assert JsonCodec().encode(message, "c") == wire + b"\nend\n"
-    (raw,) = JsonCodec().decoder().feed(wire + b"\nend\n")
+    assert CODECS["json"].encode(message, "c") == wire + b"\nend\n"
+    (raw,) = CODECS["json"].decoder().feed(wire + b"\nend\n")
     assert parse(raw) == message
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.record import Record
-from kinesis_spout.storm.multilang.spout_component import FIELDS, DataForm, RecordValues
+from kinesis_spout.storm.multilang.kinesis_component import FIELDS, DataForm, RecordValues
 
 RECORD = Record(
     data=b'{"a": [1, null]}',

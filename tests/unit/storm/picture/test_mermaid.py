@@ -3,7 +3,7 @@
 import re
 
 from kinesis_spout.storm import TopologyBuilder
-from kinesis_spout.storm.running.component_counts import ComponentCounts
+from kinesis_spout.storm.running.counts import ComponentCounts
 from tests.unit.storm.picture.sample_graphs import Source, Step, words
 
 WORDS = """\

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.storm import TopologyBuilder
-from kinesis_spout.storm.running.component_counts import ComponentCounts
+from kinesis_spout.storm.running.counts import ComponentCounts
 from tests.unit.storm.picture.sample_graphs import Source, Step, diamond, ten_components, words
 
 SVG = "{http://www.w3.org/2000/svg}"

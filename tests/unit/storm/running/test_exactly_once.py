@@ -1,18 +1,25 @@
 """How the next micro-batch is run, by how the last ones went."""
 
-from kinesis_spout.storm.running.exactly_once import MOST_ONE_BY_ONE, RunChoice
+from kinesis_spout.storm.running.one_by_one import MOST_ONE_BY_ONE, RunChoice
 
 
 def runs(choice: RunChoice, count: int, *, clean: bool) -> list[bool]:
     """Run micro-batches; tells which of them began one by one."""
-    began = []
+    began: list[list[str]] = []
     for _ in range(count):
-        began.append(choice.is_one_by_one)
-        if choice.is_one_by_one:
-            choice.ran_one_by_one(failed=not clean)
-        else:
-            choice.ran_at_once(counted=clean)
-    return began
+        ways: list[str] = []
+
+        def at_once(ways: list[str] = ways) -> str | None:
+            ways.append("at once")
+            return "done" if clean else None
+
+        def one_by_one(ways: list[str] = ways) -> str:
+            ways.append("one by one")
+            return "done"
+
+        assert choice.run(at_once, one_by_one, lambda _: not clean) == "done"
+        began.append(ways)
+    return [ways[0] == "one by one" for ways in began]
 
 
 def test_while_trees_fail_behind_state_hardly_any_micro_batch_is_run_in_vain() -> None:
@@ -32,5 +39,5 @@ def test_once_nothing_fails_all_run_at_once_again() -> None:
 def test_one_failure_now_and_then_costs_one_micro_batch_one_by_one() -> None:
     choice = RunChoice()
     for _ in range(5):
-        choice.ran_at_once(counted=False)
+        runs(choice, 1, clean=False)
         assert runs(choice, 20, clean=True) == [True] + [False] * 19

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from kinesis_spout.storm.running.processing_clock import ProcessingClock
+from kinesis_spout.storm.running.clocks import ProcessingClock
 from kinesis_spout.testing import ManualClock
 
 EPOCH = 1_000.0

@@ -1,7 +1,7 @@
 """The counts of a running topology: what is of the whole run, and what of its last ten minutes."""
 
-from kinesis_spout.storm.running.component_counts import ComponentCounts
-from kinesis_spout.storm.running.running_counts import RunningCounts
+from kinesis_spout.storm.running.counts import ComponentCounts
+from kinesis_spout.storm.running.reports import RunningCounts
 from kinesis_spout.testing import ManualClock
 
 
@@ -9,13 +9,13 @@ def test_counts_are_since_the_start_and_both_latencies_of_the_last_ten_minutes()
     clock = ManualClock()
     counts = RunningCounts(clock.monotonic)
     counts.add("split", ComponentCounts(executed=1, sampled=1, sampled_seconds=3.0))  # a worker that starts
-    counts.add_trees("words", acked=1, failed=1, timed_out=0, seconds=20.0)
+    counts.add("words", ComponentCounts.of_trees(2, unfinished=1, timed_out=0, seconds=20.0))
     split, words = counts.since_start()["split"], counts.since_start()["words"]
     assert (split.latency_ms, words.complete_latency_ms) == (3_000, 20_000)
 
     clock.advance(540)
     counts.add("split", ComponentCounts(executed=9, sampled=2, sampled_seconds=0.003))
-    counts.add_trees("words", acked=9, failed=0, timed_out=2, seconds=0.5)
+    counts.add("words", ComponentCounts.of_trees(11, unfinished=2, timed_out=2, seconds=0.5))
     split, words = counts.since_start()["split"], counts.since_start()["words"]
     assert (split.latency_ms, words.complete_latency_ms) == (1_001, 2_450)
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kinesis_spout.storm import Bolt, KeyValueState, StatefulBolt, TopologyBuilder, Tuple
-from kinesis_spout.storm.running.stage.stage_run import StageRun
-from kinesis_spout.storm.running.tick_clock import TickClock
+from kinesis_spout.storm.running.clocks import TickClock
+from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.state.key_values import PartitionState
 from tests.support.topology_components import Sentences
 
@@ -30,7 +30,7 @@ class TicksWithState(StatefulBolt, Ticks):
 
 
 class TicksAtHome(Ticks):
-    has_home = True
+    is_sticky = True
 
 
 class World:

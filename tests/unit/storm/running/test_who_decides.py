@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from kinesis_spout.storm import KeyValueState, StatefulBolt, Topology, Tuple
-from kinesis_spout.storm.acking import Ending, TreeEnd
+from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.tuples import Source
 from kinesis_spout.storm.running.blocks import AckBlock, Block, OpenTrees, TupleBlock
-from kinesis_spout.storm.running.stage.collecting import Collector, Output
-from kinesis_spout.storm.running.stage.stage_run import StageRun
-from kinesis_spout.storm.running.trees import ToldTrees, Trees
-from kinesis_spout.storm.running.verdicts import NOBODY_SAID, Unfinished, decide
+from kinesis_spout.storm.running.collecting import Collector, Output
+from kinesis_spout.storm.running.stage_run import StageRun
+from kinesis_spout.storm.running.trees import NOBODY_SAID, Trees, Unfinished, decide
 from kinesis_spout.storm.state import PartitionState
 from tests.support.scripted_topology import Script, Scripted, acks, begin, holds, passes_on, singles
 
@@ -88,7 +87,7 @@ def test_of_a_tuple_that_came_without_one_of_its_anchors_only_the_xor_knows() ->
 def test_of_a_tuple_that_came_and_was_not_acked_its_process_knows_and_tells_the_acker() -> None:
     ends, held = ran(two_stages(passes_on, holds), as_it_is, [5, 6])
     assert held == {5, 6}
-    assert {(end.ending, end.component) for end in ends.values()} == {(Ending.TIMED_OUT, "last")}
+    assert {(end.timed_out, end.component) for end in ends.values()} == {(True, "last")}
 
 
 @pytest.mark.parametrize("edge", [HIGH, HIGHEST, HIGH | HIGHEST, 1])
@@ -96,7 +95,7 @@ def test_every_bit_of_an_edge_counts(edge: int) -> None:
     words = array("Q", [9]).tobytes()
     edges = array("Q", [edge]).tobytes()
     left = TupleBlock(component="last", index=0, source=SOURCE, values=b"", roots=words, edges=edges)
-    trees = ToldTrees(lambda: 0.0, 30.0)
+    trees = Trees(lambda: 0.0, 30.0)
     trees.tell(left)
     roots, values = trees.take()
     opened = OpenTrees(acker=0, batch=0, roots=words, numbers=bytes(8))

@@ -13,10 +13,11 @@ from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.storm import SpoutOutputCollector, Stream, TaskContext, TopologyBuilder
 from kinesis_spout.storm.graph.plan import context_of
 from kinesis_spout.storm.running.blocks import CountsBlock
-from kinesis_spout.storm.running.component_counts import ComponentCounts
-from kinesis_spout.storm.running.stage.stage_run import StageRun
-from kinesis_spout.storm.spark import job_guard, own_spout
+from kinesis_spout.storm.running.counts import ComponentCounts
+from kinesis_spout.storm.running.stage_run import StageRun
+from kinesis_spout.storm.spark import own_spout
 from kinesis_spout.storm.spark.own_spout import GatheringCollector, OwnSpoutQuery, SpoutHangs
+from kinesis_spout.storm.spark.tasks import job
 from kinesis_spout.storm.spark.tasks.given_tuples import GivenTuple, emitted
 from kinesis_spout.storm.spark.tasks.job import TopologyJobs
 from kinesis_spout.testing import ManualClock
@@ -96,10 +97,10 @@ class DyingJobs:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.running, self.cancelled = threading.Event(), threading.Event()
-        for module in (job_guard, own_spout):
+        for module in (job, own_spout):
             monkeypatch.setattr(module, "cancel", lambda *_: self.cancelled.set())
-        monkeypatch.setattr(job_guard, "has_begun", lambda *_: True)
-        monkeypatch.setattr(job_guard, "_LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(job, "has_begun", lambda *_: True)
+        monkeypatch.setattr(job, "_LOOK_SECONDS", 0.01)
         monkeypatch.setattr(own_spout, "_JOIN_SECONDS", 0.05)
         monkeypatch.setattr(TopologyJobs, "run", self._run)
 

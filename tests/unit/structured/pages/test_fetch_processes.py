@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
 from kinesis_spout.kinesis.read.calls.get_records import call_get_records
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, Throttled, Unavailable
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from tests.unit.processes.fips import has_begun, refuse_md5
 
-FORM = ArrowForm(stream="orders", shard_id="shardId-1", extra_columns=("encryptionType",))
+FORM = ArrowForm(
+    stream="orders", shard_id="shardId-1", settings=ReadSettings(extra_columns=("encryptionType",))
+)
 LARGE, SMALL, EMPTY = 2_000, 3, 0
 """Records of a page; the data of a large one are sent apart."""
 CHILD = {

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from kinesis_spout.model.columns import SCHEMA
-from kinesis_spout.processes import handshake
+from kinesis_spout.processes import keyed_connections
 from kinesis_spout.structured.pages import page_client, page_server
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageChannel
@@ -89,7 +89,7 @@ def test_however_many_connect_it_has_a_bounded_number_of_threads_and_tasks_get_t
 def test_a_stranger_who_says_nothing_is_sent_away(
     served: ExitStack, buffer: PageBuffer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handshake, "HANDSHAKE_SECONDS", 0.1)
+    monkeypatch.setattr(keyed_connections, "HANDSHAKE_SECONDS", 0.1)
     assert has_ended(stranger(served, started(served, buffer)))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.model.columns import SCHEMA
-from kinesis_spout.processes import handshake
+from kinesis_spout.processes import keyed_connections
 from kinesis_spout.structured.pages import page_client, page_server
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
@@ -155,7 +155,7 @@ def test_a_stranger_who_says_nothing_keeps_nobody_waiting(server: PageServer) ->
 
 
 def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake, "HANDSHAKE_SECONDS", 0.2)
+    monkeypatch.setattr(keyed_connections, "HANDSHAKE_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = PageServerAddress(host="127.0.0.1", port=mute.getsockname()[1], key=b"key")
         assert list(fetch_segments(address, [Segment(0, 0, 1)], SCHEMA, rows_at_once=STEP)) == []

@@ -20,7 +20,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkInMemory]:
     for data in LARGEST:
         stream.put(data)
     asked = options(stream, maxBufferedBytes="20m", maxBytesPerTrigger="1")
-    spark = SparkInMemory(replace(asked, max_fetch_bytes_per_second=10**10))
+    spark = SparkInMemory(replace(asked, read=replace(asked.read, max_fetch_bytes_per_second=10**10)))
     yield spark
     spark.stop()
 

@@ -3,11 +3,12 @@
 import threading
 from typing import Any, cast
 
-from kinesis_spout.kinesis import PollingShardGetter
-from kinesis_spout.kinesis.patience import OUTAGE_SECONDS, SLOW_SECONDS, STRAY_SECONDS
+from kinesis_spout.kinesis import PollingShardGetter, Prefetcher, ReadSettings
+from kinesis_spout.kinesis.read.shard_reader import Room
+from kinesis_spout.kinesis.retry_policy import OUTAGE_SECONDS, SLOW_SECONDS, STRAY_SECONDS
 from kinesis_spout.model.errors import KeyUnavailable
 from kinesis_spout.structured.pages.page_buffer import PageBuffer
-from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, FetchRoom, ShardFetcher
+from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, ShardFetcher
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position
 from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
@@ -33,13 +34,14 @@ def test_the_shard_is_read_again_slowly_ends_no_query_and_holds_the_others_up_fo
     fetcher = ShardFetcher(
         ("orders", SHARD),
         getter,
-        room=FetchRoom(buffer=buffer, max_bytes=1 << 30, resume=lambda _: None),
+        buffer=buffer,
+        prefetcher=Prefetcher(clock=clock),
+        room=Room(lambda: 1 << 30),
         changed=changed,
         counters=FetchCounters(),
-        records_per_fetch=10,
+        settings=ReadSettings(max_records_per_fetch=10),
         periods=(0.2, 1.0),
         until=None,
-        fail_on_data_loss=True,
         clock=clock,
         found_children=lambda *_: None,
         position=Position.trim_horizon(),

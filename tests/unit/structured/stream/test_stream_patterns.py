@@ -255,7 +255,8 @@ def test_a_replayed_batch_with_records_of_a_deleted_stream_is_a_data_loss(world:
     with pytest.raises(DataLoss, match="'orders-at', of which a batch that is repeated has 1 records"):
         spark.trigger()
     spark.stop()
-    spark.options = replace(spark.options, fail_on_data_loss=False)
+    read = replace(spark.options.read, fail_on_data_loss=False)
+    spark.options = replace(spark.options, read=read)
     spark.start()
     kept.put(b"more", "key")
     world.until(spark, lambda: b"more" in [data for _, _, data in spark.rows], "the others to go on")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES
 from kinesis_spout.model.errors import (
     AccessDenied,
     CheckpointUnreadable,
@@ -44,7 +45,7 @@ def query() -> Iterator[Start]:
     ) -> SparkInMemory:
         asked = options(stream, **given)
         if room_bytes is not None:  # less than a user may ask for
-            asked = replace(asked, max_buffered_bytes=shard_fetcher.PAGE_BYTES + room_bytes)
+            asked = replace(asked, max_buffered_bytes=PAGE_BYTES + room_bytes)
         started.append(SparkInMemory(asked, available_now=available_now))
         return started[-1]
 

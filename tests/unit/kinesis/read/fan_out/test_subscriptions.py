@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.kinesis.errors import ResourceInUse
 from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods
+from kinesis_spout.kinesis.read.read_settings import DEFAULT
 from kinesis_spout.model.errors import AccessDenied, KinesisError, Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.testing import InMemoryStream
@@ -35,12 +37,15 @@ class Bench:
         self.service = serve(self.stream, self.server, self.opened, **options)
         return self.service
 
-    def fan_out(self, *, queue_bytes: int = 1 << 20, **periods: float) -> FanOutStream:
+    def fan_out(
+        self, *, queue_bytes: int = 1 << 20, settings: ReadSettings = DEFAULT, **periods: float
+    ) -> FanOutStream:
         return subscribed(
             self.stream,
             self.server,
             self.opened,
             queue_bytes=queue_bytes,
+            settings=settings,
             periods=SubscriptionPeriods(**{"again_after_seconds": 0.0, **periods}),
         )
 
@@ -269,7 +274,9 @@ def test_a_latest_start_is_pinned_through_every_cut(bench: Bench) -> None:
 
 def test_records_come_as_columns_as_well(bench: Bench) -> None:
     bench.serve()
-    getter = bench.fan_out().getter(SHARD, Position.trim_horizon(), extra_columns=("millisBehindLatest",))
+    getter = bench.fan_out(settings=ReadSettings(extra_columns=("millisBehindLatest",))).getter(
+        SHARD, Position.trim_horizon()
+    )
     bench.put(0, 3)
     news = threading.Event()
     getter.when_ready(news.set)

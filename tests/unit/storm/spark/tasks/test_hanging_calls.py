@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from kinesis_spout.storm import BasicBolt, BatchBolt, Bolt, TopologyBuilder, Tuple
-from kinesis_spout.storm.acking import Ending
 from kinesis_spout.storm.local import LocalResult
-from kinesis_spout.storm.spark.tasks import hanging_calls
-from kinesis_spout.storm.spark.tasks.hanging_calls import hanging_calls_end
+from kinesis_spout.storm.spark.tasks import kept_runs as hanging_calls
+from kinesis_spout.storm.spark.tasks.kept_runs import hanging_calls_end
 from tests.support.topology_components import Sentences
 from tests.support.zookeeper_server import wait_until
 
@@ -85,7 +84,7 @@ def test_its_tuple_times_out_and_the_component_is_named_and_its_neighbours_go_on
     HANGS["poison"] = HANGS["POISON TOO"] = hang
     result = run(Upper(), "a", "poison", "b", "poison too", "c")
     assert result.acked == [["a"], ["b"], ["c"]]
-    assert [end.ending for _, end in result.failed] == [Ending.TIMED_OUT] * 2
+    assert [end.timed_out for _, end in result.failed] == [True, True]
     said = "timed out: the call had not returned after 0.125 s"
     assert result.reasons == [f"first: {said}", f"last: {said}"]
     (_, first), _ = result.failed

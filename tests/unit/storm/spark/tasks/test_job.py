@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.storm import TopologyBuilder
-from kinesis_spout.storm.running.tick_clock import NO_TICKS
+from kinesis_spout.storm.running.clocks import NO_TICKS
 from kinesis_spout.storm.spark.tasks.given_tuples import FirstStageOfTuples, GivenTuple, packed_share
 from kinesis_spout.storm.spark.tasks.job import TopologyJobs
 from tests.support.scripted_topology import Declared, Scripted, acks

@@ -10,12 +10,12 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
-from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from kinesis_spout.spark.tasks.work import WorkResult
 from kinesis_spout.storm import Topology, TopologyBuilder
-from kinesis_spout.storm.acking import Ending, TreeEnd
+from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import OpenTrees
-from kinesis_spout.storm.running.stage.stage_run import StageRun
-from kinesis_spout.storm.running.verdicts import Unfinished
+from kinesis_spout.storm.running.stage_run import StageRun
+from kinesis_spout.storm.running.trees import Unfinished
 from kinesis_spout.storm.spark.tasks import tree_delivery
 from kinesis_spout.storm.spark.tasks.tree_delivery import (
     FailedTree,
@@ -28,7 +28,7 @@ from tests.support.topology_components import Sentences, Split
 
 ACKERS = 2
 NEVER = 1e9
-ENDED = TreeEnd(ending=Ending.FAILED, component="count", failure=Failure(error_text="no more"))
+ENDED = TreeEnd(component="count", failure=Failure(error_text="no more"))
 
 
 def records(*sentences: str) -> list[Record]:
@@ -83,9 +83,9 @@ class FirstStage:
         self.run.begin()
         self.plan = plan(**changes)
         self.delivery = TreeDelivery(
-            WorkSlice(plan=self.plan),
+            self.plan,
             DeliverySettings(order=Order.UNORDERED, clock=lambda: 0.0),
-            emitter=self.run.emitter,
+            emit_root=self.run.emit_root,
             trees=self.run.trees,
             to_values=sentence,
             goes_on=exchanges,
@@ -304,7 +304,7 @@ def test_what_a_bolt_says_by_raising_means_what_it_means_for_a_handler(
 ) -> None:
     (record,) = records("a")
     outcome = SliceOutcome(first=record.sequence, last=record.sequence, count=1)
-    end = TreeEnd(ending=Ending.FAILED, component="split", failure=failure_of(raised))
+    end = TreeEnd(component="split", failure=failure_of(raised))
     failed = FailedTree(index=0, record=record, previous=None, end=end)
 
     (failure,) = with_failed(WorkResult(plan=plan(), outcome=outcome), [failed]).outcome.failures

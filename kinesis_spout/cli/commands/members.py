@@ -1,0 +1,112 @@
+"""Who shares the shards, and what an operator orders: ``kinesis-spout members``, ``pause`` and ``resume``."""
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from kinesis_spout.cli.output import note, print_json, print_table
+from kinesis_spout.cli.shared_options import Json, Streams, configured
+from kinesis_spout.operations import group
+from kinesis_spout.operations.group import GroupView
+from kinesis_spout.settings import SpoutConfig
+
+members: Final = typer.Typer(
+    help="Show the members of an application, which share its shards; drain one before it is stopped.",
+    no_args_is_help=True,
+)
+
+_HEADINGS: Final = ("member", "role", "mode", "weight", "owns", "assigned")
+
+Name = Annotated[str, typer.Argument(metavar="MEMBER", help="Its name, as `members list` shows it.")]
+Shards = Annotated[
+    list[str] | None,
+    typer.Option("--shard", metavar="SHARD", help="This shard alone; repeatable. Without it: all of them."),
+]
+
+
+@members.command("list")
+@configured(streams=Streams.EACH)
+def show(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
+    """Show each living member: whether it leads or drains, its mode and weight, and how many shards it has.
+
+    Next: `shards` shows which shard is whose, `members drain` takes all shards from one.
+    """
+    view = group.view_group(ctx.obj, config)
+    if json:
+        print_json(view.document())
+    elif view.members:
+        print_members(view)
+    else:
+        note("no member is alive: start one, for instance with `kinesis-spout run`")
+
+
+@members.command()
+@configured()
+def drain(ctx: typer.Context, config: SpoutConfig, member: Name) -> None:
+    """Have a member hand all its shards over to the others, and give it none, until `members undrain`.
+
+    It stays alive, without anything to do: stop it when `members list` says that it owns nothing.
+    """
+    others_take = group.drain(ctx.obj, config, member)
+    note(f"{member} hands its shards over; `kinesis-spout members list` shows how far it is")
+    if not others_take:
+        note("nobody else takes shards now: they wait until another member comes")
+
+
+@members.command()
+@configured()
+def undrain(ctx: typer.Context, config: SpoutConfig, member: Name) -> None:
+    """Let a member have its share again."""
+    group.end_drain(ctx.obj, config, member)
+    note(f"{member} has its share again")
+
+
+@configured(streams=Streams.EACH)
+def pause(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> None:
+    """Hand out nothing more of an application's shards, or of some, until `resume`.
+
+    What is in flight may end, and is stored; retries wait. Owners keep their shards. It is kept in ZooKeeper, over
+    restarts and changes of owner; consumers notice within a second or so. Children of a paused shard wait for it.
+
+    Next: `kinesis-spout shards` shows what is paused, `kinesis-spout resume` ends it.
+    """
+    group.pause(ctx.obj, config, shard or ())
+    for name in shard or ("the whole application",):
+        note(f"{name} is paused")
+
+
+@configured(streams=Streams.EACH)
+def resume(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> None:
+    """End all pauses: those by an operator (`pause`), and those of consumers whose records practically all failed.
+
+    It is noticed within a second or so. A consumer that has paused by itself also goes on by itself, when one of
+    the records that it tries now and then succeeds. If they fail all the same it pauses again.
+
+    With --shard only that shard goes on, which an operator has paused by itself.
+
+    Next: `kinesis-spout shards` shows whether it reads, or has paused.
+    """
+    resumed = group.resume(ctx.obj, config, shard or ())
+    if resumed.everything:
+        note("the whole application goes on")
+    for name in shard or resumed.names:
+        note(f"{name} goes on" if name in resumed.names else f"{name} is not paused by an operator")
+    if not (shard or resumed.everything or resumed.names):
+        note("no consumer has paused")
+
+
+def print_members(view: GroupView) -> None:
+    """Print the members as a table."""
+    print_table(_HEADINGS, [_cells(each) for each in view.document()["members"]], cutting={"member"})
+
+
+def _cells(document: dict[str, Any]) -> list[str]:
+    roles = [role for role, key in (("leads", "leads"), ("drains", "draining")) if document[key]]
+    return [
+        document["member"],
+        ", ".join(roles) or "-",
+        document["mode"],
+        f"{document['weight']:g}",
+        str(document["owned_shards"]),
+        str(document["assigned_shards"]),
+    ]

@@ -1,0 +1,181 @@
+"""``kinesis-spout topology``: explains, draws and runs topologies."""
+
+import contextlib
+import signal
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from kinesis_spout.cli.failures import INTERRUPTED, BrokenTopology
+from kinesis_spout.cli.output import note, print_json
+from kinesis_spout.cli.runs.following import run_query, tell_dead_letters
+from kinesis_spout.cli.runs.progress_file import ProgressFile, newest_counts
+from kinesis_spout.cli.runs.progress_views import LogLevel, open_view
+from kinesis_spout.cli.runs.snapshot import TopologyReading
+from kinesis_spout.cli.runs.spark_session import (
+    FailOnDeadLetters,
+    JsonLines,
+    Master,
+    PyFiles,
+    existing,
+    running_spark,
+)
+from kinesis_spout.cli.runs.users_code import Named, find_topology
+from kinesis_spout.cli.shared_options import Json
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.operations.errors import WrongArguments
+from kinesis_spout.operations.world import check_ready
+from kinesis_spout.settings import SpoutConfig
+
+if TYPE_CHECKING:
+    from kinesis_spout.storm import Topology
+
+topology: Final = typer.Typer(
+    help="Explain, draw and run topologies: spouts and bolts, acked as whole trees of tuples.",
+    no_args_is_help=True,
+)
+
+
+class _Format(Enum):
+    MERMAID = "mermaid"
+    SVG = "svg"
+
+
+@topology.command()
+def explain(name: Named, *, json: Json = False) -> None:
+    """Show how a topology runs: its stages, what is exchanged between them, its ackers. Nothing is started.
+
+    Bolts of one stage run in the tasks that make their tuples; each exchange carries all that goes on.
+
+    Next: `topology show` draws it, `topology run` runs it.
+    """
+    from kinesis_spout.storm.picture import Explanation  # noqa: PLC0415 - slow to import
+    from kinesis_spout.storm.spark.start import check_runnable  # noqa: PLC0415
+
+    found = find_topology(name)
+    if json:
+        print_json(Explanation(found.name, found.graph, found.options).document())
+    else:
+        for line in found.explain().splitlines():
+            typer.echo(line)
+    try:
+        check_runnable(found)
+    except InvalidConfig as error:
+        note(f"`topology run` refuses it so far: {error}")
+
+
+@topology.command()
+def show(
+    name: Named,
+    *,
+    kind: Annotated[
+        _Format, typer.Option("--format", help="Mermaid is text, for Markdown; SVG is a picture by itself.")
+    ] = _Format.MERMAID,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write it there; else on standard output.", show_default=False),
+    ] = None,
+    progress: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What `topology run --progress FILE` writes: its newest counts are shown.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Draw a topology; with --progress, with what each component has executed, emitted, acked and failed."""
+    found = find_topology(name)
+    counts = None if progress is None else newest_counts(progress, found.graph.order)
+    picture = found.svg(counts) if kind is _Format.SVG else found.mermaid(counts)
+    if output is None:
+        typer.echo(picture, nl=False)
+        return
+    try:
+        output.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise WrongArguments(f"--output: expected a file that can be written, got {error}") from error
+    note(f"wrote {output}")
+
+
+@topology.command()
+def run(
+    ctx: typer.Context,
+    topology: Named,
+    *,
+    master: Master = None,
+    name: Annotated[
+        str | None, typer.Option(help="The query's name; the topology's unless given.", show_default=False)
+    ] = None,
+    progress: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append a line of JSON for each micro-batch, for `topology show --progress`.",
+            show_default=False,
+        ),
+    ] = None,
+    py_files: PyFiles = None,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="End when all that is in the streams now is finished.")
+    ] = False,
+    fail_on_dead_letters: FailOnDeadLetters = False,
+    json: JsonLines = False,
+    log_level: Annotated[
+        LogLevel,
+        typer.Option(
+            metavar="LEVEL",
+            help="The least that is logged, on standard error: debug, info (the spouts' life), warning or error.",
+        ),
+    ] = "warning",
+) -> None:
+    """Run a topology on Spark until Ctrl-C or SIGTERM, and show what each component does.
+
+    A record is acked when its whole tree of tuples is; what fails or times out in the tree fails the record, to be
+    retried and in the end dead-lettered. A stop finishes what is in flight, stores the progress, and ends with 130
+    after Ctrl-C and with 0 after SIGTERM; a second Ctrl-C does not wait. On a cluster, send the module with
+    --py-files.
+
+    Next: `topology show --progress FILE` draws the counts; `kinesis-spout shards` and `dead-letters list` for
+    each spout.
+    """
+    from kinesis_spout.storm.spark.start import check_runnable  # noqa: PLC0415 - slow to import
+
+    found = find_topology(topology)
+    try:
+        check_runnable(found)
+    except InvalidConfig as error:
+        raise BrokenTopology(f"{topology}: {error}") from error
+    files = existing(py_files or ())
+    configs = _configs(found)
+    for config in configs.values():
+        check_ready(ctx.obj, config)
+    with contextlib.nullcontext() if progress is None else ProgressFile(progress) as file:
+        query, stopped_by = run_query(
+            lambda spark: found.run(spark, name=name),
+            TopologyReading,
+            spark=running_spark(name or found.name, master, files),
+            view=open_view(json=json, detailed=True, log_level=log_level),
+            until_caught_up=until_caught_up,
+            look=lambda query: None if file is None else file.add(query),
+        )
+    spouts = {} if query is None else query.spouts
+    tell_dead_letters(
+        [(configs[spout], each.counters.dead_lettered) for spout, each in spouts.items() if spout in configs],
+        fail=fail_on_dead_letters,
+    )
+    if stopped_by is signal.SIGINT:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _configs(topology: "Topology") -> dict[str, SpoutConfig]:
+    """Give the settings of each spout that reads Kinesis."""
+    from kinesis_spout.kinesis_spout import KinesisSpout  # noqa: PLC0415 - slow to import
+
+    return {
+        spout.name: spout.made_of.config
+        for spout in topology.graph.spouts
+        if isinstance(spout.made_of, KinesisSpout)
+    }

@@ -1,0 +1,306 @@
+"""What an error means for the work that met it, and how long that work is tried again: one table for all work.
+
+What an answer of the API is called stands in ``kinesis.errors``. Here an error goes in, and what to do comes out;
+each caller waits in its own way. Times are those of the clock that is passed in.
+
+| error | a consumer that has read | a query; a consumer before its first page | a list, a write |
+| --- | --- | --- | --- |
+| throttled | again, counted, not logged | the same | the same |
+| 5xx, time-out, reset, no good reply | again | again | again |
+| a shard was subscribed to just now | again, 5 s later | again, 5 s later | again |
+| KMS refuses the stream's key | again, slowly; nothing is skipped | the same | fail |
+| iterator expired or refused | again | again | - |
+| token of a listing expired | - | - | list from the beginning |
+| not found, not verified yet | again | again | fail: there is no such stream |
+| access denied | again, slowly: it may come back | fail: the set-up is wrong | fail |
+| shard trimmed away | end the shard | end the shard | - |
+| data loss, no such stream, a mistake of ours | fail | fail | fail |
+| not of Kinesis (ZooKeeper, dead letters) | again if it is ``retriable`` | the same | the same |
+
+A query that is told ``failOnDataLoss`` fails where its shard is trimmed away. A getter that meets an expired or
+refused iterator asks for another at once, and has the lister verify what was not found. A record that is read
+again for its next delivery is given up where its data, or its shard, is gone. ``retriable`` of an error's class
+says the same as the query's column.
+
+| work | waits | for how long |
+| --- | --- | --- |
+| to read a shard | 0.2-0.4 s, doubled up to 10 s | without end; after 60 s, other shards do not wait for it |
+| - throttled | 1-2 s (5-10 s after a full reply), doubled up to 10-20 s | the same |
+| - slowly | 1-1.1 s after the first in a row, which may be a stray answer; then 30-33 s | the same |
+| - subscribed to just now | 5-5.5 s | the same |
+| to list, to put | 0.1-0.2 s, doubled up to 5 s | 60 s unless it is said otherwise; each shard that refuses |
+| to list at a query's start, to open its progress | 0.5-1 s | without end |
+| to publish a query's progress | 0.25-0.5 s | without end |
+| a consumer's chores | 0.5-1 s, doubled up to 10 s | without end; the last commit 30 s |
+"""
+
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from math import inf
+from typing import Final, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceInUse, ResourceNotFound, refused, translate
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import (
+    AccessDenied,
+    ExpiredIterator,
+    InvalidIterator,
+    KeyUnavailable,
+    KinesisError,
+    KinesisSpoutError,
+    ShardNotFound,
+    Throttled,
+    Unavailable,
+)
+
+T = TypeVar("T")
+
+Jitter = Callable[[], float]
+"""Draws from 0 (inclusive) to 1 (exclusive): ``random.random``, or a constant in a test."""
+
+SLOW_SECONDS: Final = 30.0
+"""For what only a person can mend: the key of the stream, permissions. Asking more often helps nobody."""
+STRAY_SECONDS: Final = 1.0
+"""After the first of these in a row: one server may answer so while all others let the call through."""
+IN_USE_SECONDS: Final = 5.0
+"""AWS: so long after a subscription to a shard, another one is refused."""
+OUTAGE_SECONDS: Final = 60.0
+"""How long the other shards of a query wait for one that cannot be read."""
+MIN_RETRY_SECONDS: Final = 0.2
+"""Between two reads of a shard, even if its getter says that it is ready at once."""
+
+THROTTLE_SECONDS: Final = 1.0
+THROTTLE_AFTER_FULL_REPLY_SECONDS: Final = 5.0
+MAX_THROTTLE_SECONDS: Final = 10.0
+FIRST_READ_BACKOFF_SECONDS: Final = 0.4
+MAX_READ_BACKOFF_SECONDS: Final = 10.0
+
+_MAX_DOUBLINGS: Final = 30
+
+_log = logging.getLogger(__name__)
+
+
+class Work(Enum):
+    """What was being done when the error came: a column of the table."""
+
+    CONSUME = auto()
+    """What a consumer does once it has read something. It keeps its shards through whatever may come back."""
+    QUERY = auto()
+    """What a query does, or a consumer that has read nothing yet: somebody looks on, and can start it again."""
+    CALL = auto()
+    """One listing, one write: it has a deadline, and its caller decides what follows."""
+
+
+class Action(Enum):
+    """What to do."""
+
+    RETRY = "retry"
+    END_SHARD = "end shard"
+    """Retention took it. What was not read of it is gone; its children go on."""
+    FAIL = "fail"
+    """Trying again does not help: tell the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaction:
+    """What to do about one error."""
+
+    action: Action
+    wait_seconds: float = 0.0
+    """Before the next try, at least. The pacing of a shard may demand more."""
+    first_wait_seconds: float | None = None
+    """After the first failure in a row, if that is another wait."""
+    is_throttle: bool = False
+    """Counted as a throttle; normal, and not worth a warning."""
+
+    def wait_after(self, failures: int) -> float:
+        """Give the wait before the next try, at least, after so many failures in a row."""
+        first = self.first_wait_seconds
+        return first if failures == 1 and first is not None else self.wait_seconds
+
+
+_AGAIN: Final = Reaction(action=Action.RETRY)
+_SLOWLY: Final = Reaction(action=Action.RETRY, wait_seconds=SLOW_SECONDS, first_wait_seconds=STRAY_SECONDS)
+_THROTTLED: Final = Reaction(action=Action.RETRY, is_throttle=True)
+_IN_USE: Final = Reaction(action=Action.RETRY, wait_seconds=IN_USE_SECONDS)
+_END: Final = Reaction(action=Action.END_SHARD)
+_FAIL: Final = Reaction(action=Action.FAIL)
+
+_MEANINGS: Final[tuple[tuple[type[KinesisError], dict[Work, Reaction]], ...]] = tuple(
+    (kind, dict(zip((Work.CONSUME, Work.QUERY, Work.CALL), reactions, strict=True)))
+    for kind, *reactions in (
+        (Throttled, _THROTTLED, _THROTTLED, _THROTTLED),
+        (ResourceNotFound, _AGAIN, _AGAIN, _FAIL),
+        (ResourceInUse, _IN_USE, _IN_USE, _AGAIN),
+        (Unavailable, _AGAIN, _AGAIN, _AGAIN),
+        (KeyUnavailable, _SLOWLY, _SLOWLY, _FAIL),
+        (ExpiredIterator, _AGAIN, _AGAIN, _FAIL),
+        (InvalidIterator, _AGAIN, _AGAIN, _FAIL),
+        (ExpiredNextToken, _AGAIN, _AGAIN, _AGAIN),
+        (AccessDenied, _SLOWLY, _FAIL, _FAIL),
+        (ShardNotFound, _END, _END, _FAIL),
+        (KinesisError, _FAIL, _FAIL, _FAIL),
+    )
+)
+"""The first kind that an error is of counts."""
+
+ITERATOR_REFUSED: Final = (ExpiredIterator, InvalidIterator)
+"""A new iterator is the remedy, at once; should that be refused too, it is an error like any other."""
+
+
+def reaction_to(error: BaseException, work: Work = Work.CONSUME) -> Reaction:
+    """Look an error up in the table."""
+    for kind, by_work in _MEANINGS:
+        if isinstance(error, kind):
+            return by_work[work]
+    return _AGAIN if isinstance(error, KinesisSpoutError) and error.retriable else _FAIL
+
+
+def tried_again(error: KinesisSpoutError, work: Work = Work.QUERY) -> Reaction:
+    """Give what to do about a read that is tried again, and log it unless it is a throttle.
+
+    Raises:
+        error: trying again does not help.
+    """
+    reaction = reaction_to(error, work)
+    if reaction.action is not Action.RETRY:
+        raise error
+    if not reaction.is_throttle:
+        _log.warning("%s; it is read again", error)
+    return reaction
+
+
+def backoff_seconds(failures: int, *, first: float, cap: float, jitter: Jitter) -> float:
+    """Give the wait after the ``failures``-th failure in a row (1 or more), between first / 2 and cap.
+
+    Half of each wait is fixed and half is drawn, so that many shards that failed together do not come back
+    together ("equal jitter": https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
+    """
+    ceiling = min(cap, first * float(1 << min(failures - 1, _MAX_DOUBLINGS)))
+    return ceiling * (1 + jitter()) / 2
+
+
+def read_again_at(now: float, ready_at: float) -> float:
+    """Say when a shard is read again whose getter failed and is ready at ``ready_at``; monotonic times."""
+    return max(ready_at, now + MIN_RETRY_SECONDS)
+
+
+def read_wait_seconds(
+    error: KinesisSpoutError, failures: int, *, is_after_full_reply: bool, jitter: Jitter
+) -> float:
+    """Give the wait of one shard after the ``failures``-th read in a row that failed."""
+    reaction = reaction_to(error)
+    if reaction.is_throttle:
+        floor = THROTTLE_AFTER_FULL_REPLY_SECONDS if is_after_full_reply else THROTTLE_SECONDS
+        # Twice, because half of the back-off is drawn: the floor must hold for every draw.
+        return backoff_seconds(failures, first=2 * floor, cap=2 * MAX_THROTTLE_SECONDS, jitter=jitter)
+    if reaction.wait_seconds:
+        return reaction.wait_after(failures) * (1 + jitter() / 10)
+    return backoff_seconds(
+        failures, first=FIRST_READ_BACKOFF_SECONDS, cap=MAX_READ_BACKOFF_SECONDS, jitter=jitter
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How long and how often to try again."""
+
+    deadline_seconds: float = 60.0
+    """How long one piece of work may go on failing; see ``Tries``."""
+    first_backoff_seconds: float = 0.2
+    backoff_cap_seconds: float = 5.0
+    clock: Clock = field(default_factory=SystemClock)
+    jitter: Jitter = random.random
+
+    @classmethod
+    def without_end(cls, clock: Clock, *, first: float, cap: float) -> "RetryPolicy":
+        """Give the policy of what goes on failing until it succeeds, or is no use any more."""
+        return cls(deadline_seconds=inf, first_backoff_seconds=first, backoff_cap_seconds=cap, clock=clock)
+
+
+class Tries:
+    """The tries at one piece of work. Mutable: counts failures.
+
+    The deadline counts from when this is made: make it when the work begins, and a new one for the next work.
+
+    Args:
+        policy: how long.
+        what: is tried, for messages: "PutRecords on orders".
+        work: of which kind.
+    """
+
+    def __init__(self, policy: RetryPolicy, what: str, work: Work = Work.CALL) -> None:
+        self._policy = policy
+        self._what = what
+        self._work = work
+        self._deadline = policy.clock.monotonic() + policy.deadline_seconds
+        self.failures = 0
+        """In a row."""
+        self.until = 0.0
+        """When the next try may be made; the clock's monotonic time."""
+
+    def failed(self, failure: KinesisSpoutError) -> float:
+        """Note a failure, and give how many seconds to wait before the next try.
+
+        Raises:
+            failure: trying again does not help.
+            KinesisSpoutError: of the failure's own kind and cause: the deadline would pass.
+        """
+        reaction = reaction_to(failure, self._work)
+        if reaction.action is not Action.RETRY:
+            raise failure
+        policy = self._policy
+        self.failures += 1
+        wait = backoff_seconds(
+            self.failures,
+            first=policy.first_backoff_seconds,
+            cap=policy.backoff_cap_seconds,
+            jitter=policy.jitter,
+        )
+        wait = max(wait, reaction.wait_after(self.failures))
+        self.until = policy.clock.monotonic() + wait
+        if self.until > self._deadline:
+            raise type(failure)(
+                f"expected {self._what} to succeed within {policy.deadline_seconds:g} s, got {self.failures} "
+                f"failures in a row; the last: {failure}"
+            ) from (failure.__cause__ or failure)
+        return wait
+
+    def succeeded(self) -> None:
+        """Note a success: the next failure is the first."""
+        self.failures, self.until = 0, 0.0
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call until there is an answer, waiting in between; what is tried again is logged, but for throttles.
+
+        Raises:
+            KinesisSpoutError: see ``failed``; what boto3 raises, under the name that ``kinesis.errors`` gives it.
+        """
+        while True:
+            try:
+                return function()
+            except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
+                failure = translate(error, self._what)
+                if reaction_to(failure, self._work).action is not Action.RETRY:
+                    raise refused(error, self._what) from error
+                failure.__cause__ = error
+            except KinesisSpoutError as error:
+                failure = error
+            wait = self.failed(failure)
+            if not reaction_to(failure, self._work).is_throttle:
+                _log.warning("%s is tried again in %.1f s: %s", self._what, wait, failure)
+            self._policy.clock.sleep(wait)
+
+
+def persistently(function: Callable[[], T], what: str, clock: Clock) -> T:
+    """Make a call that a query cannot begin without: nothing that may pass ends a query.
+
+    Raises:
+        KinesisSpoutError: trying again does not help.
+    """
+    return Tries(RetryPolicy.without_end(clock, first=1.0, cap=1.0), what, Work.QUERY).call(function)

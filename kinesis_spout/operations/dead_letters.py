@@ -1,0 +1,259 @@
+"""Dead letters: which there are, and how they are put back on their streams, to be delivered again.
+
+Letters are put first and marked after, batch by batch. So a crash in between puts a batch twice (at least
+once, as everywhere), and none is marked that was not put. A record that was put back is a new record: it has
+a new sequence number, and its attempts start from nothing. Its partition key and explicit hash key are those of
+the old one, as far as Kinesis takes them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import InvalidConfig, StoreError
+from kinesis_spout.operations.errors import NotFound
+from kinesis_spout.operations.streams import data_document
+from kinesis_spout.operations.world import World
+from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.settings import SpoutConfig
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+    from kinesis_spout.dead_letters.stored_form import RedrivenMark
+    from kinesis_spout.kinesis.write.put_records import Entry
+
+
+@runtime_checkable
+class MarkingSink(DeadLetterSink, Protocol):
+    """A sink that remembers what was redriven."""
+
+    def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
+        """Leave the letters out of ``read`` from now on, durably. If it raises, some may be marked."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a letter must be to be taken; None takes any."""
+
+    reason: str | None = None
+    shard_id: str | None = None
+    error: str | None = None
+    """A text in its error."""
+    message_ids: frozenset[str] = frozenset()
+    """Empty takes any."""
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether anything but message ids narrows it."""
+        return any(wanted is not None for wanted in (self.reason, self.shard_id, self.error))
+
+    def takes(self, letter: DeadLetter) -> bool:
+        return (
+            self.reason in (None, letter.reason)
+            and self.shard_id in (None, letter.shard_id)
+            and (self.error is None or self.error in letter.error)
+            and (not self.message_ids or letter.message_id in self.message_ids)
+        )
+
+
+def list_letters(
+    world: World, config: SpoutConfig, choice: Choice, limit: int | None
+) -> tuple[list[DeadLetter], bool]:
+    """Give the first letters that were not redriven, oldest file first, and whether there are more."""
+    with world.dead_letters(config) as sink:
+        wanted = filter(choice.takes, sink.read())
+        shown = list(islice(wanted, limit))
+        more = next(iter(wanted), None) is not None
+        if not shown:
+            _check_begun(world, config, sink)
+    return shown, more
+
+
+def find_letter(world: World, config: SpoutConfig, message_id: str) -> DeadLetter:
+    """Give a letter; of several copies the last, which says the most."""
+    with world.dead_letters(config) as sink:
+        found = [letter for letter in sink.read() if letter.message_id == message_id]
+        if not found:
+            _check_begun(world, config, sink)
+            raise NotFound(
+                f"expected the id of a dead letter in {config.dead_letters_url}, got {message_id!r}, which is not "
+                "there, or was redriven: `kinesis-spout dead-letters list` shows what is"
+            )
+    return found[-1]
+
+
+def _check_begun(world: World, config: SpoutConfig, sink: DeadLetterSink) -> None:
+    """Refuse an application that has not begun, where others have, when none of its dead letters is found.
+
+    Where they are kept elsewhere, the application's name does not say where, and is not asked about. Nor are
+    they kept in ZooKeeper: where that cannot be asked, it is only told.
+    """
+    if config.dead_letters is not None or Path(config.dead_letters_url).is_dir():
+        return
+    if next(iter(sink.read()), None) is not None:
+        return
+    try:
+        with world.progress(config) as progress:
+            progress.check_begun(config)
+    except StoreError as error:
+        name = f"{config.app} has begun on {config.stream_name}"
+        world.listener.note(f"could not find out whether {name}: {error}")
+
+
+def letter_summary(letter: DeadLetter) -> dict[str, Any]:
+    """Give a letter as JSON, without its data."""
+    return {
+        "message_id": letter.message_id,
+        "application": letter.application,
+        "stream": letter.stream,
+        "shard_id": letter.shard_id,
+        "sequence_number": letter.sequence_number,
+        "partition_key": letter.partition_key,
+        "explicit_hash_key": letter.explicit_hash_key,
+        "arrival_timestamp": letter.arrival_timestamp,
+        "died_at": letter.died_at,
+        "reason": letter.reason,
+        "attempts": letter.attempts,
+        "size_bytes": len(letter.data),
+        "error": letter.error,
+        "traceback": letter.traceback,
+    }
+
+
+def letter_document(letter: DeadLetter) -> dict[str, Any]:
+    """Give a letter in full."""
+    return letter_summary(letter) | data_document(letter.data)
+
+
+class ChosenLetters:
+    """The letters that a sink holds now, and that a redrive is about; those that come later are left alone."""
+
+    def __init__(self, sink: DeadLetterSink, choice: Choice) -> None:
+        from kinesis_spout.dead_letters.stored_form import mark_of  # noqa: PLC0415 - --help does not wait for it
+
+        self._sink = sink
+        self._choice = choice
+        reasons: dict[RedrivenMark, str] = {}
+        message_ids: set[str] = set()
+        for letter in filter(choice.takes, sink.read()):
+            reasons[mark_of(letter)] = letter.reason
+            message_ids.add(letter.message_id)
+        self.message_ids = frozenset(message_ids)
+        self._marks = reasons.keys()
+        """One for each letter, however many copies of it there are."""
+        self._reasons = Counter(reasons.values())
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    @property
+    def missing(self) -> list[str]:
+        """Name those that were asked for and are not in the sink, or were redriven before."""
+        return sorted(self._choice.message_ids - self.message_ids)
+
+    @property
+    def text(self) -> str:
+        """How many there are, and why they were given up."""
+        parts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self._reasons.items()))
+        return f"{len(self):,} letters ({parts})" if parts else "0 letters"
+
+    def redrive(
+        self,
+        client: "KinesisClient",
+        *,
+        force: bool = False,
+        done: Callable[[int], object] = lambda _count: None,
+    ) -> int:
+        """Put the letters back on their streams, and mark them; say how many, copies not counted.
+
+        After each batch ``done`` is told how many letters it had.
+
+        Raises:
+            InvalidConfig: the sink cannot mark; nothing was put. With ``force`` it is, and a second redrive would
+                put all the letters again.
+            DeadLetterError: earlier batches are put and marked; calling again goes on with the others.
+        """
+        sink, count = self._sink, 0
+        if not isinstance(sink, MarkingSink) and not force:
+            raise InvalidConfig(
+                f"sink: expected one that can mark what was redriven, got {type(sink).__name__}; "
+                + (
+                    "its letters can only be redriven all together"
+                    if self._choice.message_ids
+                    else "a second redrive would put its letters again: use force to accept that"
+                )
+            )
+        for batch in self._batches():
+            _put(client, batch)
+            if isinstance(sink, MarkingSink):
+                sink.mark_redriven(batch)
+            done(len(batch))
+            count += len(batch)
+        return count
+
+    def _batches(self) -> Iterator[Sequence[DeadLetter]]:
+        from kinesis_spout.kinesis.write.put_records import batches  # noqa: PLC0415 - imports boto3
+
+        return batches(self._without_copies(self._sink.read()), lambda letter: _entry(letter).size_bytes)
+
+    def _without_copies(self, letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
+        from kinesis_spout.dead_letters.stored_form import mark_of  # noqa: PLC0415 - --help does not wait for it
+
+        left = set(self._marks)
+        for letter in letters:
+            mark = mark_of(letter)
+            if mark in left:
+                left.remove(mark)
+                yield letter
+
+
+@contextmanager
+def chosen_letters(world: World, config: SpoutConfig, choice: Choice) -> Iterator[ChosenLetters]:
+    """Choose letters of an application; they can be redriven until the context ends."""
+    with world.dead_letters(config) as sink:
+        chosen = ChosenLetters(sink, choice)
+        if not chosen:
+            _check_begun(world, config, sink)
+        yield chosen
+
+
+def put_back(world: World, config: SpoutConfig, chosen: ChosenLetters, *, force: bool) -> int:
+    """Redrive what was chosen, and say how far it is; see ``ChosenLetters.redrive``."""
+    if not chosen:
+        return 0
+    with world.listener.progress("letters redriven", len(chosen)) as advance:
+        return chosen.redrive(world.client(config), force=force, done=advance)
+
+
+def _put(client: "KinesisClient", letters: Sequence[DeadLetter]) -> None:
+    from kinesis_spout.dead_letters.kinesis_stream import as_dead_letter_errors  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.kinesis.retry_policy import RetryPolicy  # noqa: PLC0415
+    from kinesis_spout.kinesis.write.record_putter import put_all  # noqa: PLC0415
+
+    by_stream: dict[str, list[Entry]] = {}
+    for letter in letters:
+        by_stream.setdefault(letter.stream, []).append(_entry(letter))
+    with as_dead_letter_errors():
+        for stream, entries in by_stream.items():
+            put_all(client, stream, entries, RetryPolicy())
+
+
+def _entry(letter: DeadLetter) -> "Entry":
+    from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.kinesis.write.put_records import Entry  # noqa: PLC0415
+
+    # PutRecords demands a key. Where the record had none, its sequence number spreads as well as any.
+    key = letter.partition_key or letter.sequence_number
+    hash_key = letter.explicit_hash_key
+    if hash_key is not None and not is_hash_key(hash_key):
+        # An aggregated record may hold any text, and a row may have been refused for it. Kinesis would refuse the
+        # whole call.
+        hash_key = None
+    return Entry(key, letter.data, hash_key)

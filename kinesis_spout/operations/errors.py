@@ -1,0 +1,71 @@
+"""What an operation refuses, and how a first call of Kinesis ends that reaches nobody.
+
+A message names an argument of an operation as it names a setting: "shard: expected ...". Each door spells it.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kinesis_spout.model.errors import InvalidConfig, KinesisError, KinesisSpoutError
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+_FAILED: Final = "after-call-error.kinesis"
+_ANSWERED: Final = "after-call.kinesis"
+
+
+class WrongArguments(InvalidConfig):
+    """What an operation was given besides the settings cannot be done."""
+
+
+class NotFound(KinesisSpoutError):  # noqa: N818 - the name says what happened
+    """What was named does not exist."""
+
+
+class NotBegun(NotFound):
+    """An application of which nothing is stored."""
+
+    exit_code = 4
+
+
+class NobodyAnswers(KinesisError):  # noqa: N818
+    """Nobody listens where the settings say that Kinesis is. Not tried again."""
+
+
+def fail_at_once(client: "KinesisClient") -> "KinesisClient":
+    """Have the first call of a client raise ``NobodyAnswers`` if it reaches nobody. Give the client.
+
+    A consumer waits for an endpoint that is away. An operator has more likely misspelt it, or the region. Once
+    anything has answered, operations wait as consumers do.
+    """
+    from botocore.exceptions import EndpointConnectionError, ProxyConnectionError, SSLError  # noqa: PLC0415
+
+    from kinesis_spout.kinesis.errors import translate  # noqa: PLC0415 - --help does not wait for boto3
+
+    events = client.meta.events
+
+    def failed(*, exception: Exception, **_event: Any) -> None:
+        url = client.meta.endpoint_url
+        if isinstance(exception, EndpointConnectionError):
+            said = f"expected Kinesis at {url}, got no connection: {_reason(exception)}"
+            raise NobodyAnswers(said) from exception
+        if isinstance(exception, ProxyConnectionError | SSLError):
+            raise NobodyAnswers(str(translate(exception, f"Connecting to {url}"))) from exception
+
+    def answered(**_event: Any) -> None:
+        events.unregister(_FAILED, failed)
+        events.unregister(_ANSWERED, answered)
+
+    events.register(_FAILED, failed)
+    events.register(_ANSWERED, answered)
+    return client
+
+
+def _reason(error: BaseException) -> str:
+    """Say why in the system's words; botocore has them among the causes."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return str(error)

@@ -1,0 +1,123 @@
+"""An application's living members, and what an operator orders of them: pause, resume, drain."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kinesis_spout.operations.errors import NotFound, WrongArguments
+from kinesis_spout.operations.stored_progress import StoredProgress, did_you_mean
+from kinesis_spout.operations.world import World, begun_progress
+from kinesis_spout.settings import SpoutConfig
+from shard_state import Assignment, GroupMember
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """The members, who leads them, and what is assigned."""
+
+    members: tuple[GroupMember, ...]
+    leader: str | None
+    assignment: Assignment
+    owners: Counter[str]
+    """How many shards each member owns."""
+
+    def document(self) -> dict[str, Any]:
+        """Give it as JSON, with keys that stay."""
+        return {
+            "leader": self.leader,
+            "assignment": self.assignment.epoch,
+            "members": [self._member(member) for member in self.members],
+        }
+
+    def _member(self, member: GroupMember) -> dict[str, Any]:
+        return {
+            "member": member.name,
+            "leads": member.name == self.leader,
+            "mode": member.mode.value,
+            "weight": member.weight,
+            "draining": member.draining,
+            "owned_shards": self.owners[member.name],
+            "assigned_shards": len(self.assignment.of(member.name)),
+            "bytes_per_second": round(sum(member.rates.values())),
+        }
+
+    def check_alive(self, name: str) -> None:
+        """Raise ``NotFound`` for a member that is not alive."""
+        names = [member.name for member in self.members]
+        if name not in names:
+            alive = ", ".join(names) or "none is"
+            raise NotFound(
+                f"expected a member that is alive ({alive}), got {name}{did_you_mean(name, names)}"
+            )
+
+
+def group_view(progress: StoredProgress) -> GroupView:
+    group = progress.group
+    return GroupView(
+        members=tuple(group.members()),
+        leader=group.leader(),
+        assignment=group.assignment() or Assignment(),
+        owners=Counter(progress.store.owners().values()),
+    )
+
+
+def view_group(world: World, config: SpoutConfig) -> GroupView:
+    with begun_progress(world, config) as progress:
+        return group_view(progress)
+
+
+def drain(world: World, config: SpoutConfig, member: str) -> bool:
+    """Have a member hand all its shards over, and give it none. Say whether others are left that take them."""
+    with begun_progress(world, config) as progress:
+        view = group_view(progress)
+        view.check_alive(member)
+        progress.group.drain(member)
+    return any(not other.draining and other.name != member for other in view.members)
+
+
+def end_drain(world: World, config: SpoutConfig, member: str) -> None:
+    """Let a member have its share again."""
+    with begun_progress(world, config) as progress:
+        group_view(progress).check_alive(member)
+        progress.group.end_drain(member)
+
+
+def pause(world: World, config: SpoutConfig, shard_ids: Sequence[str] = ()) -> None:
+    """Hand out nothing more of these shards, or of the whole application where none is named."""
+    with begun_progress(world, config) as progress:
+        if shard_ids:
+            known = {each.shard_id for each in world.stream(config).lister.list_shards()}
+            for unknown in (each for each in shard_ids if each not in known):
+                raise NotFound(
+                    f"expected a shard of {config.stream_name}, got {unknown}; `kinesis-spout shards` lists them"
+                )
+        for each in shard_ids or (None,):
+            progress.group.pause(each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """What goes on again."""
+
+    everything: bool = False
+    names: Sequence[str] = ()
+    """Shards that an operator had paused, then members whose records had practically all failed."""
+    not_paused: Sequence[str] = ()
+    """Of the shards that were named: those that no operator had paused."""
+
+
+def resume(world: World, config: SpoutConfig, shard_ids: Sequence[str] = ()) -> Resumed:
+    """End the pauses of these shards by an operator; where none is named, all pauses, those of members too."""
+    with begun_progress(world, config) as progress:
+        group = progress.group
+        if not shard_ids:
+            by_operator, members = group.resume(None), progress.coordinator.resume()
+            return Resumed(everything=by_operator.everything, names=(*sorted(by_operator.shards), *members))
+        if group.paused().everything:
+            raise WrongArguments(
+                "shard: expected a shard that is paused by itself, but the whole application is paused: resume "
+                "all of it, and pause the others"
+            )
+        ended = [shard_id for shard_id in shard_ids if group.resume(shard_id)]
+        return Resumed(names=ended, not_paused=[each for each in shard_ids if each not in ended])

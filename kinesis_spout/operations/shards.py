@@ -1,0 +1,219 @@
+"""Where each shard stands, from the stream's list and the stored progress together, without owning one."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from kinesis_spout.model.errors import KinesisError
+from kinesis_spout.operations.group import GroupView, group_view
+from kinesis_spout.operations.stored_progress import StoredProgress
+from kinesis_spout.operations.world import Stream, World, begun_progress
+from kinesis_spout.settings import SpoutConfig
+from shard_state import Checkpoint, Position, Shard
+from shard_state.shards.lineage import blocking_parents, parents_first
+
+_READERS: Final = 16
+
+
+class ShardState(StrEnum):
+    """A shard's life as seen from outside; compare ``shard_state.ShardPhase``, which an owner sees."""
+
+    NOT_BEGUN = "not begun"
+    """The application has not begun on the stream."""
+    WAITING = "waiting"
+    """A parent is not over."""
+    READY = "ready"
+    """It may be read, and nobody owns it."""
+    READING = "reading"
+    """A consumer owns it."""
+    PAUSED = "paused"
+    """A consumer owns it, and has paused: practically every record fails."""
+    PAUSED_BY_OPERATOR = "paused by an operator"
+    """Nothing of it is handed out until it is resumed."""
+    OVER = "over"
+    """Its end was read, and everything in it is finished."""
+    GONE = "gone"
+    """Retention trimmed it before it was over."""
+    UNREADABLE = "unreadable"
+    """Its checkpoint cannot be read."""
+
+
+_WITH_A_BACKLOG: Final = frozenset(
+    {
+        ShardState.WAITING,
+        ShardState.READY,
+        ShardState.READING,
+        ShardState.PAUSED,
+        ShardState.PAUSED_BY_OPERATOR,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardView:
+    """One shard."""
+
+    shard_id: str
+    state: ShardState
+    parents: tuple[str, ...] = ()
+    closed: bool = False
+    owner: str | None = None
+    assigned_to: str | None = None
+    pause: str | None = None
+    """What its owner says of its pause; None if it has not paused."""
+    checkpoint: Checkpoint | None = None
+    """None where nothing is stored, or where it cannot be read."""
+    lag_millis: int | None = None
+    """``MillisBehindLatest`` of a read of one record at the checkpoint; None if none was made."""
+    oldest_unread_millis: int | None = None
+    """The age of that record; None if there is none."""
+    problem: str | None = None
+
+    @property
+    def read_from(self) -> Position | None:
+        """Where the backlog begins; None where there is nothing to read."""
+        if self.state not in _WITH_A_BACKLOG:
+            return None
+        return Position.trim_horizon() if self.checkpoint is None else self.checkpoint.read_from
+
+    def document(self) -> dict[str, Any]:
+        """Give it as JSON, with keys that stay."""
+        checkpoint = self.checkpoint
+        unfinished = () if checkpoint is None else checkpoint.attempts
+        return {
+            "shard_id": self.shard_id,
+            "state": self.state.value,
+            "parents": list(self.parents),
+            "closed": self.closed,
+            "owner": self.owner,
+            "pause": self.pause,
+            "epoch": None if checkpoint is None else checkpoint.epoch,
+            "checkpoint": None if checkpoint is None else str(checkpoint.base),
+            "start": None if checkpoint is None else str(checkpoint.start),
+            "lag_millis": self.lag_millis,
+            "oldest_unread_millis": self.oldest_unread_millis,
+            "holes": 0 if checkpoint is None else len(checkpoint.holes),
+            "unfinished": unfinished_document(unfinished),
+            "retries": sum(attempts - 1 for _, attempts in unfinished),
+            "problem": self.problem,
+            "assigned_to": self.assigned_to,
+        }
+
+
+def unfinished_document(attempts: Iterable[tuple[Any, int]]) -> list[dict[str, Any]]:
+    """Give as JSON the records beyond a checkpoint that are not finished, and how often each was tried."""
+    return [{"sequence_number": str(sequence), "attempts": count} for sequence, count in attempts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardsView:
+    """The shards of a stream, and the members that share them."""
+
+    shards: Sequence[ShardView]
+    group: GroupView
+
+    def document(self) -> dict[str, Any]:
+        """Give it as JSON, with keys that stay."""
+        return self.group.document() | {"shards": [shard.document() for shard in self.shards]}
+
+    @property
+    def remarks(self) -> list[str]:
+        """What somebody who looks at them should know."""
+        told = [
+            f"{each.shard_id} is being handed over by {each.owner} to {each.assigned_to}"
+            for each in self.shards
+            if each.owner is not None and each.assigned_to not in {None, each.owner}
+        ]
+        pauses = dict.fromkeys((each.owner, each.pause) for each in self.shards if each.pause)
+        told += [f"{owner} has {pause}; `kinesis-spout resume` lets it go on" for owner, pause in pauses]
+        if any(each.state is ShardState.PAUSED_BY_OPERATOR for each in self.shards):
+            told.append("an operator has paused shards; `kinesis-spout resume` lets them go on")
+        return told + [f"{each.shard_id}: {each.problem}" for each in self.shards if each.problem]
+
+
+def view_shards(world: World, config: SpoutConfig, *, lag: bool) -> ShardsView:
+    """Describe every shard that is listed or stored, parents before children; a problem of one is in its view.
+
+    With ``lag``, one record of each shard is read, at its checkpoint.
+    """
+    stream = world.stream(config)
+    listed = stream.lister.list_shards()
+    with begun_progress(world, config) as progress:
+        group = group_view(progress)
+        views = _views(listed, progress, group)
+    if lag:
+        views = _with_lags(views, stream, world)
+    return ShardsView(shards=views, group=group)
+
+
+def _views(listed: Iterable[Shard], progress: StoredProgress, group: GroupView) -> list[ShardView]:
+    by_id = {shard.shard_id: shard for shard in listed}
+    begun = progress.store.read_application() is not None
+    owners, pauses = progress.store.owners(), progress.coordinator.pauses()
+    operator_pause = progress.group.paused()
+    stored, problems = progress.read_shards()
+    over = {shard_id for shard_id, checkpoint in stored.items() if checkpoint and checkpoint.is_shard_end}
+    unlisted = [Shard(shard_id=shard_id, closed=True) for shard_id in stored if shard_id not in by_id]
+
+    def state_of(shard: Shard) -> ShardState:
+        shard_id = shard.shard_id
+        checks = (
+            (shard_id in problems, ShardState.UNREADABLE),
+            (shard_id in over, ShardState.OVER),
+            (shard_id not in by_id, ShardState.GONE),
+            (not begun, ShardState.NOT_BEGUN),
+            (shard_id in owners and operator_pause.covers(shard_id), ShardState.PAUSED_BY_OPERATOR),
+            (owners.get(shard_id) in pauses, ShardState.PAUSED),
+            (shard_id in owners, ShardState.READING),
+            (bool(blocking_parents(shard, by_id, stored, over)), ShardState.WAITING),
+            (operator_pause.covers(shard_id), ShardState.PAUSED_BY_OPERATOR),
+        )
+        return next((state for holds, state in checks if holds), ShardState.READY)
+
+    return [
+        ShardView(
+            shard_id=shard.shard_id,
+            state=state_of(shard),
+            parents=shard.parents,
+            closed=shard.closed,
+            owner=owners.get(shard.shard_id),
+            assigned_to=group.assignment.owners.get(shard.shard_id),
+            pause=pauses.get(owners.get(shard.shard_id, "")),
+            checkpoint=stored.get(shard.shard_id),
+            problem=problems.get(shard.shard_id),
+        )
+        for shard in parents_first([*by_id.values(), *unlisted])
+    ]
+
+
+def _with_lags(views: Sequence[ShardView], stream: Stream, world: World) -> list[ShardView]:
+    found: dict[str, ShardView] = {}
+    now = world.time()
+    with ThreadPoolExecutor(_READERS, "kinesis-spout-lag") as readers:
+        reads = [
+            readers.submit(_with_lag, view, view.read_from, stream, now)
+            for view in views
+            if view.read_from is not None
+        ]
+        with world.listener.progress("reading each shard's lag", len(reads)) as advance:
+            for read in as_completed(reads):
+                view = read.result()
+                found[view.shard_id] = view
+                advance(1)
+    return [found.get(view.shard_id, view) for view in views]
+
+
+def _with_lag(view: ShardView, position: Position, stream: Stream, now: float) -> ShardView:
+    try:
+        # Behind a user record lies what follows its aggregate, if all of that is done.
+        page = stream.open_getter(view.shard_id, position).read(2 if position.is_done else 1)
+    except KinesisError as error:
+        return replace(view, problem=str(error))
+    arrived = page.records[0].arrival_timestamp if page.records else None
+    return replace(
+        view,
+        lag_millis=page.millis_behind_latest,
+        oldest_unread_millis=None if arrived is None else max(0, round((now - arrived) * 1000)),
+    )

@@ -1,0 +1,221 @@
+"""What the operations talk to: stored progress, streams, dead letters. Tests give a world of fakes instead.
+
+Each part is opened only by the operation that needs it: one that looks at progress alone never connects to
+Kinesis, and nothing heavy is imported before it is used, so that ``--help`` is quick.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.model.errors import KinesisError, StoreError
+from kinesis_spout.operations.errors import WrongArguments, fail_at_once
+from kinesis_spout.operations.stored_progress import Listener, StoredProgress, await_ghosts
+from kinesis_spout.ports import DeadLetterSink, ShardGetter, ShardLister
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.grammar.streams import is_pattern, matching, name_of
+from shard_state import Position
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+
+DEADLINE_SECONDS: Final = 15.0
+"""How long an operation waits for a stream that does not answer; a consumer waits longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """The stream, for reading."""
+
+    lister: ShardLister
+    open_getter: Callable[[str, Position], ShardGetter]
+
+
+class World:
+    """Opens what an operation needs, where the settings say. Every method raises the errors of what it opens."""
+
+    def __init__(self, listener: Listener | None = None) -> None:
+        self.listener = listener or Listener()
+
+    @contextmanager
+    def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
+        """Connect to ZooKeeper, not as a member; start the embedded one for this while if nobody runs it.
+
+        Raises:
+            StoreError: the embedded one was never used in this directory; there is nothing to look at.
+        """
+        from kinesis_spout.consumer.open_ports import zookeeper_settings  # noqa: PLC0415
+        from kinesis_spout.zookeeper import begun_applications  # noqa: PLC0415
+
+        with ExitStack() as opened:
+            opened.enter_context(unheard("kinesis_spout.zookeeper.kazoo"))
+            zookeeper = zookeeper_settings(config)
+            if zookeeper.hosts is None:
+                _check_used(zookeeper.embedded_directory)
+            server = zookeeper.server(opened)
+            backend = zookeeper.connect(config.stream_name, server)
+            opened.callback(backend.session.close)
+            progress = StoredProgress(
+                store=backend.store,
+                coordinator=backend.coordinator,
+                group=backend.group,
+                applications=partial(begun_applications, backend.session, config.zookeeper_root),
+            )
+            if server is not None:
+                await_ghosts(
+                    progress,
+                    config.session_timeout_seconds,
+                    SystemClock(),
+                    self.listener,
+                    started_here=server.started_here,
+                )
+            yield progress
+
+    def stream(self, config: SpoutConfig) -> Stream:
+        """Make a lister, and getters that refuse to skip what is lost."""
+        from kinesis_spout.consumer.open_ports import read_settings  # noqa: PLC0415
+        from kinesis_spout.kinesis import KinesisShardLister, ShardGetters  # noqa: PLC0415
+
+        client = self.client(config)
+        lister = KinesisShardLister(client, config.stream, deadline_seconds=DEADLINE_SECONDS)
+        read = replace(read_settings(config), fail_on_data_loss=True)
+        getters = ShardGetters(client, config.stream, read, lister=lister)
+        return Stream(lister=lister, open_getter=getters.polled)
+
+    def names(self, config: SpoutConfig) -> list[str]:
+        """Name the streams of the account and region that the settings lead to."""
+        from kinesis_spout.kinesis import KinesisStreamDirectory  # noqa: PLC0415
+
+        directory = KinesisStreamDirectory(self.client(config), deadline_seconds=DEADLINE_SECONDS)
+        return directory.names()
+
+    def checks(self, config: SpoutConfig) -> Sequence[Callable[[], None]]:
+        """Give what finds out whether a consumer could begin, each check by itself, the quick ones first.
+
+        Each raises what would end the consumer. Nothing is started, neither the embedded ZooKeeper nor a JVM: of a
+        Hadoop URL it is only found out whether somebody listens there.
+        """
+        places = (partial(self._check_dead_letters, config), partial(self._check_stream, config))
+        if config.zookeeper_hosts is None:
+            return (partial(_check_embedded, config), *places)
+        return (partial(self._check_ensemble, config), *places)
+
+    def _check_ensemble(self, config: SpoutConfig) -> None:
+        with self.progress(config) as progress:
+            progress.store.read_application()
+
+    def _check_stream(self, config: SpoutConfig) -> None:
+        created = self.stream(config).lister.summary().created
+        if config.zookeeper_hosts is None:
+            return
+        with self.progress(config) as progress:
+            application = progress.store.read_application()
+        if application is not None:
+            application.check_stream(created, f"{config.app} on {config.stream_name}")
+
+    def _check_dead_letters(self, config: SpoutConfig) -> None:
+        from kinesis_spout.dead_letters.sink_url import check_address, needs_jvm  # noqa: PLC0415
+
+        if needs_jvm(config.dead_letters_url):
+            check_address(config.dead_letters_url)
+            return
+        with self.dead_letters(config) as sink:
+            sink.check_writable()
+
+    def dead_letters(self, config: SpoutConfig) -> AbstractContextManager[DeadLetterSink]:
+        """Open the sink; only one on a stream needs Kinesis."""
+        from kinesis_spout.consumer.open_ports import client_settings  # noqa: PLC0415
+        from kinesis_spout.dead_letters.sink_url import open_sink  # noqa: PLC0415
+
+        url = config.dead_letters_url
+        on_kinesis = url.startswith("kinesis://")
+        return closing(
+            open_sink(url, client=self.client(config) if on_kinesis else None, aws=client_settings(config))
+        )
+
+    def client(self, config: SpoutConfig) -> "KinesisClient":
+        from kinesis_spout.consumer.open_ports import client_settings  # noqa: PLC0415
+
+        return fail_at_once(client_settings(config).create())
+
+    def time(self) -> float:
+        return time.time()
+
+
+@contextmanager
+def begun_progress(world: World, config: SpoutConfig) -> Iterator[StoredProgress]:
+    """Connect to where progress is kept; refuse a misspelt application."""
+    with world.progress(config) as progress:
+        progress.check_begun(config)
+        yield progress
+
+
+def configs_of(world: World, config: SpoutConfig) -> list[SpoutConfig]:
+    """Give the settings for each stream there is now: those that are named, and those that patterns find."""
+    if not config.is_several:
+        return [config]
+    found = {name_of(part): part for part in config.streams if not is_pattern(part)}
+    for pattern in filter(is_pattern, config.streams):
+        for stream in matching(pattern, world.names(config.of_stream(pattern))):
+            found.setdefault(name_of(stream), stream)
+    if not found:
+        raise WrongArguments(
+            f"stream: expected a pattern that finds streams, got {config.stream!r}, which finds none"
+        )
+    return [config.of_stream(stream) for stream in found.values()]
+
+
+def check_ready(world: World, config: SpoutConfig) -> None:
+    """Raise what would end a consumer of these settings at its start: of all its streams in one error.
+
+    A stream that does not answer may do so later, and a consumer waits longer for it: that is only told.
+    """
+    refused: list[KinesisError] = []
+    for each in configs_of(world, config):
+        for check in world.checks(each):
+            try:
+                check()
+            except KinesisError as error:
+                if not error.retriable:
+                    refused.append(error)
+                    break
+                world.listener.note(f"not reached yet, and tried again when Spark has started: {error}")
+    if len(refused) == 1:
+        raise refused[0]
+    if refused:
+        raise type(refused[0])("; ".join(map(str, refused))) from refused[0]
+
+
+@contextmanager
+def unheard(logger: str) -> Iterator[None]:
+    """Drop what it says of each try: the error at the end says it once."""
+    log = logging.getLogger(logger)
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def _check_embedded(config: SpoutConfig) -> None:
+    from kinesis_spout.consumer.open_ports import zookeeper_settings  # noqa: PLC0415
+    from kinesis_spout.zookeeper.embedded import check_startable  # noqa: PLC0415
+
+    check_startable(zookeeper_settings(config).embedded_directory)
+
+
+def _check_used(directory: Path) -> None:
+    if not directory.is_dir():
+        raise StoreError(
+            f"expected the data of the embedded ZooKeeper in {str(directory)!r}, found no such directory: no "
+            "consumer has run here. Run this where one does, or name its directory: "
+            "`zookeeper=embedded:DIRECTORY`"
+        )

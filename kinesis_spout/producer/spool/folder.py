@@ -1,0 +1,240 @@
+"""The folder of a spool: one file for each process that uses it, and whose they are.
+
+    stream.json                            which stream all of it is for
+    20261122T235959.123456Z-4711-9f3c.spool       a SQLite database; its log and index are beside it
+    20261122T235959.123456Z-4711-9f3c.spool.lock  locked by the process that owns the file, for as long as it lives
+    20261122T235959.123456Z-4711-9f3c.spool.saved  moved aside by `kinesis-spout spool save` or `spool put`
+
+The process that holds the lock may open, change and remove the file. So a file of a dead process goes to exactly
+one of those that ask for it, and the names sort by the time their owners began.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.directories.durable_directory import make_durably, sync_directory
+from kinesis_spout.model.errors import InvalidConfig, SpoolDamaged
+from kinesis_spout.producer.spool.file_lock import FileLock
+from kinesis_spout.producer.spool.spool_file import SpoolFile, translated
+from kinesis_spout.settings.grammar.streams import is_same
+
+SUFFIX: Final = ".spool"
+_MARK: Final = "stream.json"
+_SIDE_FILES: Final = ("-wal", "-shm", "-journal")
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_NETWORK: Final = frozenset(
+    {"afs", "ceph", "cifs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
+    | {"fuse.ceph", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "fuse.mount-s3", "fuse.rclone"}
+)
+
+
+class Claim(NamedTuple):
+    """A file that is this process's, until it releases the lock."""
+
+    path: Path
+    lock: FileLock
+
+    def remove(self) -> None:
+        """Remove the file, and let go.
+
+        Raises:
+            SpoolError: it cannot be removed.
+        """
+        with translated(self.path):
+            for each in side_files(self.path):
+                each.unlink(missing_ok=True)
+            self.lock.release(remove=True)
+
+    def release(self) -> None:
+        """Leave the file to the next that asks for it."""
+        self.lock.release()
+
+
+class SpoolFolder:
+    """A folder on a local disk, for the records of one stream."""
+
+    def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
+        self.path = path
+        self._clock = clock or SystemClock()
+
+    def open(self, stream: str) -> None:
+        """Make the folder if it is not there, for its owner alone; find out that it can be this stream's spool.
+
+        Raises:
+            InvalidConfig: it is another stream's, or on a network file system.
+            SpoolError: it cannot be made.
+            SpoolDamaged: whose it is cannot be read.
+        """
+        with translated(self.path / _MARK):
+            make_durably(self.path, 0o700)
+        if (network := network_file_system(self.path)) is not None:
+            raise InvalidConfig(
+                f"expected the spool's folder on a local disk, got {str(self.path)!r} on {network}: locks "
+                "and shared memory do not hold there; name a folder on a disk of this machine"
+            )
+        found = self.stream()
+        if found is None:
+            self._mark(stream)
+            found = self.stream()
+        if found is None or not is_same(found, stream):
+            raise InvalidConfig(
+                f"expected the spool of stream {stream!r} in {str(self.path)!r}, got that of {found!r}; name "
+                "another folder: each stream has its own"
+            )
+
+    def stream(self) -> str | None:
+        """Name the stream that the folder is for; None if it never was a spool.
+
+        Raises:
+            SpoolError: it cannot be read.
+            SpoolDamaged: what says so is damaged.
+        """
+        mark = self.path / _MARK
+        with translated(mark):
+            try:
+                text = mark.read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        try:
+            return str(json.loads(text)["stream"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise SpoolDamaged(
+                f'{mark}: expected {{"version": 1, "stream": NAME}}, got {text[:80]!r}; write it anew with the '
+                "stream's name: the records are in other files"
+            ) from error
+
+    def make(self, stream: str) -> Claim:
+        """Make a file of this process's own.
+
+        Raises:
+            SpoolError: it cannot be made.
+        """
+        made_at = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        path = self.path / f"{made_at}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
+        with translated(path):
+            lock = FileLock.taken(lock_file(path))
+            if lock is None:
+                raise FileExistsError(path)
+        try:
+            SpoolFile.make(path, stream)
+            with translated(path):
+                sync_directory(self.path)
+        except BaseException:
+            lock.release(remove=_remove_rests(path))
+            raise
+        return Claim(path, lock)
+
+    def files(self) -> list[Path]:
+        """Give all files of records, those of the process that began first in front.
+
+        Raises:
+            SpoolError: the folder cannot be read.
+        """
+        with translated(self.path / _MARK):
+            return sorted(self.path.glob(f"*{SUFFIX}"))
+
+    def left_over(self) -> Iterator[Claim]:
+        """Claim the files whose owners are gone, one after the other; what is not kept must be released.
+
+        Raises:
+            SpoolError: the folder cannot be read.
+        """
+        for path in self.files():
+            if (claim := claimed(path)) is not None:
+                yield claim
+        self._remove_unfinished()
+
+    def _remove_unfinished(self) -> None:
+        """Remove what is left of an owner that died while it made its file, or removed it: nothing is in it."""
+        for path in self.path.glob(f"*{SUFFIX}.lock"):
+            records = path.with_suffix("")
+            if records.exists():
+                continue
+            with translated(path):
+                lock = FileLock.taken(path)
+                if lock is not None:
+                    lock.release(remove=_remove_rests(records))
+
+    def _mark(self, stream: str) -> None:
+        mark = self.path / _MARK
+        whole = self.path / f"{_MARK}.{secrets.token_hex(4)}"
+        with translated(mark):
+            descriptor = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                with os.fdopen(descriptor, "w") as file:
+                    json.dump({"version": 1, "stream": stream}, file)
+                    file.flush()
+                    os.fsync(descriptor)
+                with contextlib.suppress(FileExistsError):  # another process was first
+                    os.link(whole, mark)  # a rename would take its place
+            finally:
+                whole.unlink()
+            sync_directory(self.path)
+
+
+def claimed(path: Path) -> Claim | None:
+    """Claim a file; None if its owner lives, or it is gone.
+
+    Raises:
+        SpoolError: its lock cannot be made.
+    """
+    with translated(path):
+        lock = FileLock.taken(lock_file(path))
+    if lock is None:
+        return None
+    if not path.exists():  # its owner has removed it, and was quicker
+        lock.release(remove=True)
+        return None
+    return Claim(path, lock)
+
+
+def lock_file(path: Path) -> Path:
+    """Name the file that is locked by the owner of a file of records."""
+    return path.with_name(f"{path.name}.lock")
+
+
+def unfinished(path: Path) -> Path:
+    """Name a file of records while it is made."""
+    return path.with_name(f"{path.name}.new")
+
+
+def _remove_rests(path: Path) -> bool:
+    """Remove what is beside a file of records that is not there; False if it is there."""
+    if path.exists():
+        return False
+    for each in (*side_files(unfinished(path)), *side_files(path)[1:]):
+        each.unlink(missing_ok=True)
+    return True
+
+
+def side_files(path: Path) -> list[Path]:
+    """Name a file and those that SQLite keeps beside it, in the order in which they are removed.
+
+    The file goes first: without it the others are nothing, and it without its log would be a lie.
+    """
+    return [path, *(path.with_name(path.name + suffix) for suffix in _SIDE_FILES)]
+
+
+def network_file_system(folder: Path, mounts: Path = _MOUNTS) -> str | None:
+    """Name the kind of file system if it is one over a network; None if it is local, or the system does not say.
+
+    Linux says it: proc(5), ``/proc/[pid]/mountinfo``.
+    """
+    try:
+        lines = mounts.read_text().splitlines()
+        device = folder.stat().st_dev
+    except OSError:
+        return None
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in lines:
+        fields, _, kind = line.partition(" - ")
+        if fields.split()[2] == wanted and (name := kind.split()[0]) in _NETWORK:
+            return name
+    return None

@@ -1,0 +1,280 @@
+"""Coalescing in one process: ``QueueCoordinator`` for threads, ``AsyncQueueCoordinator`` for tasks.
+
+Both are one shell over `Lines`. It knows who waits and how to wake it; they differ in how they sleep until then.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
+from copy import copy
+from typing import Any, Generic, TypeVar
+
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.recipes.coalescing.line import Answer, Event, Move
+from kinesis_spout.recipes.coalescing.lines import CoalescingCounts, Ended, Lines
+from kinesis_spout.recipes.coalescing.turn import (
+    Admission,
+    Admitted,
+    AsyncTurn,
+    BlockingTurn,
+    Shell,
+    Unhandled,
+    carry_out,
+    check_lease,
+    log_unhandled,
+)
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+PayloadT = TypeVar("PayloadT")
+EventT = TypeVar("EventT", threading.Event, asyncio.Event)
+
+
+class _Waiting(Generic[EventT]):
+    """One that waits. Mutable."""
+
+    __slots__ = ("key", "promotion", "token", "woken")
+
+    def __init__(self, key: Hashable, token: int, woken: EventT) -> None:
+        self.key = key
+        self.token = token
+        self.woken: EventT = woken
+        self.promotion: Ended | None = None
+        """How it became this one's turn; set under the lock."""
+
+
+class _Coordinator(Generic[KeyT, PayloadT]):
+    """All but how to sleep. Mutable; its lock guards the lines and those that wait."""
+
+    def __init__(
+        self, lease_seconds: float, unhandled: Unhandled, monotonic: Callable[[], float], shell: Shell
+    ) -> None:
+        check_lease(lease_seconds)
+        self._lines = Lines(lease_seconds)
+        self._lock = threading.Lock()
+        self._waiting: dict[int, _Waiting[Any]] = {}
+        self._unhandled = unhandled
+        self._monotonic = monotonic
+        self._shell = shell
+
+    @property
+    def counts(self) -> CoalescingCounts:
+        """What happened since the start, as a copy."""
+        with self._lock:
+            return copy(self._lines.counts)
+
+    def __len__(self) -> int:
+        """How many keys somebody works at now."""
+        return len(self._lines)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(keys={len(self)}, {self.counts!r})"
+
+    def _ask(
+        self, key: KeyT, payload: PayloadT, move: Move, event: type[EventT]
+    ) -> Admitted | _Waiting[EventT]:
+        """Make a request: gives its answer, or the one that waits for it."""
+        with self._lock:
+            answer, token, ended = self._lines.request(key, payload, self._monotonic(), move=move)
+            waiting = None
+            if answer is Answer.WAIT:
+                waiting = self._waiting[token] = _Waiting(key, token, event())
+            back = self._carry_out(*ended) if ended else ()
+        self._hand_back(back)
+        if waiting is not None:
+            return waiting
+        if answer is Answer.ACCEPT:
+            return Admitted(Admission.ACCEPTED, token, payload)
+        return Admitted(Admission.DECLINED, token)
+
+    def _look(self, waiting: _Waiting[Any], until: float | None) -> Admitted | float:
+        """Give the answer if the wait is over, or else how long to sleep at most before the next look."""
+        back: tuple[Ended, ...] = ()
+        with self._lock:
+            now = self._monotonic()
+            expired = None if waiting.promotion else self._lines.expire(waiting.key, now)
+            if expired is not None:
+                back = self._carry_out(expired)
+            answer = self._answer(waiting, until, now)
+        self._hand_back(back)
+        return answer
+
+    def _answer(self, waiting: _Waiting[Any], until: float | None, now: float) -> Admitted | float:
+        if waiting.promotion is not None:
+            del self._waiting[waiting.token]
+            return Admitted(Admission.WAITED, waiting.token, waiting.promotion.payload)
+        if until is not None and now >= until:
+            self._lines.withdraw(waiting.key, waiting.token)
+            del self._waiting[waiting.token]
+            return Admitted(Admission.TIMED_OUT, waiting.token)
+        lease_until = self._lines.deadline(waiting.key)
+        assert lease_until is not None
+        return min(lease_until, lease_until if until is None else until) - now
+
+    def _give_up(self, waiting: _Waiting[Any]) -> None:
+        """Leave, whether it is this one's turn by now or not."""
+        key, token = waiting.key, waiting.token
+        with self._lock:
+            self._waiting.pop(token, None)
+            if self._lines.withdraw(key, token):
+                return
+            promotion = waiting.promotion
+            ended = self._lines.end(key, token, Event.FAILED, self._monotonic())
+            back = self._carry_out(ended)
+            if ended.answer is Answer.LEAVE and promotion is not None and promotion.declined:
+                back = (promotion,)
+                self._lines.counts.handed_back += 1
+        self._hand_back(back)
+
+    def _end(self, key: KeyT, token: int, event: Event) -> Ended:
+        with self._lock:
+            ended = self._lines.end(key, token, event, self._monotonic())
+            if ended.answer is Answer.LEAVE:
+                return ended
+            back = self._carry_out(ended)
+        self._hand_back(back)
+        return ended
+
+    def _renew(self, key: KeyT, token: int) -> bool:
+        with self._lock:
+            return self._lines.renew(key, token, self._monotonic())
+
+    def _carry_out(self, *ended: Ended) -> tuple[Ended, ...]:
+        """Wake those whose turns have come; gives what is to be handed back, without the lock."""
+        for each in ended:
+            if each.answer is Answer.PROMOTE:
+                waiting = self._waiting[each.token]
+                waiting.promotion = each
+                waiting.woken.set()
+        back = tuple(each for each in ended if each.answer is Answer.HAND_BACK)
+        self._lines.counts.handed_back += len(back)
+        return back
+
+    def _hand_back(self, ended: tuple[Ended, ...]) -> None:
+        for each in ended:
+            self._unhandled(each.key, each.payload)
+
+
+class QueueCoordinator(_Coordinator[KeyT, PayloadT]):
+    """Lets one work at a key, and at most one wait; all others go at once. Thread-safe. Mutable.
+
+    The one that waits is given the newest payload of all that came meanwhile. Nobody polls: the one that waits is
+    woken when it is its turn, when the lease of the one that works is over, or at its time-out.
+
+    Args:
+        lease_seconds: for how long a turn is nobody else's; ``turn.renew()`` begins it anew. After that one that
+            waits, or comes, takes over, and the end of the turn before is refused.
+        unhandled: is given (key, payload) where others were declined for a payload and nobody is there for it any
+            more: the handler failed before it came to what was left to it. Logged unless given. Called without a
+            lock, by the thread that finds it.
+        clock: for the monotonic time.
+
+    Raises:
+        InvalidConfig: ``lease_seconds`` is not above 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        lease_seconds: float = 60.0,
+        unhandled: Unhandled = log_unhandled,
+        clock: Clock | None = None,
+    ) -> None:
+        shell = Shell(admit=self._admit, end=self._end, renew=self._renew)
+        super().__init__(lease_seconds, unhandled, clock.monotonic if clock else time.monotonic, shell)
+
+    def request(
+        self, key: KeyT, payload: PayloadT, *, timeout_seconds: float | None = None
+    ) -> BlockingTurn[PayloadT]:
+        """Ask for a turn; ``with`` makes the request, and waits for it if need be.
+
+        Args:
+            key: what nobody else may work at meanwhile.
+            payload: the newest state of it, as far as the caller knows.
+            timeout_seconds: the longest wait; 0: none, None: as long as it takes.
+        """
+        return BlockingTurn(self._shell, key, payload, timeout_seconds)
+
+    def run(
+        self,
+        key: KeyT,
+        payload: PayloadT,
+        handle: Callable[[PayloadT], object],
+        *,
+        timeout_seconds: float | None = None,
+    ) -> Admission:
+        """Request a turn, and call ``handle(newest)`` in it, if it comes. Raises what that raises."""
+        return carry_out(self.request(key, payload, timeout_seconds=timeout_seconds), handle)
+
+    def _admit(self, key: KeyT, payload: PayloadT, timeout_seconds: float | None, move: Move) -> Admitted:
+        until = None if timeout_seconds is None else self._monotonic() + timeout_seconds
+        asked = self._ask(key, payload, move, threading.Event)
+        if isinstance(asked, Admitted):
+            return asked
+        try:
+            while not isinstance(found := self._look(asked, until), Admitted):
+                asked.woken.wait(found)
+        except BaseException:  # such as Ctrl-C
+            self._give_up(asked)
+            raise
+        return found
+
+
+class AsyncQueueCoordinator(_Coordinator[KeyT, PayloadT]):
+    """What ``QueueCoordinator`` is for threads, for the tasks of one event loop. Mutable.
+
+    A task may be cancelled at any moment: one that works fails its turn, one that waits gives up.
+
+    Args:
+        lease_seconds: as there.
+        unhandled: as there. Called on the event loop.
+
+    Raises:
+        InvalidConfig: ``lease_seconds`` is not above 0.
+    """
+
+    def __init__(self, *, lease_seconds: float = 60.0, unhandled: Unhandled = log_unhandled) -> None:
+        shell = Shell(admit=self._admit, end=self._end, renew=self._renew)
+        super().__init__(lease_seconds, unhandled, _loop_time, shell)
+
+    def request(
+        self, key: KeyT, payload: PayloadT, *, timeout_seconds: float | None = None
+    ) -> AsyncTurn[PayloadT]:
+        """Ask for a turn; ``async with`` makes the request. The arguments are those of ``QueueCoordinator``."""
+        return AsyncTurn(self._shell, key, payload, timeout_seconds)
+
+    async def run(
+        self,
+        key: KeyT,
+        payload: PayloadT,
+        handle: Callable[[PayloadT], Awaitable[object]],
+        *,
+        timeout_seconds: float | None = None,
+    ) -> Admission:
+        """Request a turn, and await ``handle(newest)`` in it, if it comes. Raises what that raises."""
+        async with self.request(key, payload, timeout_seconds=timeout_seconds) as turn:
+            for newest in turn:
+                await handle(newest)
+        return turn.admission
+
+    async def _admit(
+        self, key: KeyT, payload: PayloadT, timeout_seconds: float | None, move: Move
+    ) -> Admitted:
+        until = None if timeout_seconds is None else self._monotonic() + timeout_seconds
+        asked = self._ask(key, payload, move, asyncio.Event)
+        if isinstance(asked, Admitted):
+            return asked
+        try:
+            while not isinstance(found := self._look(asked, until), Admitted):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(found):
+                        await asked.woken.wait()
+        except BaseException:  # it was cancelled
+            self._give_up(asked)
+            raise
+        return found
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,101 @@
+"""A run whose records are handled several at a time: what threads and coroutines have in common.
+
+The task's own thread oversees the run: it looks at the clock, asks whether anybody still waits for the outcome,
+and ends deliveries that take too long. Threads, or coroutines, call the handler (``concurrent_calls``). All go by
+the rules of the run (``record_run``), under the lock of the ``ConcurrentRun``, which owns it.
+
+A delivery that timed out has failed. A coroutine is cancelled, and its place is free when it has ended. A thread
+cannot be cancelled, nor can a coroutine that goes on regardless: these are *abandoned*. Another takes the place,
+and what an abandoned one says later is ignored. So that they cannot grow without bound, no more of them are
+abandoned than may be under way; beyond that a delivery just goes on, until the job is ended for all.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Condition, Lock, Semaphore
+from time import monotonic
+from typing import Final
+
+from kinesis_spout.model.handler import Failure, RaisedAt
+from kinesis_spout.model.record import Record
+from kinesis_spout.spark.concurrency.record_run import RecordRun
+
+LOOK_UP_SECONDS: Final = 0.1
+"""How often a task looks up from a run."""
+
+LookUp = Callable[[], bool]
+"""Called now and then while records end. Returns whether no further record may begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What all runs of one handler in this process keep to."""
+
+    concurrency: int
+    """So many records at a time."""
+    timeout_seconds: float | None
+    """Of a delivery; None: it takes what it takes."""
+    abandoned: Semaphore
+    """Has a permit for each delivery that may be abandoned; it is given back when that ends."""
+
+
+class ConcurrentRun(ABC):
+    """One run that is carried out. Mutable; thread-safe."""
+
+    def __init__(self, run: RecordRun, records: Sequence[Record], bounds: Bounds) -> None:
+        self.run = run
+        self.records = records
+        self.timeout_seconds = bounds.timeout_seconds
+        self.abandoned = bounds.abandoned
+        self.lock = Lock()
+        """Of the run."""
+        self.changed = Condition(self.lock)
+        """Notified when threads that wait may go on, and when the run is over."""
+
+    def oversee(self, look_up: LookUp) -> None:
+        """Wait until the run is over, on the task's own thread."""
+        run, seen = self.run, -1
+        with self.lock:
+            while not run.is_over:
+                self.changed.wait(self._seconds_to_look_up)
+                now = monotonic()
+                run.look_at_time(now)
+                # What hangs must look like it, so nothing is noted while nothing ends.
+                if run.ended_count != seen:
+                    seen = run.ended_count
+                    if look_up():
+                        run.stop()
+                if self.timeout_seconds is not None:
+                    for at in run.overdue(now - self.timeout_seconds):
+                        self.end_overdue(at, now)
+                self.changed.notify_all()
+
+    @abstractmethod
+    def end_overdue(self, at: int, now: float) -> None:
+        """End a delivery that took too long, if that can be done. Called under the lock, again and again."""
+
+    def abandon(self, at: int, failure: Failure) -> bool:
+        """Fail a record whose delivery goes on; False if there are too many of those. Called under the lock."""
+        if not self.abandoned.acquire(blocking=False):
+            return False
+        self.run.ended(at, failure)
+        return True
+
+    def timed_out(self, raised: RaisedAt | None = None) -> Failure:
+        """Say that a delivery took too long."""
+        seconds = self.timeout_seconds
+        return Failure(
+            error_text=f"timed out after {seconds:g} s (record_timeout_seconds)",
+            timed_out=True,
+            raised=raised,
+        )
+
+    @property
+    def _seconds_to_look_up(self) -> float:
+        if self.timeout_seconds is None or not self.run.under_way:
+            return LOOK_UP_SECONDS
+        oldest = next(iter(self.run.under_way.values()))
+        due = oldest + self.timeout_seconds - monotonic()
+        # One that is overdue already goes on regardless: there is no hurry.
+        return min(LOOK_UP_SECONDS, due) if due > 0 else LOOK_UP_SECONDS

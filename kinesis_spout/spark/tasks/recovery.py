@@ -1,0 +1,120 @@
+"""Makes results of what a task that died had noted of its slices.
+
+A slice that had ended keeps its result. Of one that was under way the delivery is entered again as it was,
+without calling the handler; a READ slice is fetched again for that. One that had not begun has an empty outcome.
+So nothing is delivered twice but the record that was under way, and that one is blamed, unless the task died of
+something else.
+
+Where several were under way, one of them is to blame and nobody knows which: they are held, and come again one at
+a time. So each of them has one more delivery, and the next death blames one.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from kinesis_spout.model.handler import Failure
+from kinesis_spout.spark.concurrency.record_run import NOT_BEGUN
+from kinesis_spout.spark.tasks.coalescing import CoalescingWindows
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, ReplayedDelivery, SliceDelivery
+from kinesis_spout.spark.tasks.journal import Remains
+from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from shard_state import SliceKind, SliceOutcome, SlicePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reached:
+    """How far a slice had come."""
+
+    count: int
+    failures: Mapping[int, Failure | None]
+    stand_ins: Mapping[int, int] = field(default_factory=dict)
+    suspects: int = 0
+    """How many of the records that follow were under way together."""
+    suspected: Collection[int] = ()
+    """Which of those that were reached were under way, one by one."""
+
+
+def recover(
+    pack: Sequence[WorkSlice],
+    remains: Remains,
+    settings: TaskSettings,
+    blame: str | None,
+    *,
+    hangs: bool = False,
+) -> list[WorkResult]:
+    """Give a result for each slice of a task that died.
+
+    Args:
+        pack: its slices.
+        remains: what it has noted.
+        settings: the task's.
+        blame: what is said of the record that was under way; None if the task did not die by its own fault.
+        hangs: whether its records took too long: then all that were under way are to blame.
+    """
+    unclear = blame is not None and remains.under_way is None and not remains.suspects
+    results = []
+    for number, work in enumerate(pack):
+        known = remains.results.get(number)
+        if known is not None:
+            results.append(known)
+        elif unclear:
+            results.append(lost(work))
+        else:
+            results.append(_replay(work, _reached(work, number, remains, blame, hangs=hangs), settings))
+    return results
+
+
+def lost(work: WorkSlice) -> WorkResult:
+    return WorkResult(plan=work.plan, outcome=SliceOutcome(), cursor=work.cursor, lost=True)
+
+
+def _reached(work: WorkSlice, number: int, remains: Remains, blame: str | None, *, hangs: bool) -> _Reached:
+    if remains.marks and number == remains.slice_number:
+        return _reached_by_marks(remains, dict(remains.failures.get(number, {})), blame, hangs=hangs)
+    windows = CoalescingWindows(remains.windows.get(number, ()))
+    failures: dict[int, Failure | None] = dict(windows.failures)
+    failures.update((windows.index_of(at), failed) for at, failed in remains.failures.get(number, {}).items())
+    stand_ins = windows.stand_ins
+    at = remains.under_way
+    if at is None or number != remains.slice_number:
+        return _Reached(count=remains.counts[number], failures=failures, stand_ins=stand_ins)
+    at = windows.index_of(at)
+    if blame is None or remains.together == 1:
+        if blame is not None:
+            failures[at] = Failure(error_text=blame, killed_worker=True)
+        # One that has failed is done with, although no other had begun.
+        return _Reached(count=at + (at in failures), failures=failures, stand_ins=stand_ins)
+    # Retries that are given back come again in another order.
+    suspects = len(work.records) - at if work.plan.kind is SliceKind.RETRY else remains.together
+    return _Reached(count=at, failures=failures, stand_ins=stand_ins, suspects=suspects)
+
+
+def _reached_by_marks(
+    remains: Remains, failures: dict[int, Failure | None], blame: str | None, *, hangs: bool
+) -> _Reached:
+    count, suspects = remains.marked_from + len(remains.marks), remains.suspects
+    for at, mark in enumerate(remains.marks, remains.marked_from):
+        if mark == NOT_BEGUN:  # it waited for its key; or it is passed over again
+            failures.setdefault(at, None)
+    if blame is not None and (hangs or len(suspects) == 1):
+        failures |= dict.fromkeys(suspects, Failure(error_text=blame, killed_worker=True))
+        return _Reached(count=count, failures=failures)
+    failures |= dict.fromkeys(suspects)
+    return _Reached(count=count, failures=failures, suspected=() if blame is None else frozenset(suspects))
+
+
+def _replay(work: WorkSlice, reached: _Reached, settings: TaskSettings) -> WorkResult:
+    if work.plan.kind is SliceKind.READ and not reached.count:
+        return WorkResult(
+            plan=work.plan, outcome=SliceOutcome(), cursor=work.cursor, suspects=reached.suspects
+        )
+
+    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+        return ReplayedDelivery(
+            plan, rules, reached.count, reached.failures, reached.stand_ins, suspects=reached.suspected
+        )
+
+    (result,) = run_slices([work], replace(settings, max_seconds=inf), deliver)
+    return replace(result, suspects=reached.suspects)

@@ -1,0 +1,233 @@
+"""What a component is given: its context, the collector that it emits and acks with, and its keyed state."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Tuple
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """Given to ``prepare`` and ``open``. The same in every micro-batch, and after a restart."""
+
+    topology: str
+    """Its name."""
+    component: str
+    task: int
+    """This task's id, unique in the topology, from 1."""
+    index: int
+    """Which of its component's tasks it is, from 0."""
+    parallelism: int
+    """How many tasks the component has."""
+    tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The tasks of every component."""
+    targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Which components subscribe to each of this one's streams."""
+    sources: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """The fields of each stream that it subscribes to, by component."""
+    grouped_by: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    """By which fields the tuples of a component and stream are grouped that it subscribes to; none if by none."""
+    groupings: Mapping[tuple[str, str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """How it subscribes, and who subscribes to it: the name of the grouping, such as "fields", and its fields. By
+    the component that emits, its stream, and the component that subscribes."""
+    processing_time: Callable[[], float] = time.time
+    """When the micro-batch at hand began, in seconds since the epoch. One clock for all tasks; it never runs
+    backwards. In ``run_local`` and ``local`` what their clock says, if they are given one."""
+    read_to: Callable[[], float] = time.time
+    """In processing time: what was put onto the stream before then is in the micro-batch at hand, or was in one
+    before. Behind, and at rest, while records wait: in a backlog, or while nothing can be read or delivered."""
+
+
+class KeyValueState(Protocol):
+    """One task's part of a bolt's keyed state (Storm's name for it). Values are pickled.
+
+    That happens when the micro-batch ends. A tuple that left a value which cannot be pickled, or not be unpickled,
+    then fails, even if it was acked.
+
+    What is put is kept with the checkpoints of the records that it came from, in one transaction, or not at
+    all. A key is the values of the fields that the bolt's tuples are grouped by: one value, or a tuple of
+    several; any other key may belong to another task, and is refused.
+    """
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Give the value of a key. Change it by ``put``, never in place: that would not be kept."""
+        ...
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value of a key.
+
+        Raises:
+            InvalidConfig: the key is not of this task.
+        """
+        ...
+
+    def delete(self, key: Any) -> None:
+        """Forget a key, if it is there."""
+        ...
+
+    def __contains__(self, key: Any) -> bool: ...
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Give every key of this task with its value as it is now, each once, in no particular order.
+
+        Keys may be put and deleted meanwhile; that does not show here.
+        """
+        ...
+
+
+class TimedState(KeyValueState, Protocol):
+    """What windowed bolts are given, too."""
+
+    def due_keys(self, now: float, due_at: Callable[[Any], float]) -> list[Any]:
+        """Name the keys whose values are due: a tick that closes nothing unpickles nothing.
+
+        Args:
+            now: they are due then or before.
+            due_at: says when a value is due. Always the same function, of the value alone; of a value that is
+                stored it is asked once.
+        """
+        ...
+
+
+class OutputCollector(Protocol):
+    """Given to a bolt by ``prepare``. To be used in ``execute`` and ``flush`` only, on the thread that calls them.
+
+    A bolt with threads of its own waits for them in ``flush``, and acks there. What another thread acks may get
+    lost: then its record fails, and is delivered again.
+    """
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        anchors: Tuple | Sequence[Tuple] = (),
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        """Emit a tuple to all who subscribe to a stream.
+
+        Args:
+            values: a list or tuple with as many as the stream has fields. A list may be used again afterwards.
+                What is in it must not be changed: it may still be on its way. Behind an exchange every value must
+                be one that can be pickled and unpickled; otherwise the tuple's trees fail.
+            anchors: the tuples that it came from, neither acked nor failed yet. It becomes part of their trees:
+                when it fails, or is not done in time, so do they. Without anchors nobody waits for it, and
+                nobody retries it.
+            stream: as declared.
+
+        Raises:
+            InvalidConfig: no such stream, another number of values, or an anchor that is acked, failed or timed
+                out; the error names what was expected. Nothing was emitted.
+        """
+        ...
+
+    def emit_telling_tasks(
+        self,
+        values: Sequence[Any],
+        anchors: Tuple | Sequence[Tuple] = (),
+        stream: str = DEFAULT_STREAM,
+    ) -> list[int]:
+        """Emit as ``emit`` does, and say which tasks the tuple went to, by their ids."""
+        ...
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        anchors: Tuple | Sequence[Tuple] = (),
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        """Emit a tuple to one task, whose component subscribes to a direct stream by ``direct_grouping``.
+
+        Raises:
+            InvalidConfig: as for ``emit``; or the stream is not direct, or no such task subscribes to it.
+        """
+        ...
+
+    def ack(self, tup: Tuple) -> None:
+        """Say that a tuple is done.
+
+        The second ack or fail of a tuple changes nothing and is counted (``acked_twice``), as is one that comes
+        when the tuple has timed out.
+        """
+        ...
+
+    def fail(self, tup: Tuple, reason: str | BaseException = "") -> None:
+        """Say that a tuple failed, and with it every record that it came from.
+
+        Args:
+            tup: as given to ``execute``.
+            reason: kept with the record. ``Reject`` gives the record up at once, ``RetryLater`` chooses when it
+                is tried again.
+        """
+        ...
+
+    def report_error(self, error: BaseException) -> None:
+        """Show an error in the query's progress and in the log, at most ten a minute there. It fails no tuple."""
+        ...
+
+    def report_metric(self, name: str, value: Any) -> None:
+        """Show a value in the query's progress, under ``metrics`` of the component.
+
+        Its reports are counted, the numbers among them summed, over all tasks, and the newest is shown, as JSON
+        has it or as text.
+        """
+        ...
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        """Give the tuple's trees the whole message time-out again, from now, in this task of Spark.
+
+        Only ``is_overdue`` here goes by it: after an exchange trees have the whole time-out in any case. The call
+        that is under way may then take the whole time-out from now, too; see ``message_timeout_seconds``.
+        """
+        ...
+
+    def is_overdue(self, tup: Tuple) -> bool:
+        """Tell whether the message time-out of one of a tuple's trees is over: no use in waiting any longer.
+
+        It is counted from the beginning of this task of Spark, so anew after each exchange. It says when a bolt
+        should wait no longer, and ends no tree: one that completes before its micro-batch ends is done.
+        """
+        ...
+
+
+class SpoutOutputCollector(Protocol):
+    """Given to a spout of your own by ``open``."""
+
+    def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
+        """Emit a tuple.
+
+        Args:
+            values: a list or tuple with as many as the stream has fields; a list may be used again afterwards.
+            message_id: what ``ack`` or ``fail`` is called with in the end; hashable. Without it the tuple is not
+                tracked.
+            stream: as declared.
+
+        Raises:
+            InvalidConfig: no such stream, or another number of values.
+        """
+        ...
+
+    def report_error(self, error: BaseException) -> None:
+        """Show an error in the query's progress and in the log, at most ten a minute there."""
+        ...
+
+    def report_metric(self, name: str, value: Any) -> None:
+        """Show a value in the query's progress, under ``metrics`` of the component.
+
+        Its reports are counted, the numbers among them summed, over all tasks, and the newest is shown, as JSON
+        has it or as text.
+        """
+        ...
+
+
+class RootCollector(OutputCollector, Protocol):
+    """What windowed bolts are given, too."""
+
+    @property
+    def as_root(self) -> Callable[[Callable[[Tuple], None]], None]:
+        """Do work of a tick as the root of a tree of its own, at once or not at all.
+
+        The work is given the tuple to anchor to. What it changes in the state is undone if the tree fails.
+        """
+        ...

@@ -1,0 +1,138 @@
+"""Which machine runs the shell processes of which task: the driver knows it, and answers their workers.
+
+Spark runs a task on any machine, another one in each micro-batch. The process of a shell bolt's task stays on one:
+the first machine that asks for a task gets it, and a worker that runs the task elsewhere sends its tuples there.
+When that machine cannot be reached any more, the one that says so first is the next.
+
+Both ends prove that they know a key, which is made anew for each application and travels with Spark's tasks.
+"""
+
+import logging
+import secrets
+import socket
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kinesis_spout.processes.keyed_connections import KeyedServer, Machine, connect
+from kinesis_spout.storm.hosting.processes.host_socket import (
+    AskMachine,
+    OnMachine,
+    receive_answer,
+    receive_request,
+    send,
+)
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from kinesis_spout.storm.hosting.processes.children import ChildKey
+
+_ANSWER_SECONDS: Final = 20.0
+_KEY_BYTES: Final = 32
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementAddress:
+    """Where the driver answers; travels to the executors. No msgspec type: no encoder writes the key by chance."""
+
+    host: str
+    port: int
+    key: bytes = field(repr=False)
+
+    def ask(self, question: AskMachine) -> Machine:
+        """Ask which machine a child is on.
+
+        Raises:
+            OSError: the driver cannot be reached.
+        """
+        with self._connected() as connected:
+            send(connected, question)
+            answer, _ = receive_answer(connected)
+        assert isinstance(answer, OnMachine)
+        return answer.machine
+
+    def host_here(self) -> str:
+        """Name this machine by the address by which it reaches the driver. Raises as ``ask``."""
+        with self._connected() as connected:
+            return str(connected.getsockname()[0])
+
+    def _connected(self) -> socket.socket:
+        try:
+            connected = connect(Machine(self.host, self.port), self.key)
+        except OSError as error:
+            raise ConnectionError(
+                f"the driver at {self.host}:{self.port}, which knows on which machine the processes of shell "
+                f"bolts are, cannot be reached ({error!r}): expected spark.driver.host to be an address that "
+                "executors reach, at any port"
+            ) from error
+        connected.settimeout(_ANSWER_SECONDS)
+        return connected
+
+
+class Placement:
+    """Answers on the driver. Thread-safe; on daemon threads.
+
+    Args:
+        listen_at: the address to listen at.
+        host: the one that executors reach it by.
+    """
+
+    def __init__(self, listen_at: str, host: str) -> None:
+        self._lock = threading.Lock()
+        self._machines: dict[ChildKey, Machine] = {}
+        key = secrets.token_bytes(_KEY_BYTES)
+        self._server = KeyedServer(listen_at, key, self._serve, "kinesis-spout-placement")
+        self.address = PlacementAddress(host=host, port=self._server.port, key=key)
+
+    def answer(self, question: AskMachine) -> Machine:
+        key, asking = question.key, question.asking
+        with self._lock:
+            machine = self._machines.setdefault(key, asking)
+            if machine != question.lost:
+                return machine
+            self._machines[key] = asking
+        _log.warning(
+            "%s: %s:%d, where its process was, cannot be reached any more; a new process starts on %s, "
+            "and what the old one remembered is lost",
+            key,
+            machine.host,
+            machine.port,
+            asking.host,
+        )
+        return asking
+
+    def close(self) -> None:
+        """Take no more connections. May be called twice."""
+        self._server.close()
+
+    def _serve(self, connected: socket.socket) -> None:
+        connected.settimeout(_ANSWER_SECONDS)
+        question = receive_request(connected)
+        if isinstance(question, AskMachine):
+            send(connected, OnMachine(machine=self.answer(question)))
+
+
+def placement_of(context: "SparkContext") -> Placement | None:
+    """Give the placement of an application; None where all of it is one machine."""
+    master = context.master or ""
+    if master == "local" or master.startswith("local["):
+        return None
+    with _lock:
+        if context.applicationId not in _of_application:
+            for earlier in _of_application.values():
+                earlier.close()
+            _of_application.clear()
+            conf = context.getConf()
+            host = conf.get("spark.driver.host")
+            assert host is not None  # Spark sets it
+            listen_at = conf.get("spark.driver.bindAddress") or host
+            # Spark writes IPv6 addresses as URLs have them.
+            _of_application[context.applicationId] = Placement(listen_at.strip("[]"), host.strip("[]"))
+        return _of_application[context.applicationId]
+
+
+_lock: Final = threading.Lock()
+_of_application: Final[dict[str, Placement]] = {}

@@ -1,0 +1,133 @@
+"""Bolts: programs that are given tuples.
+
+class Split(BasicBolt):
+    def process(self, tup):
+        for word in tup.values[0].split():
+            self.emit([word])
+
+Split().run()
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kinesis_spout.model.unfinished_work import refuse_unfinished
+from kinesis_spout.storm.multilang.channel import HostGone
+from kinesis_spout.storm.multilang.component import Component, GiveUp, values_of
+from kinesis_spout.storm.multilang.messages import Ack, Emit, Fail, Message, NotOfTheProtocol, TupleIn
+
+
+class Bolt(Component):
+    """A bolt that acks, fails and anchors by itself.
+
+    Every tuple must be acked or failed, now or later; one that is neither fails after the host's message time-out.
+    One whose ``process`` raises is failed, and the bolt goes on.
+    """
+
+    _current: str | None = None
+
+    @abstractmethod
+    def process(self, tup: TupleIn) -> None:
+        """Process a tuple. What it raises is reported, and fails the tuple unless that is acked or failed."""
+
+    def tick(self) -> None:
+        """Take note that ``topology.tick.tuple.freq.secs`` have passed. The tick itself is acked."""
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        *,
+        stream: str | None = None,
+        anchors: Iterable[TupleIn | str] = (),
+        task: int | None = None,
+        need_task_ids: bool = False,
+    ) -> tuple[int, ...]:
+        """Emit a tuple.
+
+        Args:
+            values: what the codec carries; JSON carries no bytes.
+            stream: the default one unless given.
+            anchors: the tuples that it comes from, or their ids. When it fails, they fail.
+            task: the task to send it to directly.
+            need_task_ids: wait for the answer of the host. Tuples that come meanwhile are processed later.
+
+        Returns:
+            The tasks that it went to, if they are needed.
+
+        Raises:
+            UnsendableValue: a value has no form in the serializer. Nothing was sent.
+        """
+        ids = [anchor.id if isinstance(anchor, TupleIn) else anchor for anchor in anchors]
+        return self._emit(
+            Emit(values=values_of(values), stream=stream, anchors=ids, task=task, need_task_ids=need_task_ids)
+        )
+
+    def ack(self, tup: TupleIn | str) -> None:
+        """Say that a tuple, or the one of this id, is done. Once for each."""
+        self._settle(Ack(id=tup.id if isinstance(tup, TupleIn) else tup))
+
+    def fail(self, tup: TupleIn | str) -> None:
+        """Say that a tuple, or the one of this id, failed: its spout is told."""
+        self._settle(Fail(id=tup.id if isinstance(tup, TupleIn) else tup))
+
+    def _settle(self, message: Ack | Fail) -> None:
+        self._send(message)
+        if message.id == self._current:
+            self._current = None
+
+    def _answer(self, message: Message) -> None:
+        if type(message) is not TupleIn:
+            raise NotOfTheProtocol(f"expected a tuple for a bolt, got {type(message).__name__}")
+        self._current = message.id
+        try:
+            if message.is_tick:
+                self.tick()
+                self.ack(message)
+            else:
+                self._process(message)
+        except (HostGone, NotOfTheProtocol):
+            raise
+        except Exception as error:  # noqa: BLE001 - user code may raise anything; the bolt goes on
+            self._report(error)
+        finally:
+            self._say_logged()
+
+    def _process(self, tup: TupleIn) -> None:
+        returned: object = self.process(tup)
+        if returned is not None:
+            refuse_unfinished(returned)
+
+    def _report(self, error: Exception) -> None:
+        self._tell(error)
+        if self._current is not None:
+            self.fail(self._current)
+        if isinstance(error, GiveUp):
+            self._open_channel.flush()
+            raise error
+
+
+class BasicBolt(Bolt):
+    """A bolt whose emits are anchored to the tuple in ``process``, which is acked when ``process`` returns."""
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        *,
+        stream: str | None = None,
+        anchors: Iterable[TupleIn | str] | None = None,
+        task: int | None = None,
+        need_task_ids: bool = False,
+    ) -> tuple[int, ...]:
+        """Emit a tuple, anchored to the one that is processed now; ``anchors=()`` emits it unanchored.
+
+        Arguments, result and errors are those of ``Bolt.emit``.
+        """
+        if anchors is None:
+            anchors = () if self._current is None else (self._current,)
+        return super().emit(values, stream=stream, anchors=anchors, task=task, need_task_ids=need_task_ids)
+
+    def _process(self, tup: TupleIn) -> None:
+        super()._process(tup)
+        if self._current is not None:
+            self.ack(tup)

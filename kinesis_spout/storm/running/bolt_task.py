@@ -1,0 +1,234 @@
+"""One task of a bolt: calls the user's object, and keeps the tuples that it holds back."""
+
+from array import array
+from collections.abc import Callable, Collection, Sequence
+from time import perf_counter
+from types import CodeType
+from typing import Any, Final
+
+from kinesis_spout.model.handler import failure_of, failure_saying
+from kinesis_spout.model.unfinished_work import refuse_unfinished
+from kinesis_spout.storm.components.bolt import VERDICTS, Bolt, StatefulBolt
+from kinesis_spout.storm.components.given import KeyValueState, TaskContext
+from kinesis_spout.storm.components.tuples import TICK, Source, Tuple, TupleState
+from kinesis_spout.storm.running.blocks import TupleBlock
+from kinesis_spout.storm.running.clocks import Ticks
+from kinesis_spout.storm.running.collecting import Collector, Send
+from kinesis_spout.storm.running.trees import Trees
+from kinesis_spout.storm.state.key_values import PartitionState
+
+_SAMPLE: Final = 64
+"""One call in so many is timed, beginning with the first of each micro-batch."""
+_LOOK_THROUGH: Final = 1_024
+"""Tuples held, at least, before those that the bolt has acked meanwhile are let go."""
+_NOT_ACKED: Final = "neither acked nor failed by the end of the micro-batch"
+
+
+class BoltTask:
+    """One task of one bolt, in this process. Mutable.
+
+    Args:
+        bolt: the user's object, this task's own.
+        context: which task it is.
+        conf: for the component.
+        collector: already wired.
+        trees: of this process.
+        tells_touched: whether it says which roots have changed its state.
+    """
+
+    def __init__(
+        self,
+        bolt: Bolt,
+        *,
+        context: TaskContext,
+        conf: dict[str, Any],
+        collector: Collector,
+        trees: Trees,
+        tells_touched: bool = False,
+    ) -> None:
+        self.context = context
+        self.collector = collector
+        self._bolt = bolt
+        self._call = bolt.execute
+        self._trees = trees
+        self._counts = collector.counts
+        self._held: list[Tuple] = []
+        """Those with a tree that the bolt had not acked or failed when it returned."""
+        self._look_through_at = _LOOK_THROUGH
+        self._last_tick = 0
+        self._ticked_in: str | None = None
+        """The micro-batch of that tick."""
+        self._state: PartitionState | None = None
+        """Its state, whose changes are told of roots; None where it has none, or nobody asks whose they are."""
+        self._tells_touched = tells_touched
+        self._came: list[TupleBlock] = []
+        """What has come to a bolt with state in this micro-batch."""
+        self.does_flush = type(bolt).flush is not Bolt.flush
+        self._remembers_as_one = isinstance(bolt, StatefulBolt) or bolt.is_sticky
+        try:
+            bolt.prepare(conf, context, collector)
+        except BaseException as error:
+            error.add_note(f"raised by prepare of component {context.component!r}, task {context.task}")
+            raise
+
+    def give_state(self, state: KeyValueState) -> None:
+        assert isinstance(self._bolt, StatefulBolt)
+        self._came.clear()
+        self._state = state if isinstance(state, PartitionState) and self._tells_touched else None
+        self._bolt.init_state(state)
+
+    def come(self, block: TupleBlock) -> None:
+        """Take note of tuples that are about to be sent to it."""
+        if self._state is not None:
+            self._came.append(block)
+
+    def sender(self, source: Source) -> Send:
+        """Give what has the bolt execute the tuples of one source."""
+        counts, call, hold = self._counts, self._call, self._hold
+
+        def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            tup = Tuple(values, source, root, others)
+            counts.executed = number = counts.executed + 1
+            began = perf_counter() if number % _SAMPLE == 1 else 0.0
+            try:
+                returned: object = call(tup)
+                if returned is not None:
+                    refuse_unfinished(returned)
+            except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tuple
+                self._raised(error, tup)
+            if began:
+                counts.sampled += 1
+                counts.sampled_seconds += perf_counter() - began
+            if root and not tup.state:
+                hold(tup)
+
+        return send if self._state is None else self._touching(send, self._state)
+
+    def _touching(self, send: Send, state: PartitionState) -> Send:
+        """Tell which roots change the state. What a tuple has changed that failed at once is undone at once."""
+        log, ends = state.log, self._trees.ends
+
+        def send_and_tell(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            if ends and others is None and root in ends:
+                return  # Its tree has failed: what it did here would have to be undone.
+            send(values, root, others)
+            if log:
+                self._tell_touched((root, *others) if others else (root,), state)
+
+        return send_and_tell
+
+    def _tell_touched(self, roots: Collection[int], state: PartitionState) -> None:
+        trees = self._trees
+        if not (trees.ends and all(root in trees.ends for root in roots) and state.undo()):
+            state.log.clear()
+            trees.touched.update(roots)
+
+    def run_as_root(self, work: Callable[[Tuple], None], root: int) -> None:
+        """Do work of a tick; see ``Collector.as_root``."""
+        tup = Tuple((), TICK, root)
+        if self._state is not None:
+            self._state.log.clear()  # What the tick has changed before is nobody's.
+        try:
+            work(tup)
+        except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tree
+            self.collector.report_error(error)
+            if not tup.state:
+                self.collector.fail(tup, error)
+        if not tup.state:
+            self.collector.ack(tup)
+        # It is no tuple that was executed.
+        self._counts.acked -= tup.state is TupleState.ACKED
+        self._counts.failed -= tup.state is TupleState.FAILED
+        if self._state is not None and self._state.log:
+            self._tell_touched((tup.root,), self._state)
+
+    def tick(self, ticks: Ticks) -> None:
+        """Give the bolt a tick, if one is due (see ``clocks``). What it raises then fails no tuple."""
+        component = self.context.component
+        number = ticks.numbers.get(component, 0)
+        if self._remembers_as_one:
+            is_due = component in ticks.new
+        else:
+            is_due = number > self._last_tick or self._ticked_in == ticks.batch
+        if not is_due:
+            return
+        self._last_tick, self._ticked_in = number, ticks.batch
+        tick = Tuple((), TICK)
+        try:
+            self._call(tick)
+        except BaseException as error:  # noqa: BLE001 - no tuple is at stake
+            self.collector.report_error(error)
+        # Bolts of Storm ack ticks, too; but they are no tuples, and counted as executed neither.
+        self._counts.acked -= tick.state is TupleState.ACKED
+        self._counts.failed -= tick.state is TupleState.FAILED
+        if self._state is not None:
+            self._state.log.clear()  # It is nobody's tuple.
+
+    def flush(self) -> None:
+        """Have the bolt finish. What it still holds then has timed out, or fails if ``flush`` raised."""
+        self.release()
+        for tup in self._held:
+            self.collector.time_out(tup, failure_saying(_NOT_ACKED))
+        self._held.clear()
+        self._look_through_at = _LOOK_THROUGH
+
+    def release(self) -> None:
+        """Have the bolt finish what it can. What it still holds then fails if ``flush`` raised."""
+        try:
+            self._bolt.flush()
+        except BaseException as error:  # noqa: BLE001 - it fails what the bolt still holds
+            if not isinstance(error, VERDICTS):
+                self.collector.report_error(error)
+            for tup in self._held:
+                if not tup.state:
+                    self.collector.fail(tup, error)
+        self._held[:] = [tup for tup in self._held if not tup.state]
+        if self._state is not None and self._state.log:
+            self._state.log.clear()
+            # Whoever came may have left in the bolt's memory what was put now.
+            for block in self._came:
+                self._trees.touched.update(array("Q", block.roots))
+                self._trees.touched.update(*block.others.values())
+            self._trees.touched.discard(0)
+
+    @property
+    def is_holding(self) -> bool:
+        return any(not tup.state for tup in self._held)
+
+    def cleanup(self) -> None:
+        try:
+            self._bolt.cleanup()
+        except BaseException as error:  # noqa: BLE001 - nothing depends on it any more
+            self.collector.report_error(error)
+
+    def _hold(self, tup: Tuple) -> None:
+        tup.is_held = True
+        self._trees.count(tup.roots, 1)
+        if self._state is not None:
+            # The bolt may put something for it while another one is executed.
+            self._trees.touched.update(tup.roots)
+        held = self._held
+        held.append(tup)
+        if len(held) >= self._look_through_at:
+            held[:] = [each for each in held if not each.state]
+            self._look_through_at = max(_LOOK_THROUGH, 2 * len(held))
+
+    def _raised(self, error: BaseException, tup: Tuple) -> None:
+        self.collector.let_through(error)
+        is_verdict = isinstance(error, VERDICTS)
+        if not is_verdict:
+            self.collector.errors.count(failure_of(error).error_text)
+        if not tup.state:
+            self.collector.fail(tup, error)
+        elif not is_verdict:
+            self.collector.errors.log(
+                f"raised {self._counts.last_error} after it had {tup.state.name.lower()} the tuple, which stays so"
+            )
+
+
+CALLS: Final = frozenset(
+    code
+    for code in (BoltTask.tick.__code__, BoltTask.release.__code__, *BoltTask.sender.__code__.co_consts)
+    if isinstance(code, CodeType)
+)
+"""The functions in which a call of a component is under way: of ``execute`` (``send``), or of ``flush``."""

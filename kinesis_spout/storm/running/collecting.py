@@ -1,0 +1,297 @@
+"""The collector that components use: sends tuples on, and counts what becomes of trees.
+
+Every tuple passes here, so what is done for each is little. A tuple that stays in the process is executed at
+once, before ``emit`` returns: nothing waits in a queue. All targets of a tuple are chosen before it is sent to the
+first, so a grouping that raises has sent it to nobody. A bolt may use its list of values again after ``emit``, so
+what is sent is a copy; a tuple of Python cannot change, and is sent as it is.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.handler import Failure, failure_of, failure_saying
+from kinesis_spout.storm.acking import TreeEnd
+from kinesis_spout.storm.components.bolt import CallHangs, FailedException, Suspected
+from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Tuple, TupleState, check_values, names_of
+from kinesis_spout.storm.running.counts import ComponentCounts
+from kinesis_spout.storm.running.reports import ReportedErrors
+from kinesis_spout.storm.running.trees import Trees
+
+_ACKED: Final = TupleState.ACKED
+_FAILED: Final = TupleState.FAILED
+_PLAIN: Final[frozenset[type]] = frozenset((tuple, list))
+"""The types of values that need no further look."""
+
+Send = Callable[[Sequence[Any], int, tuple[int, ...] | None], None]
+"""Takes a tuple to one task: its values, root and other roots; see ``Tuple``."""
+Target = tuple[int, Send]
+"""A task's id, and the way to it."""
+AsRoot = Callable[[Callable[[Tuple], None]], None]
+"""Takes work that is given the tuple to anchor to; it is acked when the work returns, and fails if that raises."""
+Choose = Callable[[Sequence[Any]], Sequence[Target]]
+"""Gives those that get a tuple with these values."""
+
+
+class Output:
+    """One stream of a task: where its tuples go.
+
+    Args:
+        size: how many values a tuple has.
+        direct: whether tuples go to the task that ``emit_direct`` names.
+        to_all: those that get every tuple.
+        chosen: each says for a tuple who else gets it.
+        tasks: of a direct stream: the tasks that may be named, by their ids.
+    """
+
+    __slots__ = ("_choose", "_to_all", "direct", "send", "size", "tasks")
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        direct: bool = False,
+        to_all: Sequence[Target] = (),
+        chosen: Sequence[Choose] = (),
+        tasks: Mapping[int, Send] | None = None,
+    ) -> None:
+        self.size = size
+        self.direct = direct
+        self._to_all = to_all
+        self._choose = _one_choice(to_all, chosen)
+        """Says who gets a tuple; None if that is always ``to_all``."""
+        self.send: Send = to_all[0][1] if len(to_all) == 1 and not chosen else self._send
+        """Takes a tuple to all who get it. To one who gets every tuple, as most do, it is their own way."""
+        self.tasks = tasks or {}
+
+    def targets(self, values: Sequence[Any]) -> Sequence[Target]:
+        return self._to_all if self._choose is None else self._choose(values)
+
+    def _send(self, values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+        for _, send in self.targets(values):
+            send(values, root, others)
+
+
+def _one_choice(to_all: Sequence[Target], chosen: Sequence[Choose]) -> Choose | None:
+    """Make one choice of several; what is a choice already is left as it is, because that is called most."""
+    if not chosen:
+        return None
+    if len(chosen) == 1 and not to_all:
+        return chosen[0]
+    return lambda values: [*to_all, *(target for choose in chosen for target in choose(values))]
+
+
+class Collector:
+    """What one task emits, acks and fails with: an ``OutputCollector``. Emits spouts' tuples, too. Mutable.
+
+    Args:
+        component: whose.
+        trees: of this process.
+        ends_run: what is raised on to whoever runs the stage, in place of failing its tuple.
+    """
+
+    def __init__(self, component: str, trees: Trees, ends_run: tuple[type[BaseException], ...] = ()) -> None:
+        self._ends_run = ends_run
+        self._component = component
+        self._trees = trees
+        self.outputs: dict[str, Output] = {}
+        self.drop_last: Callable[[int], None] = _nothing_left
+        """Drops what a tree that failed has sent last to bolts in other processes that would undo it."""
+        self.as_root: AsRoot = _no_root
+        """Does work that no tuple asks for as the root of a tree of its own: what is anchored to the tuple that it
+        is given belongs to that tree, and what it changes in the state is undone if the tree fails, so that it may
+        be done again later. For ``execute`` with a tick, and never one within another."""
+        self.counts = ComponentCounts()
+        self.errors = ReportedErrors(f"component {component}", self.counts, trees.clock)
+
+    def emit(
+        self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] = (), stream: str = DEFAULT_STREAM
+    ) -> None:
+        if not isinstance(anchors, Tuple) or anchors.state:
+            self.emit_telling_tasks(values, anchors, stream)
+            return
+        output = self.outputs.get(stream) if type(values) in _PLAIN else None
+        if output is None or output.direct or len(values) != output.size:
+            output = self._checked(values, stream, direct=False)
+        if not isinstance(values, tuple):
+            values = list(values)
+        output.send(values, anchors.root, anchors.others)
+        self.counts.emitted += 1
+
+    def emit_telling_tasks(
+        self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] = (), stream: str = DEFAULT_STREAM
+    ) -> list[int]:
+        output = self._checked(values, stream, direct=False)
+        many = self._open(anchors)
+        values = values if isinstance(values, tuple) else list(values)
+        targets = output.targets(values)
+        self.counts.emitted += 1
+        root, others = _trees_of(many)
+        for _, send in targets:
+            send(values, root, others)
+        return [task for task, _ in targets]
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        anchors: Tuple | Sequence[Tuple] = (),
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        output = self._checked(values, stream, direct=True)
+        many = self._open(anchors)
+        send = output.tasks.get(task)
+        if send is None:
+            raise InvalidConfig(
+                f"component {self._component!r}: expected emit_direct to a task that subscribes to stream "
+                f"{stream!r} ({', '.join(map(str, sorted(output.tasks))) or 'none does'}), got {task!r}"
+            )
+        self.counts.emitted += 1
+        send(values if isinstance(values, tuple) else list(values), *_trees_of(many))
+
+    def emit_root(self, values: Sequence[Any], root: int, stream: str = DEFAULT_STREAM) -> bool:
+        """Emit a spout's tuple as the root of a tree, 0 if untracked; tells whether its tree is still open."""
+        output = self.outputs.get(stream)
+        if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
+            output = self._checked(values, stream, direct=False)
+        trees = self._trees
+        trees.has_left = False
+        output.send(values, root, None)
+        self.counts.emitted += 1
+        if trees.ends and root in trees.ends:
+            self.drop_last(root)
+        return root in trees.opened or (trees.has_left and root != 0)
+
+    def ack(self, tup: Tuple) -> None:
+        if tup.state:
+            self.counts.acked_twice += 1
+            return
+        tup.state = _ACKED
+        self.counts.acked += 1
+        if tup.is_held:
+            self._trees.count(tup.roots, -1)
+
+    def fail(self, tup: Tuple, reason: str | BaseException = "") -> None:
+        if tup.state:
+            self.counts.acked_twice += 1
+            return
+        if isinstance(reason, BaseException):
+            self.let_through(reason)
+        if isinstance(reason, CallHangs):
+            self.time_out(tup, reason.failure)
+            return
+        tup.state = _FAILED
+        self.counts.failed += 1
+        self._end(
+            tup.roots, TreeEnd(component=self._component, failure=_failure(reason)), is_held=tup.is_held
+        )
+
+    def time_out(self, tup: Tuple, failure: Failure) -> None:
+        """Say that it is no use any more to wait for a tuple, which is neither acked nor failed."""
+        tup.state = TupleState.TIMED_OUT
+        self.counts.timed_out += 1
+        self._end(tup.roots, TreeEnd.after_time_out(failure, self._component), is_held=tup.is_held)
+
+    def _end(self, roots: Collection[int], end: TreeEnd, *, is_held: bool = False) -> None:
+        if not is_held:
+            self._trees.count(roots, 1)
+        for root in roots:
+            self._trees.end(root, end)
+
+    def report_error(self, error: BaseException) -> None:
+        self.let_through(error)
+        self.errors.report(error)
+
+    def let_through(self, error: BaseException) -> None:
+        """Raise it on if it ends the run."""
+        if isinstance(error, self._ends_run):
+            raise error
+
+    def report_metric(self, name: str, value: Any) -> None:
+        self.counts.report(name, value)
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        self._trees.reset_timeout(tup.roots)
+
+    def is_overdue(self, tup: Tuple) -> bool:
+        return self._trees.is_overdue(tup.roots)
+
+    def refused(self, roots: Collection[int], reason: str) -> None:
+        """Fail the trees of tuples, even acked ones: what came of them goes no further, or was undone.
+
+        Without a tree the error is reported.
+        """
+        self._end(roots, TreeEnd(component=self._component, failure=failure_saying(reason)))
+        if roots:
+            self.errors.count(reason)
+        else:
+            self.report_error(TypeError(reason))
+
+    def output(self, stream: str) -> Output:
+        output = self.outputs.get(stream)
+        if output is None:
+            raise InvalidConfig(
+                f"component {self._component!r}: expected a stream that it declares ({names_of(self.outputs)}), "
+                f"got {stream!r}"
+            )
+        return output
+
+    def _checked(self, values: Sequence[Any], stream: str, *, direct: bool) -> Output:
+        first: object = values
+        if isinstance(first, Tuple) or not isinstance(stream, str):
+            raise InvalidConfig(
+                f"component {self._component!r}: expected the values first, then anchors, then the stream; got "
+                f"{type(first).__name__} first"
+            )
+        output = self.output(stream)
+        where = f"component {self._component!r}, stream {stream!r}"
+        if output.direct is not direct:
+            way = "emit_direct, because the stream is" if output.direct else "emit, because the stream is not"
+            raise InvalidConfig(f"{where}: expected {way} declared as direct")
+        check_values(where, values, output.size)
+        return output
+
+    def _open(self, anchors: Tuple | Sequence[Tuple]) -> Sequence[Tuple]:
+        """Give the anchors of a tuple, once it is sure that they can be."""
+        many: Sequence[Tuple]
+        if isinstance(anchors, Tuple) or not isinstance(anchors, Iterable):
+            many = (anchors,)
+        else:
+            many = anchors if isinstance(anchors, (tuple, list)) else tuple(anchors)
+        for anchor in many:
+            if not isinstance(anchor, Tuple):
+                raise InvalidConfig(
+                    f"component {self._component!r}: expected tuples that execute was given as anchors, got "
+                    f"{type(anchor).__name__}"
+                )
+            if anchor.state:
+                has_timed_out = anchor.state is TupleState.TIMED_OUT
+                said = "timed out" if has_timed_out else f"was {anchor.state.name.lower()}"
+                raise InvalidConfig(
+                    f"component {self._component!r}: expected an anchor that is neither acked nor failed, got "
+                    f"one that {said} before: emit first, then ack"
+                )
+        return many
+
+
+def _nothing_left(_: int) -> None:
+    """Nothing leaves a process where all bolts are."""
+
+
+def _no_root(work: Callable[[Tuple], None]) -> None:
+    raise AssertionError(f"a spout has no ticks, for {work!r}")
+
+
+def _trees_of(anchors: Sequence[Tuple]) -> tuple[int, tuple[int, ...] | None]:
+    """Give the trees of all anchors, each once: a root, and the others."""
+    roots = tuple(dict.fromkeys(root for anchor in anchors for root in anchor.roots))
+    return (roots[0], roots[1:] or None) if roots else (0, None)
+
+
+def _failure(reason: str | BaseException) -> Failure:
+    if isinstance(reason, Suspected):
+        return replace(failure_of(reason), killed_worker=True)
+    if isinstance(reason, BaseException) and not isinstance(reason, FailedException):
+        return failure_of(reason)
+    return failure_saying(reason)

@@ -1,0 +1,195 @@
+"""What a component has done, and what it reports of itself. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from numbers import Integral, Real
+from typing import Any, Final, Self
+
+import msgspec
+
+_WORDS: Final = {
+    "executed": "executed",
+    "emitted": "emitted",
+    "acked": "acked",
+    "failed": "failed",
+    "timed_out": "timedOut",
+    "acked_twice": "ackedTwice",
+    "errors": "errors",
+}
+"""The counts, and what they are called in a query's progress."""
+_NO_SUMS: Final = frozenset({"last_error", "metrics"})
+_TIMES: Final = ("sampled", "sampled_seconds", "completed", "completing_seconds")
+_LARGEST: Final = 10**300
+"""Of the numbers that are summed, so that no sum is more than a float can be."""
+_MAX_BYTES: Final = 2_000
+"""Of a value that is shown as it is; a longer one is shown as text, and cut."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Metric:
+    """What was reported under one name. Mutable; several add up."""
+
+    count: int = 0
+    total: float = 0
+    """The sum of the values that were numbers."""
+    last: Any = None
+    """The newest value, as JSON has it: it travels from task to task, whatever was reported."""
+
+    def report(self, value: Any) -> None:
+        """Take in a value. Never raises: a report fails no tuple."""
+        self.count += 1
+        number = _number(value)
+        if number is None:
+            self.last = _as_json(value)
+        else:
+            self.last = number
+            self.total += number
+
+    def add(self, later: Self) -> None:
+        if later.count:
+            self.count += later.count
+            self.total += later.total
+            self.last = later.last
+
+
+def _number(value: Any) -> float | None:
+    """Give a number that can be summed, as Python has it: also one of numpy; None for NaN and everything else."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        number = int(value) if isinstance(value, Integral) else float(value)
+    except OverflowError:
+        return None
+    return number if abs(number) < _LARGEST else None
+
+
+def _as_json(value: Any) -> Any:
+    try:
+        encoded = msgspec.json.encode(value, enc_hook=repr)
+    except Exception:  # noqa: BLE001 - JSON has no such thing
+        return _as_text(value)
+    return msgspec.json.decode(encoded) if len(encoded) <= _MAX_BYTES else _as_text(value)
+
+
+def _as_text(value: Any) -> str:
+    try:
+        return repr(value)[:_MAX_BYTES]
+    except Exception:  # noqa: BLE001 - a user's __repr__ may raise anything
+        return f"a {type(value).__name__}"
+
+
+@dataclass(slots=True, kw_only=True)
+class ComponentCounts:
+    """Counts of one component. Mutable; they add up."""
+
+    executed: int = 0
+    emitted: int = 0
+    acked: int = 0
+    """Tuples that it acked; of a spout those that it emitted whose trees are done."""
+    failed: int = 0
+    """Tuples that it failed; of a spout those whose trees failed."""
+    timed_out: int = 0
+    """Tuples that it had when the micro-batch ended, neither acked nor failed; of a spout those whose trees were
+    left over then."""
+    acked_twice: int = 0
+    """Acks and fails that change nothing: the second of a tuple, and those that come after its time-out."""
+    errors: int = 0
+    """What it reported and what it raised, but for verdicts on tuples (``FailedException``, ``Reject`` ...)."""
+    sampled: int = 0
+    """How many calls of ``execute`` were timed; of a query this and what follows is of its last ten minutes."""
+    sampled_seconds: float = 0.0
+    """What these took together, with the bolts that they called in the same process."""
+    completed: int = 0
+    """Of a spout: how many of its acked tuples were timed."""
+    completing_seconds: float = 0.0
+    """What these took together, each until its tree was done."""
+    last_error: str = ""
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    """What it reported of itself, by name."""
+
+    @classmethod
+    def of_trees(cls, count: int, *, unfinished: int, timed_out: int, seconds: float) -> Self:
+        """Give the counts of a spout, so many of whose trees ended in a micro-batch that took so many seconds."""
+        acked = count - unfinished
+        return cls(
+            acked=acked,
+            failed=unfinished - timed_out,
+            timed_out=timed_out,
+            completed=acked,
+            completing_seconds=acked * seconds,
+        )
+
+    @classmethod
+    def from_told(cls, told: Mapping[str, Any]) -> Self:
+        """Read what ``told`` gave, perhaps in another process; a count that is not there is 0.
+
+        Raises:
+            ValueError, TypeError, AttributeError: it is something else.
+        """
+        latency_ms, complete_ms = told.get("executeLatencyMs", 0.0), told.get("completeLatencyMs", 0.0)
+        return cls(
+            **{name: int(told.get(word, 0)) for name, word in _WORDS.items()},
+            completed=int(complete_ms > 0),
+            completing_seconds=complete_ms / 1000,
+            sampled=int(latency_ms > 0),
+            sampled_seconds=latency_ms / 1000,
+            last_error=told.get("lastError", ""),
+            metrics={name: Metric(**metric) for name, metric in told.get("metrics", {}).items()},
+        )
+
+    def add(self, other: Self) -> None:
+        """Add what another has counted."""
+        for each in fields(self):
+            if each.name not in _NO_SUMS:
+                setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        self.last_error = other.last_error or self.last_error
+        for name, metric in other.metrics.items():
+            self.metrics.setdefault(name, Metric()).add(metric)
+
+    def with_times_of(self, other: Self) -> Self:
+        """Give counts of their own, with the same numbers, but for what was timed, which is the other's."""
+        metrics = {name: replace(metric) for name, metric in self.metrics.items()}
+        return replace(self, metrics=metrics, **{name: getattr(other, name) for name in _TIMES})
+
+    def report(self, name: str, value: Any) -> None:
+        """Take in what the component reports of itself."""
+        self.metrics.setdefault(name, Metric()).report(value)
+
+    def take(self) -> Self:
+        """Give what was counted, and begin anew; whoever counts in this object goes on to."""
+        taken = replace(self)
+        for each in fields(self):
+            if each.name != "metrics":
+                setattr(self, each.name, each.default)
+        self.metrics = {}
+        return taken
+
+    @property
+    def latency_ms(self) -> float:
+        """The mean time of a call of ``execute``, in milliseconds; 0 without any."""
+        return 1000 * self.sampled_seconds / self.sampled if self.sampled else 0.0
+
+    @property
+    def complete_latency_ms(self) -> float:
+        """Of a spout: how long an acked tuple took on average, in milliseconds; 0 without any."""
+        return 1000 * self.completing_seconds / self.completed if self.completed else 0.0
+
+    def told(self) -> dict[str, Any]:
+        """Give the counts in the words of a query's progress."""
+        return {
+            **{word: getattr(self, name) for name, word in _WORDS.items()},
+            "executeLatencyMs": round(self.latency_ms, 3),
+            "completeLatencyMs": round(self.complete_latency_ms, 3),
+            "lastError": self.last_error,
+            "metrics": {name: asdict(metric) for name, metric in self.metrics.items()},
+        }
+
+
+def added(counts: Iterable[Mapping[str, ComponentCounts]]) -> dict[str, ComponentCounts]:
+    """Add what the same components have counted in several places."""
+    together: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
+    for each in counts:
+        for component, of_component in each.items():
+            together[component].add(of_component)
+    return dict(together)

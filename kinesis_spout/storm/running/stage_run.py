@@ -1,0 +1,260 @@
+"""Runs the components of one stage in one process, tuple by tuple.
+
+A tuple goes depth first: what a bolt emits to a bolt of the same stage is executed before ``emit`` returns.
+So nothing queues up, and a spout's tuple whose tree stays in the process is decided when its ``emit`` has
+returned. What is for a later stage is packed into blocks.
+
+A micro-batch ends in the order of the flow: a bolt gets its tick and its ``flush``, what it still holds has
+timed out, then it is the next bolt's turn. Then what was done to trees is packed for the ackers.
+
+A run is kept by its process and used for micro-batch after micro-batch, with the user's objects in it.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from kinesis_spout.storm.components.tuples import Source
+from kinesis_spout.storm.graph.plan import Route, context_of, source_of
+from kinesis_spout.storm.running.blocks import FULL_BLOCK, CountsBlock, Keyed, Outbox, Parcel, TupleBlock
+from kinesis_spout.storm.running.bolt_task import BoltTask
+from kinesis_spout.storm.running.choosing import chooser
+from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
+from kinesis_spout.storm.running.collecting import AsRoot, Choose, Collector, Output, Send, Target
+from kinesis_spout.storm.running.counts import ComponentCounts
+from kinesis_spout.storm.running.program import Program
+from kinesis_spout.storm.running.trees import Trees, new_root
+from kinesis_spout.storm.state.key_values import PartitionState
+
+Record = Callable[[str, str, Sequence[Any]], None]
+OpenState = Callable[[str, int], PartitionState]
+"""Gives the state of a task, by its component and index, as the micro-batch is to find it."""
+EmitRoot = Callable[..., bool]
+"""Emits a spout's tuple; see ``Collector.emit_root``."""
+
+
+class StageRun:
+    """One stage, in one partition. Mutable.
+
+    Args:
+        program: the topology.
+        stage: which stage.
+        partition: which partition of the stage; says which task a bolt is here that any task will do for.
+        clock: monotonic.
+        record: is told of all that is emitted, if given: component, stream, values.
+        ends_run: see ``Collector``.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        stage: int,
+        partition: int,
+        clock: Callable[[], float],
+        *,
+        record: Record | None = None,
+        ends_run: tuple[type[BaseException], ...] = (),
+    ) -> None:
+        self._ends_run = ends_run
+        self.program = program
+        self._graph = program.graph
+        self._plan = program.plan
+        self.stage = stage
+        self._partition = partition
+        self._record = record
+        self.trees = Trees(clock, program.timeout_seconds)
+        self.outbox = Outbox(program.partitions)
+        self._tasks: dict[tuple[str, int], BoltTask] = {}
+        self._ticks = NO_TICKS
+        self.spout = Collector(self._plan.spout, self.trees, ends_run)
+        """The spout's output; wired in stage 0 only."""
+        self.emit_root: EmitRoot = self.spout.emit_root
+        if stage == 0:
+            self.spout.drop_last = self.outbox.drop_last
+            self._wire(self.spout, self._plan.spout, 0)
+
+    # A micro-batch
+
+    def begin(self, states: OpenState | None = None, ticks: Ticks = NO_TICKS) -> None:
+        """Begin a micro-batch.
+
+        Args:
+            states: gives each task with state its own; not needed where there are none.
+            ticks: that are to come at its end, and what time it is.
+        """
+        self.trees.begin()
+        self._ticks = ticks
+        self.outbox.clear()
+        self._give_states(states)
+
+    def _give_states(self, states: OpenState | None) -> None:
+        for name in self._plan.stages[self.stage]:
+            if self._graph[name].is_stateful:
+                for index in self._own(name):
+                    assert states is not None
+                    self._task(name, index).give_state(states(name, index))
+
+    def receive(self, block: TupleBlock) -> None:
+        """Execute the tuples of a block that is for this stage."""
+        task, trees = self._task(block.component, block.index), self.trees
+        task.come(block)
+        send, ends = task.sender(block.source), trees.ends
+        trees.tell(block)
+        for values, root, others in block.tuples():
+            send(values, root, others)
+            if ends and root in ends:
+                self.outbox.drop_last(root)
+
+    def run(
+        self, blocks: Iterable[Keyed], states: OpenState | None = None, ticks: Ticks = NO_TICKS
+    ) -> Iterator[Keyed]:
+        """Take a whole micro-batch of what has come here by an exchange. Gives what goes on, by partition."""
+        self.begin(states, ticks)
+        for partition, block in blocks:
+            if isinstance(block, TupleBlock) and self._plan.stage_of[block.component] == self.stage:
+                self.receive(block)
+                yield from self.outbox.take()
+            else:
+                yield partition, block
+        self.finish()
+        yield from self.outbox.take()
+
+    def finish(self) -> None:
+        """End the micro-batch: tick, flush, time out. What goes on is then in the outbox, counts and all."""
+        for task in self._ending():
+            task.tick(self._ticks)
+            task.flush()
+        self._close()
+
+    def _ending(self) -> Iterator[BoltTask]:
+        """Give the tasks in the order of the flow, also those that only tick."""
+        for component in self._plan.stages[self.stage]:
+            if component in self._ticks.numbers and component in self._plan.exchanged:
+                for index in self._own(component):
+                    self._task(component, index)  # It ticks, whether a tuple has ever come to it or not.
+            yield from [task for (name, _), task in self._tasks.items() if name == component]
+
+    def _close(self) -> None:
+        """Put what goes on into the outbox."""
+        self.outbox.close()
+        if self.program.ackers and self._plan.exchanges:
+            for block in self.trees.ack_blocks(self.program.ackers):
+                self.outbox.add(block.acker, block)
+        self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
+
+    def _own(self, component: str) -> range:
+        """Name the tasks of a component that are here, if its tuples come by an exchange."""
+        return range(self._partition, self._graph[component].parallelism, self.program.partitions)
+
+    def _taken_counts(self) -> dict[str, ComponentCounts]:
+        """Take what the components have done since the last micro-batch."""
+        taken: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
+        for (component, _), task in self._tasks.items():
+            taken[component].add(task.collector.counts.take())
+        if self.stage == 0:
+            taken[self._plan.spout].add(self.spout.counts.take())
+        return dict(taken)
+
+    def close(self) -> None:
+        """Clean up the bolts."""
+        for task in self._tasks.values():
+            task.cleanup()
+
+    # Wiring
+
+    def _task(self, component: str, index: int) -> BoltTask:
+        task = self._tasks.get((component, index))
+        if task is None:
+            program = self.program
+            collector = Collector(component, self.trees, self._ends_run)
+            self._wire(collector, component, index)
+            context = context_of(
+                self._graph,
+                program.topology,
+                self._graph[component],
+                index,
+                processing_time=lambda: self._ticks.time,
+                read_to=lambda: self._ticks.read_to,
+            )
+            task = BoltTask(
+                program.new_bolt(component),
+                context=context,
+                conf=program.conf_of(component),
+                collector=collector,
+                trees=self.trees,
+                tells_touched=self._plan.exchanges > 0 and program.is_exact,
+            )
+            collector.as_root = self._as_root(task)
+            self._tasks[component, index] = task
+        return task
+
+    def _as_root(self, task: BoltTask) -> AsRoot:
+        return lambda work: task.run_as_root(work, new_root())
+
+    def _wire(self, collector: Collector, component: str, index: int) -> None:
+        for name, stream in self._graph[component].streams.items():
+            source = source_of(self._graph, component, name, index)
+            to_all: list[Target] = []
+            chosen: list[Choose] = []
+            tasks: dict[int, Send] = {}
+            for route in self._plan.routes[component, name]:
+                targets = self._targets(route, source, collector)
+                if route.fused:
+                    to_all += targets
+                elif stream.direct:
+                    tasks.update(targets)
+                else:
+                    chosen.append(chooser(route.grouping, stream, targets, self._partition))
+            if self._record is not None:
+                record = partial(self._record, component, name)
+                chosen.append(partial(_chosen_by_none, record))
+                tasks = {task: partial(_recorded, record, send) for task, send in tasks.items()}
+            collector.outputs[name] = Output(
+                len(stream.fields), direct=stream.direct, to_all=to_all, chosen=chosen, tasks=tasks
+            )
+
+    def _targets(self, route: Route, source: Source, collector: Collector) -> list[Target]:
+        """Give the tasks that a route may lead to: of a fused one, the one that is here."""
+        tasks = self._graph.tasks[route.target]
+        if route.fused:
+            at_hand = self._partition % len(tasks)
+            return [(tasks[at_hand], self._task(route.target, at_hand).sender(source))]
+        return [(task, self._way(route.target, at, source, collector)) for at, task in enumerate(tasks)]
+
+    def _way(self, component: str, index: int, source: Source, collector: Collector) -> Send:
+        outbox, trees = self.outbox, self.trees
+        is_undone = self._graph[component].is_stateful and self.program.is_exact
+        parcel = Parcel(component, index, source, collector.refused, trees.tell)
+        outbox.fill(parcel, is_undone=is_undone)
+        add_values, add_root = parcel.values.append, parcel.roots.append
+        in_parcel = parcel.values
+
+        def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            trees.has_left = True
+            if others is not None:
+                parcel.others[len(in_parcel)] = others
+            add_values(values)
+            add_root(root)
+            if len(in_parcel) >= FULL_BLOCK:
+                outbox.send(parcel)
+
+        return send
+
+
+def _chosen_by_none(record: Callable[[Sequence[Any]], None], values: Sequence[Any]) -> Sequence[Target]:
+    """Tell of a tuple, and send it to nobody else."""
+    record(values)
+    return ()
+
+
+def _recorded(
+    record: Callable[[Sequence[Any]], None],
+    send: Send,
+    values: Sequence[Any],
+    root: int,
+    others: tuple[int, ...] | None,
+) -> None:
+    """Tell of a tuple of a direct stream, too."""
+    record(values)
+    send(values, root, others)

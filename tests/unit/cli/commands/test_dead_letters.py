@@ -1,0 +1,275 @@
+"""``dead-letters`` lists, shows and redrives what was given up."""
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import StoreUnavailable
+from kinesis_spout.operations.stored_progress import StoredProgress
+from kinesis_spout.settings import SpoutConfig
+from tests.support.letters import LETTER, letter
+from tests.unit.cli.fake_world import SETTINGS, FakeWorld
+
+
+def world_with(*letters: DeadLetter) -> FakeWorld:
+    world = FakeWorld()
+    world.sink.write(letters)
+    return world
+
+
+class ForgetsNothing:
+    """A sink that, like a stream, cannot remember what was redriven."""
+
+    def __init__(self, *letters: DeadLetter) -> None:
+        self._letters = letters
+
+    def check_writable(self) -> None:
+        """Everything can be written."""
+
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        self._letters += (*letters,)
+
+    def read(self) -> Iterable[DeadLetter]:
+        return self._letters
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_the_list_tells_what_matters_and_not_the_data() -> None:
+    world = world_with(LETTER)
+    (row,) = world.json("dead-letters", "list")
+    assert (row["message_id"], row["reason"], row["attempts"], row["size_bytes"]) == (
+        "shardId-000000000000:1", "exhausted", 4, 1,
+    )  # fmt: skip
+    assert not any("data" in name for name in row)
+    assert world.opened == ["dead letters"], "neither ZooKeeper nor Kinesis"
+
+
+def test_the_list_has_one_line_for_each_letter() -> None:
+    out, _ = world_with(letter(1), letter(2, error="x" * 500)).call("dead-letters", "list", *SETTINGS)
+    lines = out.splitlines()
+    assert len(lines) == 3
+    assert "2026-01-31T12:01:40.250Z" in lines[1]
+    assert "ValueError: no" in lines[1]
+    assert lines[2].endswith("…")
+
+
+def test_the_list_can_be_cut_and_says_so() -> None:
+    world = world_with(*(letter(number) for number in range(60)))
+    assert len(world.json("dead-letters", "list")) == 50
+    assert len(world.json("dead-letters", "list", "--limit", "0")) == 60
+    _, err = world.call("dead-letters", "list", "--limit", "3", *SETTINGS)
+    assert "--limit 0" in err
+    assert "--limit 0" not in world.call("dead-letters", "list", "--limit", "60", *SETTINGS)[1]
+
+
+def test_the_list_can_be_of_one_reason() -> None:
+    world = world_with(letter(1), letter(2, reason="rejected"))
+    rows = world.json("dead-letters", "list", "--reason", "rejected", "--limit", "1")
+    assert [row["sequence_number"] for row in rows] == ["2"]
+    world.call("dead-letters", "list", "--reason", "other", *SETTINGS, exit_code=2)
+
+
+def test_no_letters_is_no_error() -> None:
+    world = FakeWorld()
+    assert world.json("dead-letters", "list") == []
+    assert "no dead letters in .kinesis-spout/billing" in world.call("dead-letters", "list", *SETTINGS)[1]
+
+
+def test_a_letter_is_shown_in_full_as_text_and_as_base64() -> None:
+    world = world_with(letter(1, data=b"caf\xc3\xa9"), letter(2, data=b"\xff"))
+    text = world.json("dead-letters", "show", "shardId-000000000000:1")
+    assert (text["data_text"], text["data_base64"]) == ("café", "Y2Fmw6k=")
+    binary = world.json("dead-letters", "show", "shardId-000000000000:2")
+    assert (binary["data_text"], binary["data_base64"]) == (None, "/w==")
+    out, _ = world.call("dead-letters", "show", "shardId-000000000000:1", *SETTINGS)
+    assert "ValueError: no" in out
+
+
+def test_a_letter_can_neither_steer_the_terminal_nor_pose_as_a_field() -> None:
+    hostile = "no\x1b[2J\x9b31m\u202e\nreason  rejected"
+    message_id = "shardId-000000000000:1"
+    world = world_with(letter(1, error=hostile, partition_key="k\x1b]0;x\x07", data=b"d\x1b[1m"))
+    listed, _ = world.call("dead-letters", "list", *SETTINGS)
+    shown, _ = world.call("dead-letters", "show", message_id, *SETTINGS)
+    for line in (listed + shown).split("\n"):
+        assert not any(unicodedata.category(char) == "Cc" or char == "\u202e" for char in line)
+    assert r"\x1b[2J\x9b31m\u202e" in shown
+    assert [line for line in shown.split("\n") if line.startswith("reason")] == [
+        "reason             exhausted"
+    ]
+    assert [line.strip() for line in shown.split("\n") if "rejected" in line] == ["reason  rejected"]
+    assert world.json("dead-letters", "show", message_id)["error"] == hostile
+    assert next(iter(world.sink.read())).error == hostile
+
+
+def test_a_letter_that_is_not_there_is_an_error_with_the_next_step() -> None:
+    _, err = world_with(LETTER).call("dead-letters", "show", "shardId-0:9", *SETTINGS, exit_code=1)
+    assert "dead-letters list" in err
+
+
+def test_the_named_letters_are_redriven_and_not_offered_again() -> None:
+    world = world_with(letter(1, data=b"one"), letter(2, data=b"two"))
+    assert world.json("dead-letters", "redrive", "shardId-000000000000:2") == {"redriven": 1, "missing": []}
+    assert world.puts.put == [("orders", b"two")]
+    assert [row["sequence_number"] for row in world.json("dead-letters", "list")] == ["1"]
+
+
+def test_letters_that_are_not_there_are_named_after_the_others_were_redriven() -> None:
+    world = world_with(LETTER)
+    _, err = world.call(
+        "dead-letters", "redrive", "shardId-000000000000:1", "shardId-0:9", *SETTINGS, exit_code=1
+    )
+    assert "records back on their stream: 1" in err
+    assert "shardId-0:9" in err
+    assert len(world.puts.put) == 1
+
+
+def test_all_letters_are_redriven() -> None:
+    world = world_with(*(letter(number) for number in range(1200)))
+    assert world.json("dead-letters", "redrive", "--all", "--yes")["redriven"] == 1200
+    assert world.json("dead-letters", "list") == []
+
+
+def test_ids_or_all_but_not_both_and_not_neither() -> None:
+    world = world_with(LETTER)
+    world.call("dead-letters", "redrive", *SETTINGS, exit_code=2)
+    world.call("dead-letters", "redrive", "shardId-000000000000:1", "--all", *SETTINGS, exit_code=2)
+    world.call("dead-letters", "redrive", "shardId-000000000000:1", "--force", *SETTINGS, exit_code=2)
+    assert world.puts.put == []
+
+
+def test_a_sink_that_cannot_remember_is_redriven_by_force_only() -> None:
+    world = FakeWorld()
+    world.sink = ForgetsNothing(LETTER)
+    world.call("dead-letters", "redrive", "--all", "--yes", *SETTINGS, exit_code=2)
+    assert world.puts.put == []
+    assert world.json("dead-letters", "redrive", "--all", "--force", "--yes")["redriven"] == 1
+
+
+def test_all_letters_are_not_redriven_unless_somebody_confirms_it() -> None:
+    world = world_with(letter(1), letter(2))
+    _, err = world.call("dead-letters", "redrive", "--all", *SETTINGS, exit_code=2)
+    assert "add --yes" in err
+    assert world.puts.put == []
+
+
+def test_a_dry_run_names_the_letters_and_puts_nothing() -> None:
+    world = world_with(letter(1), letter(2, reason="rejected"), letter(2, reason="rejected"))
+    plan = world.json("dead-letters", "redrive", "--all", "--dry-run")
+    assert plan == {"would_redrive": ["shardId-000000000000:1", "shardId-000000000000:2"], "missing": []}
+    out, err = world.call("dead-letters", "redrive", "--all", "--dry-run", *SETTINGS)
+    assert out.splitlines() == plan["would_redrive"]
+    assert "2 letters (1 exhausted, 1 rejected)" in err
+    assert world.puts.put == []
+    assert "client" not in world.opened
+    assert len(world.json("dead-letters", "list")) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [
+        (("--reason", "rejected"), "2"),
+        (("--shard", "shardId-000000000007"), "3"),
+        (("--error", "time-out"), "4"),
+    ],
+)
+def test_only_the_letters_that_fit_are_redriven_and_listed(options: tuple[str, ...], number: str) -> None:
+    world = world_with(
+        letter(1),
+        letter(2, reason="rejected"),
+        letter(3, shard_id="shardId-000000000007"),
+        letter(4, error="a time-out"),
+    )
+    assert [row["sequence_number"] for row in world.json("dead-letters", "list", *options)] == [number]
+    assert world.json("dead-letters", "redrive", "--all", "--yes", *options)["redriven"] == 1
+    left = {row["sequence_number"] for row in world.json("dead-letters", "list")}
+    assert left == {"1", "2", "3", "4"} - {number}
+
+
+def test_a_filter_goes_with_all_only() -> None:
+    _, err = world_with(LETTER).call(
+        "dead-letters", "redrive", "shardId-0:1", "--reason", "rejected", *SETTINGS, exit_code=2
+    )
+    assert "--all" in err
+
+
+def test_letters_that_come_after_the_question_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_with(letter(1), letter(2))
+    questions: list[str] = []
+
+    def answer(action: str, *, yes: bool) -> None:
+        assert not yes
+        questions.append(action)
+        world.sink.write([letter(3)])
+
+    monkeypatch.setattr("kinesis_spout.cli.commands.dead_letters.confirm", answer)
+    assert world.json("dead-letters", "redrive", "--all")["redriven"] == 2
+    assert questions == ["put 2 letters (2 exhausted) back on their stream"]
+    assert [row["sequence_number"] for row in world.json("dead-letters", "list")] == ["3"]
+
+
+def test_where_a_letter_was_raised_is_in_the_json_and_is_shown() -> None:
+    raised = 'Traceback (most recent call last):\n  File "billing.py", line 3, in bill\nKeyError'
+    world = world_with(letter(1, traceback=raised), letter(2))
+    first, second = world.json("dead-letters", "list")
+    assert (first["traceback"], second["traceback"]) == (raised, None)
+    out, _ = world.call("dead-letters", "show", first["message_id"], *SETTINGS)
+    assert "in bill" in out
+
+
+# -- a misspelt application
+
+COMMANDS = [("list",), ("show", "shardId-1:1"), ("redrive", "--all"), ("redrive", "shardId-1:1")]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_application_that_has_not_begun_is_refused_with_those_that_have(command: tuple[str, ...]) -> None:
+    world = FakeWorld()
+    world.others = [("billings", "orders"), ("shipping", "orders")]
+    out, err = world.call("dead-letters", *command, *SETTINGS, exit_code=4)
+    assert out == ""
+    assert "billings on orders, shipping on orders" in err
+    assert "did you mean billings on orders?" in err
+
+
+@pytest.mark.parametrize("command", [("list",), ("redrive", "--all")])
+def test_an_application_that_has_begun_may_have_no_letters(command: tuple[str, ...]) -> None:
+    world = FakeWorld()
+    world.others = [("shipping", "orders")]
+    world.consumer().close()
+    world.call("dead-letters", *command, *SETTINGS)
+
+
+def test_where_letters_are_kept_in_a_place_of_their_own_the_application_decides_nothing() -> None:
+    world = FakeWorld()
+    world.others = [("shipping", "orders")]
+    world.call("dead-letters", "list", "--dead-letters", "/var/dead", *SETTINGS)
+    assert world.opened == ["dead letters"]
+
+
+def test_letters_that_are_there_are_listed_without_zookeeper() -> None:
+    world = world_with(LETTER)
+    world.others = [("shipping", "orders")]
+    assert world.json("dead-letters", "list", "--reason", "rejected") == []
+    assert world.opened == ["dead letters"]
+
+
+def test_a_zookeeper_that_is_away_leaves_no_letters_an_answer() -> None:
+    class Alone(FakeWorld):
+        is_reached = False
+
+        @contextmanager
+        def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
+            with super().progress(config) as progress:
+                if not self.is_reached:
+                    raise StoreUnavailable("nobody answers")
+                yield progress
+
+    _, err = Alone().call("dead-letters", "list", *SETTINGS)
+    assert "no dead letters in .kinesis-spout/billing" in err
+    assert "could not find out whether billing has begun on orders: nobody answers" in err

@@ -1,0 +1,264 @@
+"""``topology run`` shows what the components do, until the topology has caught up or is told to stop."""
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.model.errors import StreamNotFound, Unavailable
+from kinesis_spout.storm.running.counts import ComponentCounts
+from shard_state import BreakerPause, ShardStatus
+from tests.unit.cli.fake_world import FakeWorld
+
+WIRED = """
+from kinesis_spout import KinesisSpout
+from kinesis_spout.storm import TopologyBuilder
+from tests.support.topology_components import Split
+
+def words():
+    builder = TopologyBuilder()
+    for name in ("sentences", "more"):
+        spout = KinesisSpout(stream=name, app="words", scheme="text")
+        builder.set_spout(name, spout, fields=["sentence"])
+    builder.set_bolt("split", Split()).shuffle_grouping("sentences").shuffle_grouping("more")
+    return builder
+"""
+
+
+class RunningSpout:
+    def __init__(self, acked: int, dead_lettered: int = 0) -> None:
+        self.counters = Counters()
+        self.counters.delivered = acked + dead_lettered
+        self.counters.acked = acked
+        self.counters.dead_lettered = dead_lettered
+        self.last_error: Unavailable | None = None
+        self.breaker_pause: BreakerPause | None = None
+        self.paused_by_operator: str | None = None
+        self.lastProgress = None  # as SpoutQuery spells it
+
+    def shards(self) -> list[ShardStatus]:
+        return []
+
+
+class RunningTopology:
+    """A query that has caught up at once, unless it pauses or waits; or ends when it is stopped."""
+
+    def __init__(self) -> None:
+        self.spouts = {"sentences": RunningSpout(3), "more": RunningSpout(2)}
+        self.own_spouts: dict[str, RunningSpout] = {}
+        self.components = {
+            "sentences": ComponentCounts(emitted=4, acked=3, failed=1, completed=3, completing_seconds=0.75),
+            "split": ComponentCounts(executed=1_200, emitted=9, acked=1_199, failed=1),
+        }
+        self.recentProgress = [  # as StreamingQuery spells it
+            {
+                "spout": "sentences",
+                "batchId": 0,
+                "timestamp": "2026-01-01T00:00:00.000+00:00",
+                "components": {"split": {"executed": 1_200}},
+            }
+        ]
+        self.waits = False
+        self.stopped = threading.Event()
+
+    @property
+    def breaker_pause(self) -> BreakerPause | None:
+        return next(
+            (each.breaker_pause for each in self.spouts.values() if each.breaker_pause is not None), None
+        )
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        return not self.stopped.is_set()
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        if self.waits or self.breaker_pause is not None:
+            self.stopped.wait(30)
+
+    def exception(self) -> None:
+        """Nothing went wrong."""
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+class QuietSpark:
+    def __init__(self, then: signal.Signals | None = None) -> None:
+        self._then = then
+        self.names: list[object] = []
+
+    def start(self, name: str, *_: object) -> "QuietSpark":
+        self.names.append(name)
+        if self._then is not None:
+            signal.raise_signal(self._then)
+        return self
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+@pytest.fixture
+def query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningTopology]:
+    (tmp_path / "wired.py").write_text(WIRED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    query = RunningTopology()
+    monkeypatch.setattr("kinesis_spout.storm.Topology.run", lambda *_, **__: query)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
+    yield query
+    sys.modules.pop("wired", None)
+
+
+def run(*arguments: str, exit_code: int = 0) -> tuple[str, str]:
+    return FakeWorld().call(
+        "topology", "run", "wired:words", "--until-caught-up", *arguments, exit_code=exit_code
+    )
+
+
+def test_a_log_gets_the_sums_of_all_spouts_and_a_table_of_the_components(query: RunningTopology) -> None:
+    out, err = run()
+    assert out == ""
+    assert "stopped: delivered 5  acked 5  retried 0  dead-lettered 0" in err
+    heading, spout, bolt = err.splitlines()[-3:]
+    assert heading.split() == [
+        "component",
+        "executed",
+        "emitted",
+        "acked",
+        "failed",
+        "timed",
+        "out",
+        "latency",
+    ]
+    assert spout.split() == ["sentences", "-", "4", "3", "1", "0", "250", "ms"]
+    assert bolt.split() == ["split", "1,200", "9", "1,199", "1", "0", "-"]
+    assert query.stopped.is_set()
+
+
+def test_spouts_of_the_users_own_are_shown_like_those_of_kinesis(query: RunningTopology) -> None:
+    query.own_spouts, query.spouts = {"sentences": RunningSpout(3)}, {}
+    _, err = run()
+    assert "stopped: delivered 3  acked 3  retried 0  dead-lettered 0" in err
+    out, _ = run("--json")
+    last = json.loads(out.splitlines()[-1])
+    assert (last["acked"], last["spouts"]["sentences"]["acked"]) == (3, 3)
+
+
+def test_programs_get_lines_of_json_with_spouts_and_components(query: RunningTopology) -> None:
+    query.spouts["more"].last_error = Unavailable("down")
+    out, _ = run("--json")
+    last = json.loads(out.splitlines()[-1])
+    assert (last["state"], last["acked"], last["last_error"]) == ("stopped", 5, "down")
+    assert {name: each["acked"] for name, each in last["spouts"].items()} == {"sentences": 3, "more": 2}
+    assert last["components"]["split"]["executed"] == 1_200
+
+
+def test_the_progress_of_each_micro_batch_goes_to_a_file_that_show_reads(
+    query: RunningTopology, tmp_path: Path
+) -> None:
+    run("--progress", "progress")
+    (line,) = (tmp_path / "progress").read_text().splitlines()
+    assert json.loads(line) == query.recentProgress[0]
+    out, _ = FakeWorld().call("topology", "show", "wired:words", "--progress", "progress")
+    assert "executed 1,200" in out
+
+
+@pytest.mark.usefixtures("query")
+def test_a_progress_file_that_cannot_be_written_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spark = QuietSpark()
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
+    _, err = run("--progress", "no/such/folder/progress", exit_code=2)
+    assert "--progress: expected a file that can be written" in err
+    assert spark.names == []
+
+
+@pytest.mark.usefixtures("query")
+def test_a_topology_that_cannot_run_is_refused_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = QuietSpark()
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
+    monkeypatch.setenv("KINESIS_SPOUT_ORDER", "shard")
+    _, err = run(exit_code=2)
+    assert err.startswith("error: wired:words: ")
+    assert "next: mend it in its module" in err
+    assert spark.names == []
+
+
+@pytest.mark.usefixtures("query")
+def test_the_application_of_spark_is_named_after_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = QuietSpark()
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
+    run()
+    run("--name", "of words")
+    assert spark.names == ["wired", "of words"]
+
+
+def test_a_stream_that_does_not_exist_is_refused_before_spark_starts(
+    query: RunningTopology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = QuietSpark()
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
+    world = FakeWorld()
+    world.problem = StreamNotFound("no stream 'sentences'")
+    _, err = world.call("topology", "run", "wired:words", exit_code=3)
+    assert err.startswith("error: no stream 'sentences'")
+    assert (spark.names, query.stopped.is_set()) == ([], False)
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_stops_the_topology_in_order(
+    query: RunningTopology, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, exit_code: int
+) -> None:
+    query.waits = True
+    taken: list[str] = []
+
+    def components() -> dict[str, ComponentCounts]:
+        """Is asked when it runs: tells it to stop."""
+        if not taken:
+            signal.raise_signal(number)
+        taken.append("look")
+        return {}
+
+    monkeypatch.setattr(
+        RunningTopology, "components", property(lambda _: components(), lambda *_: None), raising=False
+    )
+    out, _ = run("--json", exit_code=exit_code)
+    assert [json.loads(line)["state"] for line in out.splitlines()] == ["running", "stopping", "stopped"]
+    assert query.stopped.is_set()
+
+
+def test_a_signal_while_spark_starts_begins_nothing(
+    query: RunningTopology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = QuietSpark(then=signal.SIGTERM)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
+    out, _ = run("--json")
+    assert out == ""
+    assert not query.stopped.is_set()
+
+
+def test_dead_letters_of_each_spout_are_told_with_where_they_are(query: RunningTopology) -> None:
+    query.spouts = {"sentences": RunningSpout(3, dead_lettered=1), "more": RunningSpout(2, dead_lettered=4)}
+    _, err = run()
+    assert (
+        "1 record was dead-lettered: `kinesis-spout dead-letters list --stream sentences --app words`" in err
+    )
+    assert "4 records were dead-lettered: `kinesis-spout dead-letters list --stream more --app words`" in err
+    query.stopped.clear()
+    run("--fail-on-dead-letters", exit_code=7)
+
+
+def test_a_topology_that_pauses_for_too_long_ends_a_run_that_is_to_catch_up(
+    query: RunningTopology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.runs.following._LONGEST_PAUSE_SECONDS", 0.05)
+    query.spouts["more"].breaker_pause = BreakerPause(failed=97, outcomes=100, probes_failed=3, probe_at=5.0)
+    _, err = run(exit_code=8)
+    assert "paused: delivered 5" in err
+    assert "error: paused: 97 of the last 100 outcomes are failures" in err

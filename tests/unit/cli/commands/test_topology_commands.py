@@ -1,0 +1,236 @@
+"""``topology explain`` and ``topology show``: find what the user wired, say and draw how it runs."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from kinesis_spout.cli.runs.progress_file import ProgressFile
+from tests.unit.cli.fake_world import FakeWorld
+
+WIRED = """
+from kinesis_spout.storm import TopologyBuilder
+from tests.support.topology_components import Sentences, Split
+
+builder = TopologyBuilder()
+builder.set_spout("sentences", Sentences())
+builder.set_bolt("split", Split(), 2).fields_grouping("sentences", ["sentence"])
+topology = builder.build("words")
+number = 5
+
+def as_builder(): return builder
+def as_topology(): return topology
+def as_number(): return 5
+def as_nothing(): builder
+def raises(): raise ZeroDivisionError("division by zero")
+def with_argument(stream): return builder
+
+def without_address():
+    from tests.support.topology_components import CountWords
+    keeping = TopologyBuilder()
+    keeping.set_spout("sentences", Sentences())
+    keeping.set_bolt("split", Split()).shuffle_grouping("sentences")
+    keeping.set_bolt("count", CountWords(log=None)).fields_grouping("split", ["word"])
+    return keeping
+
+def on_nothing():
+    broken = TopologyBuilder()
+    broken.set_spout("sentences", Sentences())
+    broken.set_bolt("split", Split()).shuffle_grouping("sentence")
+    return broken
+
+def without_settings():
+    from kinesis_spout import KinesisSpout
+    KinesisSpout()
+
+def exits(): raise SystemExit(0)
+
+class Undeclared(Split):
+    def declare_output_fields(self): return FIELDS
+
+undeclared = TopologyBuilder()
+undeclared.set_spout("sentences", Sentences())
+undeclared.set_bolt("words", Undeclared()).shuffle_grouping("sentences")
+"""
+
+
+@pytest.fixture(autouse=True)
+def in_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "wired.py").write_text(WIRED)
+    (tmp_path / "exits.py").write_text("raise SystemExit(0)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    sys.modules.pop("wired", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("builder", "wired"),
+        ("as_builder", "wired"),
+        ("topology", "words"),
+        ("as_topology", "words"),
+    ],
+)
+def test_a_builder_a_topology_or_a_function_that_gives_one_is_explained(name: str, title: str) -> None:
+    out, _ = FakeWorld().call("topology", "explain", f"wired:{name}")
+    assert out.startswith(f"topology {title}: 2 components\n")
+    assert "from sentences: fields by sentence, through the exchange" in out
+
+
+def test_what_cannot_run_is_explained_with_the_reason_why_it_would_be_refused() -> None:
+    out, err = FakeWorld().call("topology", "explain", "wired:without_address")
+    assert out.startswith("topology wired: 3 components\n")
+    said = " ".join(err.split())
+    assert "`topology run` refuses it so far: topology 'wired': expected the option state, an address" in said
+
+
+def test_programs_get_the_explanation_as_json() -> None:
+    document = json.loads(FakeWorld().call("topology", "explain", "wired:builder", "--json")[0])
+    assert [stage["stage"] for stage in document["spouts"][0]["stages"]] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("wired", "expected MODULE:BUILDER, as in my_module:builder, got 'wired'"),
+        ("no_such_module:x", "expected an importable module 'no_such_module' (looked in {here} first)"),
+        (
+            "wired.py:builder",
+            "expected the name of a module, without .py, as in my_module:builder, got 'wired.py",
+        ),
+        ("wired:nothing", "expected 'nothing' in the module 'wired' ({here}/wired.py), found none"),
+        ("wired:number", "expected wired:number to be a TopologyBuilder, a Topology, or a function"),
+        (
+            "wired:as_number",
+            "expected the function wired:as_number to return a TopologyBuilder or a Topology",
+        ),
+        ("wired:as_nothing", "to return a TopologyBuilder or a Topology, got None: it returns nothing"),
+        (
+            "wired:with_argument",
+            "expected a function that is called without arguments, got wired:with_argument",
+        ),
+        ("wired:raises", "wired:raises: expected a topology, got ZeroDivisionError: division by zero"),
+        ("wired:exits", "wired:exits: expected a topology, got SystemExit: 0"),
+        (
+            "wired:undeclared",
+            "expected a topology, got NameError: name 'FIELDS' is not defined, raised by declare_output_fields",
+        ),
+        (
+            "exits:builder",
+            "expected an importable module 'exits' (looked in {here} first), got SystemExit: 0",
+        ),
+        (
+            "wired:on_nothing",
+            "bolt 'split': expected a grouping on a component of the topology (sentences, split)",
+        ),
+        ("wired:without_settings", "wired:without_settings: stream is required"),
+    ],
+)
+def test_what_is_no_topology_is_refused_in_one_line(in_directory: Path, name: str, message: str) -> None:
+    for command in ("explain", "show", "run"):
+        out, err = FakeWorld().call("topology", command, name, exit_code=2)
+        assert out == ""
+        assert err.startswith("error: ")
+        assert message.format(here=in_directory) in err
+        assert "next: " in err
+
+
+def test_mermaid_goes_to_standard_output_and_svg_to_a_file(in_directory: Path) -> None:
+    out, _ = FakeWorld().call("topology", "show", "wired:builder")
+    assert out.startswith("flowchart LR\n")
+    out, err = FakeWorld().call(
+        "topology", "show", "wired:builder", "--format", "svg", "--output", "words.svg"
+    )
+    assert (out, err) == ("", "wrote words.svg\n")
+    drawn = (in_directory / "words.svg").read_text()
+    assert ET.fromstring(drawn).tag == "{http://www.w3.org/2000/svg}svg"
+    assert FakeWorld().call("topology", "show", "wired:builder", "--format", "svg")[0] == drawn
+
+
+def test_a_picture_that_cannot_be_written_is_an_error_with_the_reason() -> None:
+    arguments = ("wired:builder", "--output", "no/such/folder/words.mmd")
+    _, err = FakeWorld().call("topology", "show", *arguments, exit_code=2)
+    assert "error: --output: expected a file that can be written, got [Errno 2]" in err
+
+
+def test_the_newest_counts_of_the_progress_are_drawn(in_directory: Path) -> None:
+    lines = [
+        {"components": {"split": {"executed": 1, "emitted": 2}}},
+        {"components": {"split": {"executed": 1_500, "emitted": 7, "failed": 3, "executeLatencyMs": 0.25}}},
+        {"batchId": 2},
+    ]
+    text = "\n".join(json.dumps(line) for line in lines) + '\n{"components": {"split": {"exec'
+    (in_directory / "progress").write_text(text)
+    out, _ = FakeWorld().call("topology", "show", "wired:builder", "--progress", "progress")
+    assert "executed 1,500<br/>emitted 7<br/>acked 0<br/>failed 3<br/>latency 0.25 ms" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "exit_code"),
+    [
+        (None, "--progress: expected a file that can be read", 2),
+        ("", "progress: no micro-batch has ended yet; `topology run", 1),
+        (
+            '{"components": {"split": {}, "join": {}, "sum": {}}}\n',
+            "error: --progress: expected the progress of this topology (sentences, split), got progress, which ",
+            2,
+        ),
+        ('{"components": {"split": {"executed": "many"}}}\n', "got progress: invalid literal", 2),
+        ("what is this\n", "expected a file that `topology run --progress` has written, got progress", 2),
+        ('{"components": 5}\n', "expected a file that `topology run --progress` has written", 2),
+        ("[5]\n", "no micro-batch has ended yet", 1),
+    ],
+)
+def test_progress_that_cannot_be_shown_is_an_error_that_says_why(
+    in_directory: Path, text: str | None, message: str, exit_code: int
+) -> None:
+    if text is not None:
+        (in_directory / "progress").write_text(text)
+    arguments = ("topology", "show", "wired:builder", "--progress", "progress")
+    assert message in FakeWorld().call(*arguments, exit_code=exit_code)[1]
+
+
+class InProgress:
+    """What a ``ProgressFile`` looks at."""
+
+    def __init__(self) -> None:
+        self.recentProgress: list[dict[str, object]] = []  # as TopologyQuery spells it
+
+
+def progress(spout: str, batch: int, second: int) -> dict[str, object]:
+    return {"spout": spout, "batchId": batch, "timestamp": f"2026-01-01T00:00:{second:02d}.000+00:00"}
+
+
+def written(path: Path) -> list[tuple[str, int]]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [(line["spout"], line["batchId"]) for line in lines]
+
+
+def test_each_micro_batch_is_written_once_and_a_later_run_is_appended(tmp_path: Path) -> None:
+    for _ in range(2):
+        query = InProgress()
+        with ProgressFile(tmp_path / "progress") as file:
+            for batch in range(3):
+                query.recentProgress.append(progress("a", batch, batch))
+                query.recentProgress.append(progress("b", batch, batch))
+                if batch:
+                    file.add(query)  # type: ignore[arg-type]
+    lines = written(tmp_path / "progress")
+    assert lines[:6] == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+    assert lines[6:] == lines[:6]
+
+
+def test_micro_batches_are_written_that_end_after_later_ones_and_those_of_each_stream_of_a_spout(
+    tmp_path: Path,
+) -> None:
+    query = InProgress()
+    with ProgressFile(tmp_path / "progress") as file:
+        for batch, second in ((1, 0), (0, 1), (0, 2), (1, 3)):
+            query.recentProgress.append(progress("a", batch, second))
+            file.add(query)  # type: ignore[arg-type]
+    assert written(tmp_path / "progress") == [("a", 1), ("a", 0), ("a", 0), ("a", 1)]

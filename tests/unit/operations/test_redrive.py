@@ -1,0 +1,163 @@
+"""Redriven letters are on their stream again before they are marked, and are not redriven twice."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
+from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
+from kinesis_spout.operations.dead_letters import Choice, ChosenLetters
+from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.testing import InMemoryDeadLetterSink
+from tests.support.letters import letter as plain_letter
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+
+def letter(number: int, **changes: Any) -> DeadLetter:
+    """Tell the letters apart by their data, which is all of them that a stream gets."""
+    return plain_letter(number, data=b"%d" % number, **changes)
+
+
+@pytest.fixture
+def client() -> "Iterator[KinesisClient]":
+    with mock_aws():
+        client = boto3.client("kinesis", region_name="eu-west-1")
+        for stream in ("orders", "returns", "dead"):
+            client.create_stream(StreamName=stream, ShardCount=1)
+        yield client
+        client.close()
+
+
+def on_stream(client: "KinesisClient", stream: str, *, shard: int = 0) -> list[tuple[str, bytes]]:
+    iterator = client.get_shard_iterator(
+        StreamName=stream, ShardId=f"shardId-{shard:012}", ShardIteratorType="TRIM_HORIZON"
+    )
+    records = client.get_records(ShardIterator=iterator["ShardIterator"])["Records"]
+    return [(record["PartitionKey"], record["Data"]) for record in records]
+
+
+def filled(*letters: DeadLetter) -> InMemoryDeadLetterSink:
+    sink = InMemoryDeadLetterSink()
+    sink.write(letters)
+    return sink
+
+
+def chosen(sink: DeadLetterSink, *message_ids: str) -> ChosenLetters:
+    return ChosenLetters(sink, Choice(message_ids=frozenset(message_ids)))
+
+
+def redrive_all(sink: DeadLetterSink, client: "KinesisClient", *, force: bool = False) -> int:
+    return chosen(sink).redrive(client, force=force)
+
+
+def test_all_letters_go_back_to_their_own_streams_with_their_keys(client: "KinesisClient") -> None:
+    sink = filled(letter(1, partition_key="a"), letter(2, stream="returns"), letter(3, partition_key="b"))
+    assert redrive_all(sink, client) == 3
+    assert on_stream(client, "orders") == [("a", b"1"), ("b", b"3")]
+    assert on_stream(client, "returns") == [("k", b"2")]
+    assert list(sink.read()) == []
+    assert redrive_all(sink, client) == 0
+
+
+def test_a_letter_without_a_key_goes_by_its_sequence_number(client: "KinesisClient") -> None:
+    redrive_all(filled(letter(7, partition_key=None)), client)
+    assert on_stream(client, "orders") == [("7", b"7")]
+
+
+def test_a_letter_goes_back_with_its_explicit_hash_key(client: "KinesisClient") -> None:
+    client.create_stream(StreamName="wide", ShardCount=2)
+    last = str(2**127 + 1)
+    letters = [letter(number, stream="wide", explicit_hash_key=key) for number, key in enumerate(("0", last))]
+    assert redrive_all(filled(*letters), client) == 2
+    assert on_stream(client, "wide") == [("k", b"0")]
+    assert on_stream(client, "wide", shard=1) == [("k", b"1")]
+
+
+@pytest.mark.parametrize("hash_key", ["", "k", "-1", "1.5", "٣", str(2**128), "9" * 5000])
+def test_an_explicit_hash_key_that_kinesis_refuses_keeps_no_letter_back(
+    client: "KinesisClient", hash_key: str
+) -> None:
+    redrive_all(filled(letter(1, explicit_hash_key=hash_key), letter(2)), client)
+    assert on_stream(client, "orders") == [("k", b"1"), ("k", b"2")]
+
+
+def test_letters_are_chosen_by_message_id_and_the_unknown_are_reported(client: "KinesisClient") -> None:
+    sink = filled(letter(1), letter(2))
+    absent = "shardId-000000000000:9"
+    letters = chosen(sink, letter(2).message_id, absent)
+    assert letters.missing == [absent]
+    assert letters.redrive(client) == 1
+    assert on_stream(client, "orders") == [("k", b"2")]
+    assert list(sink.read()) == [letter(1)]
+
+
+def test_copies_of_a_letter_go_back_once(client: "KinesisClient") -> None:
+    sink = filled(letter(1), letter(1), letter(1, died_at=2.5))
+    assert redrive_all(sink, client) == 2
+    assert list(sink.read()) == []
+
+
+class FailingAtMarks(InMemoryDeadLetterSink):
+    def __init__(self, good_marks: int) -> None:
+        super().__init__()
+        self.good_marks = good_marks
+
+    def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
+        if self.good_marks == 0:
+            raise DeadLetterError("no mark")
+        self.good_marks -= 1
+        super().mark_redriven(letters)
+
+
+def test_letters_are_put_before_they_are_marked_batch_by_batch(client: "KinesisClient") -> None:
+    sink = FailingAtMarks(good_marks=1)
+    sink.write([letter(number) for number in range(1_100)])
+    with pytest.raises(DeadLetterError):
+        redrive_all(sink, client)
+    assert len(on_stream(client, "orders")) == 1_000  # the second batch was put, and not marked
+    assert len(list(sink.read())) == 600
+    sink.good_marks = 2
+    assert redrive_all(sink, client) == 600
+    assert len(on_stream(client, "orders")) == 1_600
+
+
+def test_nothing_is_marked_that_was_not_put(client: "KinesisClient") -> None:
+    sink = filled(letter(1, stream="gone"))
+    with pytest.raises(DeadLetterError, match="PutRecords on gone"):
+        redrive_all(sink, client)
+    assert list(sink.read()) == [letter(1, stream="gone")]
+
+
+def test_a_sink_that_cannot_mark_is_redriven_only_whole_and_only_by_force(client: "KinesisClient") -> None:
+    sink = KinesisStreamSink(client, "dead", retry_policy=RetryPolicy())
+    sink.write([letter(1)])
+    with pytest.raises(
+        InvalidConfig, match="got KinesisStreamSink; its letters can only be redriven all together"
+    ):
+        chosen(sink, letter(1).message_id).redrive(client)
+    with pytest.raises(InvalidConfig, match="use force to accept that"):
+        redrive_all(sink, client)
+    assert on_stream(client, "orders") == []
+    assert redrive_all(sink, client, force=True) == 1
+    assert on_stream(client, "orders") == [("k", b"1")]
+    assert list(sink.read()) == [letter(1)]
+
+
+def test_a_letter_of_a_user_record_is_redriven_alone_under_its_own_key(client: "KinesisClient") -> None:
+    sink = filled(
+        letter(1, sequence_number="7:0", partition_key="a"),
+        letter(2, sequence_number="7:1", partition_key="b"),
+    )
+    (_, second) = sink.read()
+
+    assert second.message_id.endswith(":7:1")
+    assert chosen(sink, second.message_id).redrive(client) == 1
+    assert on_stream(client, second.stream) == [("b", b"2")]
+    assert [each.sequence_number for each in sink.read()] == ["7:0"]

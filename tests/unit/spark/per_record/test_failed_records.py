@@ -1,0 +1,207 @@
+from typing import Any
+
+import pytest
+
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.handler import RaisedAt
+from kinesis_spout.model.record import Record
+from kinesis_spout.spark.per_record.delivery import Failed
+from kinesis_spout.spark.per_record.failures import FailedRecords, RetryRules
+from kinesis_spout.spark.tasks.work import Unfinished
+from shard_state import FailedRecord, RetryPolicy
+
+NOW = 1_700_000_000.0
+
+
+def failed(limit: int | None = 2, age: float | None = None) -> FailedRecords:
+    policy = RetryPolicy(limit=limit, backoff_seconds=1.0, cap_seconds=60.0, jitter=0.1)
+    return FailedRecords(RetryRules(policy=policy, maximum_record_age_seconds=age), "billing")
+
+
+def row(
+    sequence: int,
+    attempt: int = 1,
+    arrived: float | None = NOW - 10,
+    *,
+    rejected: bool = False,
+    delay_seconds: float | None = None,
+    raised: RaisedAt | None = None,
+    **others: Any,
+) -> Failed:
+    record = Record(
+        data=f"r{sequence}".encode(),
+        sequence_number=str(sequence),
+        partition_key="key",
+        arrival_timestamp=arrived,
+        stream="orders",
+        shard_id="shard",
+        attempt=attempt,
+        **others,
+    )
+    failed = FailedRecord(
+        index=0,
+        sequence=record.sequence,
+        previous=None,
+        attempt=attempt,
+        rejected=rejected,
+        delay_seconds=delay_seconds,
+    )
+    return Unfinished(record=record, error="ValueError: bad", raised=raised), failed
+
+
+def settle(records: FailedRecords, *rows: Failed, at: float = 100.0) -> list[DeadLetter]:
+    return records.settle(rows, now=NOW, monotonic=at, random=0.5)
+
+
+def spare(records: FailedRecords, *rows: Failed, at: float = 100.0) -> list[DeadLetter]:
+    return records.settle(rows, now=NOW, monotonic=at, random=0.5, spare=True)
+
+
+def sequences(due: list[Record]) -> list[str]:
+    return [record.sequence_number for record in due]
+
+
+def test_a_failed_record_waits_for_its_back_off_and_comes_as_the_next_attempt() -> None:
+    records = failed()
+
+    assert settle(records, row(1)) == []
+    assert records.next_due == pytest.approx(100.95)
+    (due,) = records.take_due(101.0)
+    assert (due.attempt, due.data) == (2, b"r1")
+    assert records.next_due is None
+
+
+def test_records_that_failed_together_come_back_together() -> None:
+    records = failed()
+    settle(records, row(1), row(2), row(3))
+
+    assert sequences(records.take_due(101.0)) == ["1", "2", "3"]
+
+
+def test_each_retry_waits_longer_than_the_one_before() -> None:
+    records = failed()
+    settle(records, row(1, attempt=2))
+
+    assert records.next_due == pytest.approx(101.9)
+
+
+def test_the_handler_may_choose_the_delay() -> None:
+    records = failed()
+    settle(records, row(1, delay_seconds=7.0), row(2))
+
+    assert sequences(records.take_due(101.0)) == ["2"]
+    assert records.next_due == 107.0
+
+
+def test_the_earliest_is_given_even_if_the_sleeper_was_woken_early() -> None:
+    records = failed()
+    settle(records, row(1), row(2, delay_seconds=7.0))
+
+    assert sequences(records.take_due(100.5)) == ["1"]
+    assert records.next_due == 107.0
+
+
+def test_a_record_past_its_retry_limit_becomes_a_letter_with_all_that_is_known_of_it() -> None:
+    records = failed()
+
+    assert settle(records, row(1), row(2, attempt=3)) == [
+        DeadLetter(
+            application="billing",
+            stream="orders",
+            shard_id="shard",
+            sequence_number="2",
+            partition_key="key",
+            arrival_timestamp=NOW - 10,
+            data=b"r2",
+            attempts=3,
+            error="ValueError: bad",
+            reason="exhausted",
+            died_at=NOW,
+        )
+    ]
+    assert sequences(records.take_due(101.0)) == ["1"]
+
+
+def test_a_rejected_record_is_given_up_at_its_first_delivery() -> None:
+    [letter] = settle(failed(), row(1, rejected=True))
+
+    assert (letter.reason, letter.attempts) == ("rejected", 1)
+
+
+def test_without_a_limit_nothing_is_exhausted() -> None:
+    assert settle(failed(limit=None), row(1, attempt=1_000_000)) == []
+
+
+def test_a_record_that_would_be_too_old_at_its_retry_expires() -> None:
+    records = failed(limit=None, age=15.0)
+    letters = settle(
+        records,
+        row(1, arrived=NOW - 16),
+        row(2, arrived=NOW - 14.5),
+        row(3, arrived=NOW - 10),
+        row(4, arrived=NOW - 10, delay_seconds=6.0),
+    )
+
+    assert [(letter.sequence_number, letter.reason) for letter in letters] == [
+        ("1", "expired"),
+        ("2", "expired"),
+        ("4", "expired"),
+    ]
+    assert sequences(records.take_due(101.0)) == ["3"]
+
+
+def test_a_record_of_unknown_arrival_never_expires() -> None:
+    assert settle(failed(age=1.0), row(1, arrived=None)) == []
+
+
+def test_what_the_handler_said_goes_before_age() -> None:
+    letters = settle(failed(age=1.0), row(1, rejected=True), row(2, attempt=3))
+
+    assert [letter.reason for letter in letters] == ["rejected", "exhausted"]
+
+
+def test_nothing_failed_nothing_waits() -> None:
+    records = failed()
+
+    assert settle(records) == []
+    assert records.next_due is None
+
+
+def test_spared_deliveries_do_not_count_and_nothing_is_given_up_but_what_is_rejected() -> None:
+    records = failed(limit=2, age=1.0)
+    letters = spare(records, row(1, attempt=3), row(2), row(3, rejected=True))
+
+    assert [letter.sequence_number for letter in letters] == ["3"]
+    assert sorted(record.attempt for record in records.take_due(200.0)) == [1, 3]
+
+
+def test_one_record_can_be_taken_alone_and_the_others_stay() -> None:
+    records = failed()
+    spare(records, row(1), row(2))
+    first = records.take_one()
+
+    assert sequences(first) == ["1"]
+    spare(records, row(1), at=105.0)
+    assert sequences(records.take_one()) == ["2"]
+    assert sequences(records.take_one()) == ["1"]
+    assert records.next_due is None
+
+
+def test_a_letter_says_where_its_failure_was_raised() -> None:
+    [letter] = settle(failed(), row(1, attempt=3, raised=RaisedAt("ValueError", "in bill")))
+
+    assert letter.traceback == "in bill"
+
+
+def test_a_user_record_waits_and_dies_under_its_own_number() -> None:
+    records = failed()
+    first, second = (
+        row(7, sub_sequence_number=sub, explicit_hash_key=str(sub), rejected=sub == 1) for sub in (0, 1)
+    )
+
+    (letter,) = settle(records, first, second)
+
+    assert (letter.sequence_number, letter.message_id) == ("7:1", "shard:7:1")
+    assert letter.explicit_hash_key == "1"
+    (due,) = records.take_due(101.0)
+    assert (due.sub_sequence_number, due.explicit_hash_key) == (0, "0")

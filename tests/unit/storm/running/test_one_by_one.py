@@ -1,0 +1,252 @@
+"""Roots one by one: each kept or taken back, units of those that wait for each other, ticks, work as a root."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from kinesis_spout.storm import BasicBolt, Bolt, KeyValueState, StatefulBolt, TopologyBuilder, Tuple
+from kinesis_spout.storm.local import LocalResult, LocalTopology
+from kinesis_spout.testing import ManualClock
+from tests.support.scripted_topology import Scripted, acks, begin, passes_on, values_of
+
+if TYPE_CHECKING:
+    from kinesis_spout.storm.running.collecting import Collector
+
+
+class Sums(StatefulBolt):
+    """Adds up numbers by key in a list, in place; passes the sum on."""
+
+    def declare_output_fields(self) -> list[str]:
+        return ["key", "sum"]
+
+    def init_state(self, state: KeyValueState) -> None:
+        self.state = state
+
+    def execute(self, tup: Tuple) -> None:
+        if tup.is_tick:
+            self.tick()
+            return
+        numbers = self.state.get(tup["key"], [])
+        numbers.append(tup["number"])
+        self.state.put(tup["key"], numbers)
+        self.collector.emit((tup["key"], sum(numbers)), tup)
+        self.collector.ack(tup)
+
+    def tick(self) -> None:
+        """Nothing."""
+
+
+def fails_above(most: int) -> Callable[[Scripted, Tuple], None]:
+    def script(bolt: Scripted, tup: Tuple) -> None:
+        if tup["sum"] > most:
+            bolt.collector.fail(tup, "too much")
+        else:
+            bolt.collector.ack(tup)
+
+    return script
+
+
+def items(bolt: Scripted, tup: Tuple) -> None:
+    """Emit each item of a record."""
+    for key, number in tup[0]:
+        bolt.collector.emit((key, number), tup)
+    bolt.collector.ack(tup)
+
+
+def sums(bolt: StatefulBolt, after: Bolt) -> TopologyBuilder:
+    builder = begin(["items"])
+    builder.set_bolt("items", Scripted(items, ["key", "number"])).shuffle_grouping("numbers")
+    builder.set_bolt("sums", bolt, 3).fields_grouping("items", ["key"])
+    builder.set_bolt("after", after).global_grouping("sums")
+    return builder
+
+
+def run_one_by_one(local: LocalTopology, *records: Any) -> LocalResult:
+    local._choices["numbers"].run(lambda: None, str, bool)  # in vain at once
+    return local.run([(record,) for record in records])
+
+
+def test_each_root_is_kept_or_taken_back_with_all_its_keys_and_later_ones_see_nothing_of_it() -> None:
+    local = sums(Sums(), Scripted(fails_above(5))).build().local()
+
+    result = run_one_by_one(
+        local, [("a", 3), ("b", 1)], [("b", 2), ("a", 3)], [("a", 2), ("b", 4)], [("b", 9)]
+    )
+
+    assert values_of(result.failed) == [[("b", 2), ("a", 3)], [("b", 9)]]
+    assert local.state["sums"] == {"a": [3, 2], "b": [1, 4]}
+    assert result.emitted["sums"]["default"] == [("a", 3), ("b", 1), ("a", 5), ("b", 5)]
+
+
+def test_a_micro_batch_goes_on_one_by_one_while_trees_fail_and_at_once_again_when_none_does() -> None:
+    local = sums(Sums(), Scripted(fails_above(5))).build().local()
+    ran = []
+    for number in (9, 1, 1):
+        ran.append(local._choices["numbers"]._left > 0)
+        local.run([([("a", 1), ("b", number)],)])
+
+    assert ran == [False, True, False]
+    assert local.state["sums"] == {"a": [1, 1], "b": [1, 1]}
+
+
+def test_a_tuple_that_fails_where_it_has_changed_a_plain_value_is_undone_there_and_nothing_is_run_again() -> (
+    None
+):
+    class Plain(Sums):
+        def execute(self, tup: Tuple) -> None:
+            total = self.state.get(tup["key"], 0) + tup["number"]
+            self.state.put(tup["key"], total)
+            self.collector.emit((tup["key"], total), tup)
+            self.collector.ack(tup)
+
+    builder = begin(["key", "number"])
+    builder.set_bolt("sums", Plain(), 3).fields_grouping("numbers", ["key"])
+    builder.set_bolt("after", Scripted(fails_above(5))).shuffle_grouping("sums")
+    local = builder.build().local()
+
+    result = local.run([("a", 3), ("a", 3), ("a", 2), ("b", 7), ("b", 1)])
+
+    assert result.failed[0][0] == ("a", 3)
+    assert local.state["sums"] == {"a": 5, "b": 1}
+    assert result.counts["sums"].executed == 5
+    assert not local._choices["numbers"]._left
+
+
+def test_what_a_root_that_failed_had_sent_to_state_never_comes_there() -> None:
+    def half(bolt: Scripted, tup: Tuple) -> None:
+        for key, number in tup[0]:
+            bolt.collector.emit((key, number), tup)
+            if number > 5:
+                raise ValueError("half emitted")
+        bolt.collector.ack(tup)
+
+    builder = begin(["items"])
+    builder.set_bolt("items", Scripted(half, ["key", "number"])).shuffle_grouping("numbers")
+    builder.set_bolt("sums", Sums(), 3).fields_grouping("items", ["key"])
+    builder.set_bolt("beside", Scripted(acks)).fields_grouping("items", ["key"])
+    result = builder.build().run_local([([("a", 1), ("b", 2)],), ([("a", 1), ("b", 9), ("c", 1)],)])
+
+    assert result.counts["sums"].executed == 2
+    assert result.counts["beside"].executed == 4, "without state tuples are executed, as ever"
+
+
+class PassesOn(BasicBolt):
+    def declare_output_fields(self) -> list[str]:
+        return ["key", "number"]
+
+    def process(self, tup: Tuple) -> None:
+        self.emit(tup.values)
+
+
+class Pairs(Bolt):
+    """Emits two tuples as one, anchored to both, as soon as the second is there."""
+
+    def declare_output_fields(self) -> list[str]:
+        return ["key", "number"]
+
+    def prepare(self, *given: Any) -> None:
+        super().prepare(*given)
+        self.waiting: Tuple | None = None
+
+    def execute(self, tup: Tuple) -> None:
+        if self.waiting is None:
+            self.waiting = tup
+            return
+        first, self.waiting = self.waiting, None
+        for key in "ab":
+            self.collector.emit((key, first["number"] + tup["number"]), [first, tup])
+        self.collector.ack(first)
+        self.collector.ack(tup)
+
+
+def test_roots_that_a_bolt_joins_are_kept_or_taken_back_together() -> None:
+    def passes(bolt: Scripted, tup: Tuple) -> None:
+        passes_on(bolt, tup)
+
+    builder = begin(["number"])
+    builder.set_bolt("pass", Scripted(passes, ["number"])).shuffle_grouping("numbers")
+    builder.set_bolt("pairs", Pairs()).global_grouping("pass")
+    builder.set_bolt("sums", Sums(), 3).fields_grouping("pairs", ["key"])
+    builder.set_bolt("after", Scripted(fails_above(10))).global_grouping("sums")
+    local = builder.build().local()
+
+    # Of the first pair both fail; the next two stand; the fourth pair waits in vain for its second.
+    result = run_one_by_one(local, 9, 2, 1, 2, 3, 4, 5)
+
+    assert values_of(result.failed) == [9, 2, 5]
+    assert result.failed[2][1].failure.timed_out
+    assert local.state["sums"] == {"a": [3, 7], "b": [3, 7]}
+
+
+def test_roots_that_are_held_until_a_tick_are_run_again_with_the_tick_without_those_that_failed() -> None:
+    class Held(Sums):
+        tick_seconds = 0
+
+        def prepare(self, *given: Any) -> None:
+            super().prepare(*given)
+            self.held: list[Tuple] = []
+
+        def execute(self, tup: Tuple) -> None:
+            if not tup.is_tick:
+                self.held.append(tup)
+                return
+            held, self.held = self.held, []
+            for each in held:
+                if not each.state:
+                    super().execute(each)
+
+    local = sums(Held(), Scripted(fails_above(5))).build().local()
+
+    result = run_one_by_one(local, [("a", 3), ("b", 1)], [("a", 3), ("b", 1)], [("c", 2)])
+
+    assert values_of(result.failed) == [[("a", 3), ("b", 1)]]
+    assert local.state["sums"] == {"a": [3], "b": [1], "c": [2]}
+
+
+def test_bolts_in_a_row_that_are_never_fused_may_be_more_than_python_nests_calls() -> None:
+    builder = begin(["key", "number"])
+    before = "numbers"
+    for at in range(200):
+        builder.set_bolt(f"pass {at}", PassesOn()).fields_grouping(before, ["key"])
+        before = f"pass {at}"
+    builder.set_bolt("sums", Sums(), 3).fields_grouping(before, ["key"])
+    local = builder.build().local()
+    local._choices["numbers"].run(lambda: None, str, bool)  # in vain at once
+
+    assert local.run([("a", 1), ("a", 2)]).failed == []
+    assert local.state["sums"] == {"a": [1, 2]}
+
+
+class Closes(Sums):
+    """On a tick passes on what it has of each key, as a root of its own, and forgets it."""
+
+    tick_seconds = 10
+
+    def execute(self, tup: Tuple) -> None:
+        if tup.is_tick:
+            for key, numbers in list(self.state.items()):
+                cast("Collector", self.collector).as_root(partial(self.close, key, numbers))
+            return
+        self.state.put(tup["key"], [*self.state.get(tup["key"], []), tup["number"]])
+        self.collector.ack(tup)
+
+    def close(self, key: str, numbers: list[int], root: Tuple) -> None:
+        self.state.delete(key)
+        self.collector.emit((key, sum(numbers)), root)
+
+
+def test_work_of_a_tick_whose_tree_fails_behind_an_exchange_is_undone_and_done_again_with_the_next() -> None:
+    clock = ManualClock()
+    local = sums(Closes(), Scripted(fails_above(5))).build().local(clock.time)
+    local.run([([("a", 4), ("b", 6)],)])
+
+    for moment in range(3):
+        clock.advance(10)
+        result = local.run([([("c", 1)],)] if moment == 0 else [])
+        assert result.failed == []
+        assert local.state["sums"] == {"b": [6]}
+
+    local.run([([("b", -2)],)])
+    clock.advance(10)
+    assert ("b", 4) in local.run([]).emitted["sums"]["default"]
+    assert local.state["sums"] == {}
