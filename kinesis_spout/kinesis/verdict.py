@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kinesis_spout.kinesis.errors import ResourceNotFound
-from kinesis_spout.kinesis.read.calls.get_records import shard_text
+from kinesis_spout.kinesis.naming import shard_text
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DataLoss, KinesisError, ShardNotFound, Unavailable
 from kinesis_spout.ports import ShardLister

@@ -42,8 +42,8 @@ class Run:
             "commit_interval_seconds": 0.1,
             "region": endpoint.settings.region,
             "endpoint_url": endpoint.settings.endpoint_url,
-            "aws_access_key_id": endpoint.settings.access_key,
-            "aws_secret_access_key": endpoint.settings.secret_key,
+            "aws_access_key_id": endpoint.settings.aws_access_key_id,
+            "aws_secret_access_key": endpoint.settings.aws_secret_access_key,
             "dead_letters": str(folder / "dead-letters"),
         }
         self.spout = RecordSpout(scheme="text", **settings)

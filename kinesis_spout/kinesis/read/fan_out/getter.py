@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.errors import ResourceNotFound
+from kinesis_spout.kinesis.naming import shard_text
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
-from kinesis_spout.kinesis.read.calls.get_records import RecordsForm, Reply, ReplyForm, shard_text
+from kinesis_spout.kinesis.read.calls.get_records import RecordsForm, Reply, ReplyForm
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import ConsumerRegistration
 from kinesis_spout.kinesis.read.fan_out.event_stream import OPERATION, ShardEvent
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents, subscribe
