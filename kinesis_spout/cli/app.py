@@ -18,7 +18,7 @@ from kinesis_spout.cli.commands.tail import tail
 from kinesis_spout.cli.commands.topology import topology
 from kinesis_spout.cli.failures import OneLineErrors
 from kinesis_spout.cli.output import Terminal
-from kinesis_spout.operations.world import RealWorld
+from kinesis_spout.operations.world import World
 
 _HELP: Final = """\
 Reliable Kinesis consumption for PySpark: every record ends acked, or in the dead letters.
@@ -64,7 +64,7 @@ def _begin(
     ] = False,
 ) -> None:
     del debug, show_version  # read by OneLineErrors, and by the option's callback
-    ctx.obj = ctx.obj or RealWorld(Terminal())
+    ctx.obj = ctx.obj or World(Terminal())
 
 
 app.command()(run)

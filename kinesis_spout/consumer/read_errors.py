@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kinesis_spout.kinesis.patience import Action, Reaction, Work, reaction_to
+from kinesis_spout.kinesis.retry_policy import Action, Reaction, Work, reaction_to
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 

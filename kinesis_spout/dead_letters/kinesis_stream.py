@@ -22,8 +22,8 @@ from botocore.exceptions import ClientError
 from kinesis_spout.dead_letters.stored_form import decoded, encoded
 from kinesis_spout.kinesis import KinesisShardLister, ShardGetters
 from kinesis_spout.kinesis.errors import error_code
-from kinesis_spout.kinesis.patience import Patience, Tries
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS
+from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
 from kinesis_spout.model.dead_letter import DeadLetter
@@ -52,18 +52,18 @@ class KinesisStreamSink:
         stream: str,
         *,
         max_record_bytes: int = COMMON_RECORD_BYTES,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
         self._client = client
         self._stream = stream
         self._max_record_bytes = max_record_bytes
-        self._patience = patience or Patience()
+        self._retry_policy = retry_policy or RetryPolicy()
         self._lister = KinesisShardLister(
             client,
             stream,
-            deadline_seconds=self._patience.deadline_seconds,
-            clock=self._patience.clock,
-            jitter=self._patience.jitter,
+            deadline_seconds=self._retry_policy.deadline_seconds,
+            clock=self._retry_policy.clock,
+            jitter=self._retry_policy.jitter,
         )
 
     def check_writable(self) -> None:
@@ -84,7 +84,7 @@ class KinesisStreamSink:
         """Return when the stream has taken every letter, whole; see the port."""
         entries = (entry for letter in letters for entry in self._entries(letter))
         with as_dead_letter_errors():
-            put_all(self._client, self._stream, entries, self._patience)
+            put_all(self._client, self._stream, entries, self._retry_policy)
 
     def read(self) -> Iterable[DeadLetter]:
         """Give back what the stream holds, parents before children, each shard in order; see the port."""
@@ -131,13 +131,13 @@ class KinesisStreamSink:
             self._client,
             self._stream,
             lister=self._lister,
-            clock=self._patience.clock,
-            jitter=self._patience.jitter,
+            clock=self._retry_policy.clock,
+            jitter=self._retry_policy.jitter,
         )
         getter = getters.polled(shard_id, Position.trim_horizon())
         while True:
             with as_dead_letter_errors():
-                tries = Tries(self._patience, f"GetRecords of {shard_id} on {self._stream}")
+                tries = Tries(self._retry_policy, f"GetRecords of {shard_id} on {self._stream}")
                 page = tries.call(partial(getter.read, MAX_RECORDS))
             for record in page.records:
                 yield f"{self._stream}/{record.message_id}", record.data

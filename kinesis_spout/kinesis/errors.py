@@ -1,7 +1,7 @@
 """The one table that turns what boto3 raises into the errors of this package.
 
-What to do about each error stands in ``kinesis.patience``; here it only gets its name. The codes are those of the
-Kinesis API's service model and the common errors of AWS' JSON services:
+What to do about each error stands in ``kinesis.retry_policy``; here it only gets its name. The codes are those of
+the Kinesis API's service model and the common errors of AWS' JSON services:
 https://docs.aws.amazon.com/kinesis/latest/APIReference/CommonErrors.html
 """
 

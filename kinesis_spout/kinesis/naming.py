@@ -1,4 +1,4 @@
-"""How a stream is named to a call of the API, and a shard in a message."""
+"""How a stream is named to a call of the API, and a shard to people."""
 
 from typing import Any
 
@@ -14,5 +14,5 @@ def account_arguments(stream: str) -> dict[str, Any]:
 
 
 def shard_text(stream: str, shard_id: str) -> str:
-    """Name a shard in a message."""
+    """Name a shard."""
     return f"shard {shard_id!r} of stream {stream!r}"

@@ -5,13 +5,13 @@ import threading
 from typing import TYPE_CHECKING
 
 from kinesis_spout.kinesis.lister import KinesisShardLister
-from kinesis_spout.kinesis.patience import Jitter
 from kinesis_spout.kinesis.read.calls.get_records import FetchArrow
 from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.getter import FRESH, Cursor, PollingShardGetter
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.user_records import HashKeys
+from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.ports import ShardLister
 from shard_state import Position

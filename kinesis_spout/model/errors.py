@@ -40,7 +40,7 @@
     ├── UnsendableValue          (multilang.sendable) a value that a component's messages cannot carry
     └── UnwritableRow            (structured.write) a row that the sink can never write
 
-`kinesis_spout.kinesis.patience` says what follows from each error of Kinesis, and how long it is tried again.
+`kinesis_spout.kinesis.retry_policy` says what follows from each error of Kinesis, and how long it is tried again.
 """
 
 

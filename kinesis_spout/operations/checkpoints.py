@@ -75,11 +75,7 @@ class CheckpointsView:
 
 
 def view_checkpoints(world: World, config: SpoutConfig) -> CheckpointsView:
-    """Read the stored progress of every shard, readable or not. Does not connect to Kinesis.
-
-    Raises:
-        NotBegun, CheckpointUnreadable (the application's mark), StoreUnavailable.
-    """
+    """Read the stored progress of every shard, readable or not. Does not connect to Kinesis."""
     with begun_progress(world, config) as progress:
         application = progress.store.read_application()
         stored, unreadable = progress.read_shards()
@@ -95,11 +91,7 @@ def view_checkpoints(world: World, config: SpoutConfig) -> CheckpointsView:
 
 
 def parse_target(text: str, now: float) -> Position:
-    """Read where a reset goes (see ``settings.grammar.positions``); LATEST is the time ``now``.
-
-    Raises:
-        WrongArguments: says what is allowed.
-    """
+    """Read where a reset goes (see ``settings.grammar.positions``); LATEST is the time ``now``."""
     try:
         return resolved(parse_position(text, TARGETS), now, text)
     except NotAllowed as error:
@@ -131,16 +123,7 @@ def planned_reset(
 ) -> Iterator[tuple[Sequence[Move], Callable[[], None]]]:
     """Give what a reset would write, and what does it; that can be called until the context ends.
 
-    Args:
-        world: where the application is.
-        config: which it is.
-        to: where it goes; see ``TARGETS``.
-        shard_ids: only these shards; none means all.
-
-    Raises:
-        WrongArguments: ``to`` is none of them, or is in one shard, and not exactly one was named.
-        NotFound: a shard that was named is not listed.
-        ConsumerAlive, NotBegun, StoreError, StreamRecreated, DataLoss: it cannot be done.
+    It goes to one of ``TARGETS``, with the shards that are named, or with all.
     """
     target = parse_target(to, world.time())
     with begun_progress(world, config) as progress:
@@ -226,13 +209,7 @@ def checkpoint_text(checkpoint: Checkpoint) -> str:
 def planned_forgetting(
     world: World, config: SpoutConfig
 ) -> Iterator[tuple[Sequence[str], Callable[[], None]]]:
-    """Name the shards whose progress would be forgotten, and give what does it, until the context ends.
-
-    Does not connect to Kinesis.
-
-    Raises:
-        ConsumerAlive, NotBegun, StoreUnavailable.
-    """
+    """Name the shards whose progress would be forgotten, and give what does it, until the context ends."""
     with world.progress(config) as progress:
         progress.refuse_while_alive("forget")
         shard_ids = progress.store.shard_ids()

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
     from kinesis_spout.dead_letters.stored_form import RedrivenMark
-    from kinesis_spout.kinesis.patience import Patience
     from kinesis_spout.kinesis.write.put_records import Entry
 
 
@@ -35,11 +34,7 @@ class MarkingSink(DeadLetterSink, Protocol):
     """A sink that remembers what was redriven."""
 
     def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
-        """Leave the letters out of ``read`` from now on; durable before returning.
-
-        Raises:
-            DeadLetterError: retriable; none, some or all of them may be marked.
-        """
+        """Leave the letters out of ``read`` from now on, durably. If it raises, some may be marked."""
         ...
 
 
@@ -71,11 +66,7 @@ class Choice:
 def list_letters(
     world: World, config: SpoutConfig, choice: Choice, limit: int | None
 ) -> tuple[list[DeadLetter], bool]:
-    """Give the first letters that were not redriven, oldest file first, and whether there are more.
-
-    Raises:
-        NotBegun, DeadLetterError.
-    """
+    """Give the first letters that were not redriven, oldest file first, and whether there are more."""
     with world.dead_letters(config) as sink:
         wanted = filter(choice.takes, sink.read())
         shown = list(islice(wanted, limit))
@@ -86,12 +77,7 @@ def list_letters(
 
 
 def find_letter(world: World, config: SpoutConfig, message_id: str) -> DeadLetter:
-    """Give a letter; of several copies the last, which says the most.
-
-    Raises:
-        NotFound: it is not there, or was redriven.
-        NotBegun, DeadLetterError.
-    """
+    """Give a letter; of several copies the last, which says the most."""
     with world.dead_letters(config) as sink:
         found = [letter for letter in sink.read() if letter.message_id == message_id]
         if not found:
@@ -184,23 +170,16 @@ class ChosenLetters:
         *,
         force: bool = False,
         done: Callable[[int], object] = lambda _count: None,
-        patience: "Patience | None" = None,
     ) -> int:
-        """Put the letters back on their streams, and mark them; say how many, each copy of one not counted.
+        """Put the letters back on their streams, and mark them; say how many, copies not counted.
 
-        Args:
-            client: for all their streams.
-            force: also from a sink that cannot mark. It goes on giving the letters back, so a second redrive puts
-                them all again.
-            done: is told after each batch how many letters it had.
-            patience: how long Kinesis is tried again.
+        After each batch ``done`` is told how many letters it had.
 
         Raises:
-            InvalidConfig: the sink cannot mark; nothing was put.
+            InvalidConfig: the sink cannot mark; nothing was put. With ``force`` it is, and a second redrive would
+                put all the letters again.
             DeadLetterError: earlier batches are put and marked; calling again goes on with the others.
         """
-        from kinesis_spout.kinesis.patience import Patience  # noqa: PLC0415 - imports boto3
-
         sink, count = self._sink, 0
         if not isinstance(sink, MarkingSink) and not force:
             raise InvalidConfig(
@@ -212,7 +191,7 @@ class ChosenLetters:
                 )
             )
         for batch in self._batches():
-            _put(client, batch, patience or Patience())
+            _put(client, batch)
             if isinstance(sink, MarkingSink):
                 sink.mark_redriven(batch)
             done(len(batch))
@@ -237,11 +216,7 @@ class ChosenLetters:
 
 @contextmanager
 def chosen_letters(world: World, config: SpoutConfig, choice: Choice) -> Iterator[ChosenLetters]:
-    """Choose letters of an application; they can be redriven until the context ends.
-
-    Raises:
-        NotBegun, DeadLetterError.
-    """
+    """Choose letters of an application; they can be redriven until the context ends."""
     with world.dead_letters(config) as sink:
         chosen = ChosenLetters(sink, choice)
         if not chosen:
@@ -257,8 +232,9 @@ def put_back(world: World, config: SpoutConfig, chosen: ChosenLetters, *, force:
         return chosen.redrive(world.client(config), force=force, done=advance)
 
 
-def _put(client: "KinesisClient", letters: Sequence[DeadLetter], patience: "Patience") -> None:
+def _put(client: "KinesisClient", letters: Sequence[DeadLetter]) -> None:
     from kinesis_spout.dead_letters.kinesis_stream import as_dead_letter_errors  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.kinesis.retry_policy import RetryPolicy  # noqa: PLC0415
     from kinesis_spout.kinesis.write.record_putter import put_all  # noqa: PLC0415
 
     by_stream: dict[str, list[Entry]] = {}
@@ -266,7 +242,7 @@ def _put(client: "KinesisClient", letters: Sequence[DeadLetter], patience: "Pati
         by_stream.setdefault(letter.stream, []).append(_entry(letter))
     with as_dead_letter_errors():
         for stream, entries in by_stream.items():
-            put_all(client, stream, entries, patience)
+            put_all(client, stream, entries, RetryPolicy())
 
 
 def _entry(letter: DeadLetter) -> "Entry":

@@ -53,12 +53,6 @@ class GroupView:
 
 
 def group_view(progress: StoredProgress) -> GroupView:
-    """Look at the members.
-
-    Raises:
-        CheckpointUnreadable: what is stored of them cannot be read.
-        StoreUnavailable: retriable.
-    """
     group = progress.group
     return GroupView(
         members=tuple(group.members()),
@@ -69,17 +63,12 @@ def group_view(progress: StoredProgress) -> GroupView:
 
 
 def view_group(world: World, config: SpoutConfig) -> GroupView:
-    """Look at an application's members. Raises as ``group_view``, and NotBegun."""
     with begun_progress(world, config) as progress:
         return group_view(progress)
 
 
 def drain(world: World, config: SpoutConfig, member: str) -> bool:
-    """Have a member hand all its shards over, and give it none. Say whether others are left that take them.
-
-    Raises:
-        NotFound: it is not alive.
-    """
+    """Have a member hand all its shards over, and give it none. Say whether others are left that take them."""
     with begun_progress(world, config) as progress:
         view = group_view(progress)
         view.check_alive(member)
@@ -88,31 +77,21 @@ def drain(world: World, config: SpoutConfig, member: str) -> bool:
 
 
 def end_drain(world: World, config: SpoutConfig, member: str) -> None:
-    """Let a member have its share again.
-
-    Raises:
-        NotFound: it is not alive.
-    """
+    """Let a member have its share again."""
     with begun_progress(world, config) as progress:
         group_view(progress).check_alive(member)
         progress.group.end_drain(member)
 
 
 def pause(world: World, config: SpoutConfig, shard_ids: Sequence[str] = ()) -> None:
-    """Hand out nothing more of these shards, or of the whole application where none is named.
-
-    Raises:
-        NotFound: the stream lists no such shard; nothing is paused.
-    """
+    """Hand out nothing more of these shards, or of the whole application where none is named."""
     with begun_progress(world, config) as progress:
         if shard_ids:
             known = {each.shard_id for each in world.stream(config).lister.list_shards()}
-            for shard_id in shard_ids:
-                if shard_id not in known:
-                    raise NotFound(
-                        f"expected a shard of {config.stream_name}, got {shard_id}; `kinesis-spout shards` "
-                        "lists them"
-                    )
+            for unknown in (each for each in shard_ids if each not in known):
+                raise NotFound(
+                    f"expected a shard of {config.stream_name}, got {unknown}; `kinesis-spout shards` lists them"
+                )
         for each in shard_ids or (None,):
             progress.group.pause(each)
 
@@ -129,11 +108,7 @@ class Resumed:
 
 
 def resume(world: World, config: SpoutConfig, shard_ids: Sequence[str] = ()) -> Resumed:
-    """End the pauses of these shards by an operator; where none is named, all pauses, those of members too.
-
-    Raises:
-        WrongArguments: shards are named, and the whole application is paused.
-    """
+    """End the pauses of these shards by an operator; where none is named, all pauses, those of members too."""
     with begun_progress(world, config) as progress:
         group = progress.group
         if not shard_ids:

@@ -134,13 +134,9 @@ class ShardsView:
 
 
 def view_shards(world: World, config: SpoutConfig, *, lag: bool) -> ShardsView:
-    """Describe every shard that is listed or stored, parents before children.
+    """Describe every shard that is listed or stored, parents before children; a problem of one is in its view.
 
     With ``lag``, one record of each shard is read, at its checkpoint.
-
-    Raises:
-        KinesisError, NotBegun, CheckpointUnreadable, StoreUnavailable: an unreadable shard, or one that cannot be
-            read at its checkpoint, is described as such instead.
     """
     stream = world.stream(config)
     listed = stream.lister.list_shards()

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def list_files(world: World, folder: Path) -> list[dict[str, Any]]:
-    """Say of each file of a spool whether a producer uses it, and how many records in it are whole.
-
-    Raises:
-        NotFound: the folder is no spool's.
-        SpoolError: a file cannot be read.
-    """
+    """Say of each file of a spool whether a producer uses it, and how many records in it are whole."""
     from kinesis_spout.producer.spool.salvage import records_in, reports  # noqa: PLC0415 - imports boto3
 
     _stream_of(folder)
@@ -46,10 +41,6 @@ def save(world: World, folder: Path, to: Path, *, sound: bool) -> list[dict[str,
     """Write the records that are whole in damaged files to a new file, then move those files aside.
 
     With ``sound``, also those of files that are not damaged, of producers that have ended.
-
-    Raises:
-        WrongArguments: the file exists, or cannot be made.
-        NotFound, SpoolError.
     """
     _stream_of(folder)
     with _new_file(to) as write:
@@ -57,13 +48,8 @@ def save(world: World, folder: Path, to: Path, *, sound: bool) -> list[dict[str,
 
 
 def put(world: World, config: SpoutConfig, folder: Path, *, sound: bool) -> list[dict[str, Any]]:
-    """Put the records that are whole in damaged files on their stream, then move those files aside.
-
-    Raises:
-        WrongArguments: it is the spool of another stream.
-        NotFound, SpoolError, KinesisError.
-    """
-    from kinesis_spout.kinesis.patience import Patience  # noqa: PLC0415 - imports boto3
+    """Put the records that are whole in damaged files on their stream, then move those files aside."""
+    from kinesis_spout.kinesis.retry_policy import RetryPolicy  # noqa: PLC0415 - imports boto3
     from kinesis_spout.kinesis.write.record_putter import put_all  # noqa: PLC0415
 
     stream = _stream_of(folder)
@@ -73,7 +59,7 @@ def put(world: World, config: SpoutConfig, folder: Path, *, sound: bool) -> list
         )
 
     def send(records: "Iterable[Spooled]") -> None:
-        put_all(world.client(config), config.stream, (record.entry for record in records), Patience())
+        put_all(world.client(config), config.stream, (record.entry for record in records), RetryPolicy())
 
     return _save_each(world, folder, send, sound=sound)
 
@@ -84,7 +70,7 @@ def _new_file(path: Path) -> "Iterator[Callable[[Iterable[Spooled]], None]]":
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        raise WrongArguments(f"to: expected a file that can be made anew, got {error}") from error
+        raise WrongArguments(f"to: expected a file that does not exist yet, got {error}") from error
     with os.fdopen(descriptor, "w") as file:
 
         def write(records: "Iterable[Spooled]") -> None:

@@ -52,11 +52,7 @@ class OperatorStore(CheckpointStore, Protocol):
     """A ``CheckpointStore`` that an operator can look into. Both the real one and the fake are one."""
 
     def read_application(self) -> "Application | None":
-        """Say what the application began with, or None when it has not begun.
-
-        Raises:
-            CheckpointUnreadable, StoreUnavailable.
-        """
+        """Say what the application began with, or None when it has not begun."""
         ...
 
     def shard_ids(self) -> list[str]:
@@ -64,11 +60,7 @@ class OperatorStore(CheckpointStore, Protocol):
         ...
 
     def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
-        """Give one shard's checkpoint and its node's version, or None where nothing is stored.
-
-        Raises:
-            CheckpointUnreadable, StoreUnavailable.
-        """
+        """Give one shard's checkpoint and its node's version, or None where nothing is stored."""
         ...
 
     def owners(self) -> Mapping[str, str]:
@@ -76,12 +68,7 @@ class OperatorStore(CheckpointStore, Protocol):
         ...
 
     def forget(self) -> None:
-        """Remove everything that is stored; the application has never begun then.
-
-        Raises:
-            ConsumerAlive: a member of the application is registered.
-            StoreError: nothing is stored.
-        """
+        """Remove everything that is stored, while no member is registered; it has never begun then."""
         ...
 
 
@@ -118,14 +105,7 @@ class StoredProgress:
             )
 
     def check_begun(self, config: SpoutConfig) -> None:
-        """Refuse an application of which nothing is stored, where others have begun.
-
-        Where none has, this one may be the first: what is said of it then is right.
-
-        Raises:
-            NotBegun: names those that have begun.
-            CheckpointUnreadable, StoreUnavailable.
-        """
+        """Refuse an application of which nothing is stored, where others have begun; else it may be the first."""
         if self.store.shard_ids() or self.store.read_application() is not None:
             return
         begun = [f"{app} on {stream}" for app, stream in self.applications()]
@@ -153,16 +133,8 @@ def await_ghosts(
 ) -> None:
     """Return when nobody is registered who may be dead, or had the time to show that they live.
 
-    Args:
-        progress: on an embedded server.
-        lease_seconds: how long a session lasts, as far as known.
-        clock: for the time and the wait.
-        listener: is told whom the wait is for.
-        started_here: whether this operation has started the server: then everyone may be dead, else only those
-            whose process is known to have ended.
-
-    Raises:
-        StoreUnavailable: retriable.
+    A session lasts ``lease_seconds``, as far as known. On a server that this operation has ``started_here``
+    everyone may be dead, else only those whose process is known to have ended.
     """
     begun = clock.monotonic()
     members = _suspects(progress, started_here=started_here)

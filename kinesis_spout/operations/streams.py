@@ -16,7 +16,7 @@ from kinesis_spout.operations.world import DEADLINE_SECONDS, Stream, World, unhe
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.positions import parse_position_of_all_shards, resolved
 from kinesis_spout.settings.messages import NotAllowed
-from shard_state import Position, Shard
+from shard_state import Position
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis.read.fan_out.consumer_registration import RegisteredConsumer
@@ -42,17 +42,7 @@ def tail(
 ) -> Iterator[Record]:
     """Give a stream's records as they come, without storing anything. Parents come before their children.
 
-    Args:
-        world: where the stream is.
-        config: which it is.
-        start: where every shard is read from, those that come later too; a position for all shards.
-        shard_ids: only these shards; none means all.
-        count: end after so many.
-
-    Raises:
-        WrongArguments: ``start`` is no such position.
-        NotFound: a shard that was named is not listed.
-        KinesisError: one that no retry mends.
+    Every shard is read from ``start``, those that come later too; or only those that are named.
     """
     try:
         position = resolved(parse_position_of_all_shards(start), world.time(), start)
@@ -74,7 +64,7 @@ class _Reader:
         self._stream = stream
         self._start = start
         self._listener = listener
-        self._children = not chosen
+        self._reads_children = not chosen
         listed = {shard.shard_id: shard for shard in stream.lister.list_shards()}
         unknown = sorted(set(chosen) - listed.keys())
         if unknown:
@@ -97,19 +87,18 @@ class _Reader:
         except KinesisError as error:
             if not error.retriable:
                 raise
-            self._listener.note(f"{shard_id} is read again: {error}")
+            self._listener.note(f"{shard_id} is tried again: {error}")
             return
         if page.at_end:
             del self._open[shard_id]
             self._ended.add(shard_id)
-            self._take_note_of(page.child_shards)
+            if self._reads_children:
+                known = self._open.keys() | self._ended
+                self._unopened |= {
+                    each.shard_id: each for each in page.child_shards if each.shard_id not in known
+                }
             self._open_what_may_be()
         yield from page.records
-
-    def _take_note_of(self, children: Sequence[Shard]) -> None:
-        if self._children:
-            known = self._open.keys() | self._ended
-            self._unopened |= {child.shard_id: child for child in children if child.shard_id not in known}
 
     def _open_what_may_be(self) -> None:
         """Open every shard of which no parent is still to be read."""
@@ -151,16 +140,9 @@ def put(
 ) -> Counter[str]:
     """Put records on a stream, in order; say how many are on each shard.
 
-    Args:
-        world: where the stream is.
-        config: which it is.
-        records: what is put.
-        key: the partition key of all; None: a random one for each.
-        total: how many records there are, if that is known.
-        at_once: whether each is sent before the next is asked for, for somebody who types.
-
-    Raises:
-        KinesisError, ProducerError: of the first record that could not be put. How many were is told before.
+    They have one partition key, or a random one each. Where somebody types, each is sent ``at_once``, before the
+    next is asked for. ``total`` says how many there are, if known. Raises the error of the first record that could
+    not be put.
     """
     from kinesis_spout.producer import KinesisProducer  # noqa: PLC0415 - imports boto3
 
@@ -225,11 +207,7 @@ def list_registered(world: World, config: SpoutConfig) -> "list[RegisteredConsum
 
 
 def find_registered(world: World, config: SpoutConfig, name: str | None) -> str:
-    """Give the name of a registered consumer; None: that of the application.
-
-    Raises:
-        NotFound: it is not registered.
-    """
+    """Give the name of a registered consumer, of the application's unless one is named."""
     wanted = name or config.consumer_name or config.app
     if wanted not in {each.name for each in list_registered(world, config)}:
         raise NotFound(

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import KinesisError, StoreError
@@ -38,104 +38,15 @@ class Stream:
     open_getter: Callable[[str, Position], ShardGetter]
 
 
-class World(Protocol):
-    """Opens what an operation needs. Every method raises the errors of what it opens."""
-
-    listener: Listener
-
-    def progress(self, config: SpoutConfig) -> AbstractContextManager[StoredProgress]:
-        """Connect to where progress is kept, without becoming a member."""
-        ...
-
-    def stream(self, config: SpoutConfig) -> Stream:
-        """Connect to Kinesis."""
-        ...
-
-    def names(self, config: SpoutConfig) -> list[str]:
-        """Name the streams of the account and region that the settings lead to."""
-        ...
-
-    def dead_letters(self, config: SpoutConfig) -> AbstractContextManager[DeadLetterSink]:
-        """Open the sink of dead letters."""
-        ...
-
-    def checks(self, config: SpoutConfig) -> Sequence[Callable[[], None]]:
-        """Give what finds out whether a consumer could begin, each check by itself, the quick ones first.
-
-        Each raises a KinesisSpoutError: what would end the consumer.
-        """
-        ...
-
-    def client(self, config: SpoutConfig) -> "KinesisClient":
-        """Give a client whose first call fails at once where nobody answers."""
-        ...
-
-    def time(self) -> float:
-        """Seconds since the epoch."""
-        ...
-
-
-@contextmanager
-def begun_progress(world: World, config: SpoutConfig) -> Iterator[StoredProgress]:
-    """Connect to where progress is kept; refuse a misspelt application.
-
-    Raises:
-        NotBegun: see ``StoredProgress.check_begun``.
-    """
-    with world.progress(config) as progress:
-        progress.check_begun(config)
-        yield progress
-
-
-def configs_of(world: World, config: SpoutConfig) -> list[SpoutConfig]:
-    """Give the settings for each stream there is now: those that are named, and those that patterns find.
-
-    Raises:
-        WrongArguments: no stream is named, and patterns find none.
-    """
-    if not config.is_several:
-        return [config]
-    found = {name_of(part): part for part in config.streams if not is_pattern(part)}
-    for pattern in filter(is_pattern, config.streams):
-        for stream in matching(pattern, world.names(config.of_stream(pattern))):
-            found.setdefault(name_of(stream), stream)
-    if not found:
-        raise WrongArguments(
-            f"stream: expected a pattern that finds streams, got {config.stream!r}, which finds none"
-        )
-    return [config.of_stream(stream) for stream in found.values()]
-
-
-def check_ready(world: World, config: SpoutConfig) -> None:
-    """Raise what would end a consumer of these settings at its start: of all its streams in one error.
-
-    A stream that does not answer may do so later, and a consumer waits longer for it: that is only told.
-    """
-    refused: list[KinesisError] = []
-    for each in configs_of(world, config):
-        for check in world.checks(each):
-            try:
-                check()
-            except KinesisError as error:
-                if not error.retriable:
-                    refused.append(error)
-                    break
-                world.listener.note(f"not reached yet, and tried again when Spark has started: {error}")
-    if len(refused) == 1:
-        raise refused[0]
-    if refused:
-        raise type(refused[0])("; ".join(map(str, refused))) from refused[0]
-
-
-class RealWorld:
-    """The ``World`` that the settings name."""
+class World:
+    """Opens what an operation needs, where the settings say. Every method raises the errors of what it opens."""
 
     def __init__(self, listener: Listener | None = None) -> None:
         self.listener = listener or Listener()
 
     @contextmanager
     def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
-        """Connect to ZooKeeper; start the embedded one for this while if nobody else runs it.
+        """Connect to ZooKeeper, not as a member; start the embedded one for this while if nobody runs it.
 
         Raises:
             StoreError: the embedded one was never used in this directory; there is nothing to look at.
@@ -179,16 +90,16 @@ class RealWorld:
         return Stream(lister=lister, open_getter=getters.polled)
 
     def names(self, config: SpoutConfig) -> list[str]:
-        from kinesis_spout.kinesis import KinesisStreamDirectory  # noqa: PLC0415
+        """Name the streams of the account and region that the settings lead to."""
+        from kinesis_spout.kinesis import stream_names  # noqa: PLC0415
 
-        directory = KinesisStreamDirectory(self.client(config), deadline_seconds=DEADLINE_SECONDS)
-        return directory.names()
+        return stream_names(self.client(config), deadline_seconds=DEADLINE_SECONDS)
 
     def checks(self, config: SpoutConfig) -> Sequence[Callable[[], None]]:
-        """Look at what the embedded ZooKeeper needs, or at an ensemble; at where dead letters go; at the stream.
+        """Give what finds out whether a consumer could begin, each check by itself, the quick ones first.
 
-        Nothing is started, neither the embedded ZooKeeper nor a JVM: of a Hadoop URL it is only found out
-        whether somebody listens there.
+        Each raises what would end the consumer. Nothing is started, neither the embedded ZooKeeper nor a JVM: of a
+        Hadoop URL it is only found out whether somebody listens there.
         """
         places = (partial(self._check_dead_letters, config), partial(self._check_stream, config))
         if config.zookeeper_hosts is None:
@@ -235,6 +146,50 @@ class RealWorld:
 
     def time(self) -> float:
         return time.time()
+
+
+@contextmanager
+def begun_progress(world: World, config: SpoutConfig) -> Iterator[StoredProgress]:
+    """Connect to where progress is kept; refuse a misspelt application."""
+    with world.progress(config) as progress:
+        progress.check_begun(config)
+        yield progress
+
+
+def configs_of(world: World, config: SpoutConfig) -> list[SpoutConfig]:
+    """Give the settings for each stream there is now: those that are named, and those that patterns find."""
+    if not config.is_several:
+        return [config]
+    found = {name_of(part): part for part in config.streams if not is_pattern(part)}
+    for pattern in filter(is_pattern, config.streams):
+        for stream in matching(pattern, world.names(config.of_stream(pattern))):
+            found.setdefault(name_of(stream), stream)
+    if not found:
+        raise WrongArguments(
+            f"stream: expected a pattern that finds streams, got {config.stream!r}, which finds none"
+        )
+    return [config.of_stream(stream) for stream in found.values()]
+
+
+def check_ready(world: World, config: SpoutConfig) -> None:
+    """Raise what would end a consumer of these settings at its start: of all its streams in one error.
+
+    A stream that does not answer may do so later, and a consumer waits longer for it: that is only told.
+    """
+    refused: list[KinesisError] = []
+    for each in configs_of(world, config):
+        for check in world.checks(each):
+            try:
+                check()
+            except KinesisError as error:
+                if not error.retriable:
+                    refused.append(error)
+                    break
+                world.listener.note(f"not reached yet, and tried again when Spark has started: {error}")
+    if len(refused) == 1:
+        raise refused[0]
+    if refused:
+        raise type(refused[0])("; ".join(map(str, refused))) from refused[0]
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from kinesis_spout.kinesis import Prefetcher
-from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to, read_again_at
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS
 from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader
+from kinesis_spout.kinesis.retry_policy import Action, Reaction, reaction_to, read_again_at
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError, SpoutClosed
 from kinesis_spout.model.record import Record

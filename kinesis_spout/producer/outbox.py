@@ -22,7 +22,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from kinesis_spout.kinesis.errors import ResourceNotFound
-from kinesis_spout.kinesis.patience import Action, Jitter, Work, backoff_seconds, reaction_to
+from kinesis_spout.kinesis.retry_policy import Action, Jitter, Work, backoff_seconds, reaction_to
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import Puttable
 from kinesis_spout.kinesis.write.record_putter import is_about_its_size, no_such_stream
@@ -62,7 +62,6 @@ class Call:
 
     @property
     def tickets(self) -> list[Ticket]:
-        """All that it carries."""
         return [ticket for each in self.batch for ticket in tickets_of(each)]
 
 
@@ -177,13 +176,11 @@ class Outbox:
         )
 
     def ended(self) -> Ended:
-        """Give what ended since it was asked the last time."""
         return self._endings.take()
 
     # What the shell says.
 
     def listed(self, ranges: HashKeyRanges) -> None:
-        """Learn which shards there are."""
         self._is_listing = False
         self._records.go_by(ranges)
         unsettled, self._unsettled = self._unsettled, []
@@ -191,7 +188,6 @@ class Outbox:
             self._settle(call, results)
 
     def answered(self, call: Call, results: "Sequence[Result]") -> None:
-        """Learn how Kinesis answered for the records of a call."""
         self._was_answered = True
         if self._unsettled or self._records.must_list(results):
             self._unsettled.append((call, results))
@@ -271,7 +267,6 @@ class Outbox:
         return len(left)
 
     def not_ended(self) -> list[Ticket]:
-        """Give all that was taken over and has not ended."""
         return [*self._not_ended_here(), *self._inbox.peek()]
 
     def _not_ended_here(self) -> list[Ticket]:

@@ -48,7 +48,6 @@ class TakenRecords:
         return self._taken[0].expire_at if self._taken else inf
 
     def add(self, tickets: list[Ticket], expire_at: float) -> None:
-        """Hold records that came in together."""
         self._taken.append(_Taken(expire_at, tickets))
         self._count += len(tickets)
         if self._line is not None:
@@ -75,7 +74,6 @@ class TakenRecords:
         return [ticket for ticket in left if ticket.place == WAITS]
 
     def overdue_among(self, tickets: Iterable[Ticket]) -> list[Ticket]:
-        """Give those of some records that are overdue."""
         overdue = set(map(id, self._overdue))
         return [ticket for ticket in tickets if id(ticket) in overdue] if overdue else []
 

@@ -36,7 +36,6 @@ class UnwrittenLetters:
         self._letters: list[Letters] = []
 
     def add(self, tickets: list[Ticket], error: KinesisSpoutError, reason: str) -> None:
-        """Take records over."""
         for ticket in tickets:
             ticket.place = GIVEN_UP
         self._letters.append(Letters(tickets, error, reason))
@@ -56,11 +55,9 @@ class UnwrittenLetters:
 
     @property
     def tickets(self) -> list[Ticket]:
-        """All records whose write has not ended."""
         return [ticket for letters in self._letters for ticket in letters.tickets]
 
     def written(self, letters: Letters) -> None:
-        """Learn that a write was done."""
         self._letters.remove(letters)
 
     def not_written(self, letters: Letters, error: Exception, now: float) -> KinesisSpoutError | None:

@@ -12,22 +12,14 @@ Dumps = Callable[[Any, int], bytes]
 
 
 def packed(values: Any, dumps: Dumps = pickle.dumps) -> bytes:
-    """Pickle values that can be unpickled. Those that may be objects of classes are unpickled to see.
-
-    Raises:
-        Whatever their classes raise.
-    """
+    """Pickle values that can be unpickled; or raise whatever their classes raise."""
     found = dumps(values, pickle.HIGHEST_PROTOCOL)
     try_unpickling(found)
     return found
 
 
 def try_unpickling(pickled: bytes) -> None:
-    """Unpickle values that may be objects of classes, to see whether one can.
-
-    Raises:
-        Whatever their classes raise.
-    """
+    """Unpickle values that may be objects of classes, to see whether one can; raises as ``packed``."""
     # It names a class; or some text has that byte, which costs a look in vain.
     if pickle.STACK_GLOBAL in pickled:
         pickle.loads(pickled)  # noqa: S301 - our own, made a moment ago
@@ -45,15 +37,7 @@ def why_not(value: Any, dumps: Dumps = pickle.dumps) -> Exception | None:
 def why_unfit(
     stream: str, fields: Sequence[str], values: Sequence[Any], error: Exception, dumps: Dumps = pickle.dumps
 ) -> str:
-    """Say of a tuple that cannot travel which of its fields is to blame, and what it is.
-
-    Args:
-        stream: of the tuple.
-        fields: of the stream.
-        values: of the tuple.
-        error: what ``why_not`` said of the values together.
-        dumps: as there.
-    """
+    """Say of a tuple that cannot travel which of its fields is to blame; ``error`` is of its values together."""
     where, what = f"stream {stream!r}", type(values).__name__
     for field_name, value in zip(fields, values, strict=False):
         found = why_not(value, dumps)

@@ -15,32 +15,33 @@ _MOST_READS: Final = 3
 
 
 def read_state(topology: BuiltTopology, component: str) -> dict[Any, Any]:
-    """Give every key of a bolt with its value. See ``Topology.read_state``."""
+    """See ``Topology.read_state``."""
     files = StateFiles(_address(topology, component))
     with _attached(topology) as stored_now:
-        pickled = _pickled_values(files, stored_now, component)
+        pickled = _pickled_values(files, stored_now, component, stored_now())
     return {key: read_value(key, value) for key, value in pickled.items()}
 
 
 def _pickled_values(
-    files: StateFiles, stored_now: Callable[[], bytes | None], component: str
+    files: StateFiles,
+    stored_now: Callable[[], bytes | None],
+    component: str,
+    stored: bytes | None,
+    reads: int = 1,
 ) -> dict[Any, bytes]:
-    stored = stored_now()
-    for reads in range(1, _MOST_READS + 1):
-        manifest = None if stored is None else StateManifest.decode(stored)
-        if manifest is None or component not in manifest.components:
-            return {}
-        found: dict[Any, bytes] = {}
-        try:
-            for index in manifest.components[component].files:
-                found.update(merged_rows(files, manifest, component, index))
-        except StateUnreadable:
-            before, stored = stored, stored_now()
-            if stored == before or reads == _MOST_READS:
-                raise
-        else:
-            return found
-    raise AssertionError("the last read returns or raises")
+    manifest = None if stored is None else StateManifest.decode(stored)
+    if manifest is None or component not in manifest.components:
+        return {}
+    found: dict[Any, bytes] = {}
+    try:
+        for index in manifest.components[component].files:
+            found.update(merged_rows(files, manifest, component, index))
+    except StateUnreadable:
+        newer = stored_now()
+        if newer == stored or reads == _MOST_READS:
+            raise
+        return _pickled_values(files, stored_now, component, newer, reads + 1)
+    return found
 
 
 def _address(topology: BuiltTopology, component: str) -> str:

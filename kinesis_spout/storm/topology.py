@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_spout.storm.components.tuples import DEFAULT_STREAM
 from kinesis_spout.storm.local import LocalResult, LocalTopology
-from kinesis_spout.storm.picture import explanation_of, mermaid, svg
+from kinesis_spout.storm.picture import Explanation, mermaid, svg
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program, program_of
 from kinesis_spout.storm.topology_conf import BuiltTopology
@@ -87,7 +87,7 @@ class Topology(BuiltTopology):
 
         Nothing is run or opened. ``kinesis-spout topology explain`` prints this, and gives it as JSON.
         """
-        return explanation_of(self.name, self.graph, self.options).text()
+        return Explanation(self.name, self.graph, self.options).text()
 
     def mermaid(self, counts: Mapping[str, ComponentCounts] | None = None) -> str:
         """Draw it as a Mermaid flowchart, for Markdown.
@@ -130,13 +130,5 @@ class Topology(BuiltTopology):
 
     def _programs(self, parallelism: int) -> dict[str, Program]:
         return {
-            spout.name: program_of(
-                self.name,
-                self.graph,
-                spout.name,
-                options=self.options,
-                conf=self.conf,
-                parallelism=parallelism,
-            )
-            for spout in self.graph.spouts
+            spout.name: program_of(self, spout.name, parallelism=parallelism) for spout in self.graph.spouts
         }

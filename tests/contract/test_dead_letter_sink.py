@@ -10,7 +10,7 @@ from moto import mock_aws
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.dead_letters.s3 import S3Sink
-from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.operations.dead_letters import MarkingSink
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
@@ -48,7 +48,7 @@ def kinesis() -> Iterator[Open]:
     with mock_aws():
         client = boto3.client("kinesis", region_name="eu-west-1")
         client.create_stream(StreamName="dead", ShardCount=1)
-        yield lambda: KinesisStreamSink(client, "dead", patience=Patience(clock=ManualClock()))
+        yield lambda: KinesisStreamSink(client, "dead", retry_policy=RetryPolicy(clock=ManualClock()))
         client.close()
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from kinesis_spout.cli.app import app
-from kinesis_spout.operations.world import RealWorld
+from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperBackend
 from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
@@ -115,7 +115,7 @@ class Shell:
 
     def begin(self) -> None:
         """Let the application begin on the stream, as its first consumer would."""
-        world, config = RealWorld(), SpoutConfig.from_env(self.variables)
+        world, config = World(), SpoutConfig.from_env(self.variables)
         lister = world.stream(config).lister
         with world.progress(config) as progress:
             progress.store.open(lister.summary().created, config.start, lister.list_shards())
@@ -154,7 +154,10 @@ def shell(
 ) -> Iterator[Shell]:
     stream = moto_server.create_stream(shards=2)
     settings = moto_server.settings
-    assert settings.endpoint_url and settings.region and settings.access_key and settings.secret_key  # noqa: PT018
+    assert settings.endpoint_url
+    assert settings.region
+    assert settings.aws_access_key_id
+    assert settings.aws_secret_access_key
     shell = Shell(
         directory,
         moto_server,
@@ -166,8 +169,8 @@ def shell(
             "zookeeper_root": fresh_root,
             "region": settings.region,
             "endpoint_url": settings.endpoint_url,
-            "aws_access_key_id": settings.access_key,
-            "aws_secret_access_key": settings.secret_key,
+            "aws_access_key_id": settings.aws_access_key_id,
+            "aws_secret_access_key": settings.aws_secret_access_key,
             "initial_position": "trim_horizon",
             "session_timeout_seconds": "20",
         },

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.operations.world import RealWorld
+from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Checkpoint, Position
 
@@ -44,7 +44,7 @@ def test_the_progress_of_a_killed_consumer_can_be_reset_by_the_first_command(tmp
     config = SpoutConfig.of(
         stream="orders", app="billing", zookeeper=f"embedded:{tmp_path}", session_timeout_seconds=2
     )
-    with RealWorld().progress(config) as progress:
+    with World().progress(config) as progress:
         assert progress.coordinator.members() == []
         assert progress.store.owners() == {}
         progress.store.reset({SHARD_ID: Checkpoint(start=Position.trim_horizon())})

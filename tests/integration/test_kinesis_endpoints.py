@@ -14,8 +14,8 @@ from kinesis_spout.kinesis import (
     ReadSettings,
 )
 from kinesis_spout.kinesis.aggregated_record import take_apart
-from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import RecordPutter
@@ -161,7 +161,10 @@ def test_aggregates_that_a_split_and_a_merge_overtake_lose_no_record(
     kinesis_endpoint.needs(SHARD_END, KEEPS_CLOSED, FILLS_CHILDREN)
     client, stream = kinesis_endpoint.client(), kinesis_endpoint.create_stream()
     putter = RecordPutter(
-        client, stream, aggregate_bytes=51_200, patience=Patience(deadline_seconds=30, clock=SystemClock())
+        client,
+        stream,
+        aggregate_bytes=51_200,
+        retry_policy=RetryPolicy(deadline_seconds=30, clock=SystemClock()),
     )
 
     def add(first: int, last: int) -> None:
@@ -238,7 +241,10 @@ def test_a_missing_stream_is_named_with_its_endpoint(kinesis_endpoint: KinesisEn
 
 def test_nobody_at_the_endpoint_is_retriable() -> None:
     client = KinesisClientSettings(
-        region="us-east-1", endpoint_url="http://127.0.0.1:1", access_key="a", secret_key="b"
+        region="us-east-1",
+        endpoint_url="http://127.0.0.1:1",
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
     ).connect()
 
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
@@ -249,8 +255,8 @@ def test_a_role_is_assumed_and_its_credentials_sign(moto_in_process: KinesisEndp
     stream = moto_in_process.create_stream()
     settings = KinesisClientSettings(
         region="us-east-1",
-        access_key="AKIASOURCE",
-        secret_key="secret",
+        aws_access_key_id="AKIASOURCE",
+        aws_secret_access_key="secret",
         role_arn="arn:aws:iam::123456789012:role/reader",
         role_external_id="agreed",
     )

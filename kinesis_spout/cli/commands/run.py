@@ -3,14 +3,13 @@
 import inspect
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kinesis_spout.cli.failures import INTERRUPTED
-from kinesis_spout.cli.runs.following import follow, stop_signals, tell_dead_letters
+from kinesis_spout.cli.runs.following import run_query, tell_dead_letters
 from kinesis_spout.cli.runs.progress_views import LogLevel, open_view
 from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.cli.runs.spark_session import (
@@ -124,28 +123,17 @@ def run(
         raise WrongArguments(f"--{error}") from error
     files = existing(py_files or ())
     check_ready(ctx.obj, config)
-    job = _Job(config=config, kind=kind, function=function, scheme=scheme)
-    # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.
-    dead_lettered = 0
-    with (
-        open_view(json=json, detailed=per_shard, log_level=log_level) as view,
-        stop_signals() as stop,
-        running_spark(config.app, master, files) as spark,
-    ):
-        stop.listen()  # again: a Spark context takes SIGINT for itself
-        if stop.signal is None:
-            query = job.start(spark)
-            reading = Reading(query)
-            follow(
-                query,
-                stop,
-                lambda state: view.show(reading.take(state)),
-                until_caught_up=until_caught_up,
-                ends_by_itself=config.until is not None,
-            )
-            dead_lettered = query.counters.dead_lettered
-    tell_dead_letters([(config, dead_lettered)], fail=fail_on_dead_letters)
-    if stop.signal is signal.SIGINT:
+    query, stopped_by = run_query(
+        lambda spark: _start(spark, config, kind, function, scheme),
+        Reading,
+        spark=running_spark(config.app, master, files),
+        view=open_view(json=json, detailed=per_shard, log_level=log_level),
+        until_caught_up=until_caught_up,
+        ends_by_itself=config.until is not None,
+    )
+    if query is not None:
+        tell_dead_letters([(config, query.counters.dead_lettered)], fail=fail_on_dead_letters)
+    if stopped_by is signal.SIGINT:
         raise typer.Exit(INTERRUPTED)
 
 
@@ -180,19 +168,10 @@ def _check_parameters(function: Callable[..., None], kind: _HandlerKind) -> None
         ) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """What is to be run."""
+def _start(
+    spark: "SparkSession", config: SpoutConfig, kind: _HandlerKind, function: Callable[..., None], scheme: str
+) -> "SpoutQuery":
+    from kinesis_spout.kinesis_spout import KinesisSpout  # noqa: PLC0415 - needs PySpark
 
-    config: SpoutConfig
-    kind: _HandlerKind
-    function: Callable[..., None]
-    scheme: str
-
-    def start(self, spark: "SparkSession") -> "SpoutQuery":
-        """Start the query. Raises what goes wrong at a start."""
-        from kinesis_spout.kinesis_spout import KinesisSpout  # noqa: PLC0415 - needs PySpark
-
-        spout = KinesisSpout(self.config, scheme=self.scheme)
-        query: SpoutQuery = getattr(spout, self.kind.value)(spark, self.function)
-        return query
+    query: SpoutQuery = getattr(KinesisSpout(config, scheme=scheme), kind.value)(spark, function)
+    return query

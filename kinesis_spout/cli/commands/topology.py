@@ -10,7 +10,7 @@ import typer
 
 from kinesis_spout.cli.failures import INTERRUPTED, BrokenTopology
 from kinesis_spout.cli.output import note, print_json
-from kinesis_spout.cli.runs.following import follow, stop_signals, tell_dead_letters
+from kinesis_spout.cli.runs.following import run_query, tell_dead_letters
 from kinesis_spout.cli.runs.progress_file import ProgressFile, newest_counts
 from kinesis_spout.cli.runs.progress_views import LogLevel, open_view
 from kinesis_spout.cli.runs.snapshot import TopologyReading
@@ -51,19 +51,19 @@ def explain(name: Named, *, json: Json = False) -> None:
 
     Next: `topology show` draws it, `topology run` runs it.
     """
-    from kinesis_spout.storm.picture import explanation_of  # noqa: PLC0415 - slow to import
+    from kinesis_spout.storm.picture import Explanation  # noqa: PLC0415 - slow to import
     from kinesis_spout.storm.spark.start import check_runnable  # noqa: PLC0415
 
     found = find_topology(name)
     if json:
-        print_json(explanation_of(found.name, found.graph, found.options).document())
+        print_json(Explanation(found.name, found.graph, found.options).document())
     else:
         for line in found.explain().splitlines():
             typer.echo(line)
     try:
         check_runnable(found)
     except InvalidConfig as error:
-        note(f"`topology run` refuses it so far: {error}")
+        note(f"`topology run` would refuse it: {error}")
 
 
 @topology.command()
@@ -152,29 +152,21 @@ def run(
     configs = _configs(found)
     for config in configs.values():
         check_ready(ctx.obj, config)
-    dead_lettered: dict[str, int] = {}
-    with contextlib.ExitStack() as opened:
-        file = None if progress is None else opened.enter_context(ProgressFile(progress))
-        view = opened.enter_context(open_view(json=json, detailed=True, log_level=log_level))
-        stop = opened.enter_context(stop_signals())
-        spark = opened.enter_context(running_spark(name or found.name, master, files))
-        stop.listen()  # again: a Spark context takes SIGINT for itself
-        if stop.signal is None:
-            query = found.run(spark, name=name)
-            reading = TopologyReading(query)
-            follow(
-                query,
-                stop,
-                lambda state: view.show(reading.take(state)),
-                until_caught_up=until_caught_up,
-                look=lambda: None if file is None else file.add(query),
-            )
-            dead_lettered = {spout: each.counters.dead_lettered for spout, each in query.spouts.items()}
+    with contextlib.nullcontext() if progress is None else ProgressFile(progress) as file:
+        query, stopped_by = run_query(
+            lambda spark: found.run(spark, name=name),
+            TopologyReading,
+            spark=running_spark(name or found.name, master, files),
+            view=open_view(json=json, detailed=True, log_level=log_level),
+            until_caught_up=until_caught_up,
+            look=lambda query: None if file is None else file.add(query),
+        )
+    spouts = {} if query is None else query.spouts
     tell_dead_letters(
-        [(configs[spout], count) for spout, count in dead_lettered.items() if spout in configs],
+        [(configs[spout], each.counters.dead_lettered) for spout, each in spouts.items() if spout in configs],
         fail=fail_on_dead_letters,
     )
-    if stop.signal is signal.SIGINT:
+    if stopped_by is signal.SIGINT:
         raise typer.Exit(INTERRUPTED)
 
 

@@ -1,20 +1,30 @@
-"""Follows a query until it ends: shows how it goes, and stops it when SIGINT or SIGTERM asks for that."""
+"""Runs a query until it ends: shows how it goes, and stops it when SIGINT or SIGTERM asks for that."""
 
-import contextlib
+import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import Final, Protocol
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kinesis_spout.cli.failures import DeadLettered, PausedTooLong, SparkFailed
 from kinesis_spout.cli.output import note
+from kinesis_spout.cli.runs.progress_views import Show
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
-from shard_state import BreakerPause
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kinesis_spout.cli.runs.snapshot import Reading, TopologyReading
+    from kinesis_spout.spark.driver.query import SpoutQuery
+    from kinesis_spout.storm.spark.query import TopologyQuery
+
+Q = TypeVar("Q", bound="SpoutQuery | TopologyQuery")
 
 _LOOK_SECONDS: Final = 0.1
 _REFRESH_SECONDS: Final = 1.0
@@ -23,32 +33,6 @@ _LONGEST_PAUSE_SECONDS: Final = 120.0
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _STANDARD_ERROR: Final = 2
 _STOPPING_AT_START: Final = b"stopping when the start is done; a second Ctrl-C does not wait\n"
-
-
-class Followed(Protocol):
-    """A query: of one spout or of a topology."""
-
-    @property
-    def isActive(self) -> bool:  # noqa: N802 - as StreamingQuery spells it
-        """Whether it runs."""
-        ...
-
-    @property
-    def breaker_pause(self) -> BreakerPause | None:
-        """Why deliveries pause; None while they do not."""
-        ...
-
-    def processAllAvailable(self) -> None:  # noqa: N802
-        """Wait until all that is there now is finished."""
-        ...
-
-    def exception(self) -> BaseException | None:
-        """What ended it."""
-        ...
-
-    def stop(self) -> None:
-        """End it."""
-        ...
 
 
 class Stop:
@@ -84,7 +68,7 @@ class Stop:
         return self._told.wait(seconds)
 
 
-@contextlib.contextmanager
+@contextmanager
 def stop_signals() -> Iterator[Stop]:
     """Let SIGINT and SIGTERM ask for a stop, and not PySpark, which would cancel every job."""
     stop = Stop()
@@ -97,41 +81,76 @@ def stop_signals() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-def follow(
-    query: Followed,
-    stop: Stop,
-    show: Callable[[str], None],
+def run_query(
+    start: Callable[["SparkSession"], Q],
+    reading: Callable[[Q], "Reading | TopologyReading"],
     *,
+    spark: AbstractContextManager["SparkSession"],
+    view: AbstractContextManager[Show],
     until_caught_up: bool,
     ends_by_itself: bool = False,
-    look: Callable[[], None] = lambda: None,
-) -> None:
-    """Show how a query goes until it ends, is caught up, or is told to stop; then stop it.
+    look: Callable[[Q], None] = lambda _query: None,
+) -> tuple[Q | None, signal.Signals | None]:
+    """Start Spark and a query, show how it goes until it ends, is caught up, or is told to stop; then stop both.
 
     Args:
-        query: started.
-        stop: tells it to stop.
-        show: shows how it goes, given the state; called each second, and once when it has ended.
+        start: starts the query.
+        reading: takes what is shown of it, each second, and once when it has ended.
+        spark: starts Spark, and stops it.
+        view: where it is shown.
         until_caught_up: whether it ends when all that is in the stream at the beginning is finished.
         ends_by_itself: whether the query does, for it has an `until`.
-        look: called several times a second, and once when it has ended.
+        look: called with the query several times a second, and once when it has ended.
+
+    Returns:
+        The query, None if a signal came before it; and that signal, or the one that stopped it.
 
     Raises:
         What ended the query, or kept the last progress from being stored. PausedTooLong: it is to come to an end,
         and practically every record fails.
     """
+    query = None
+    # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.
+    with view as show, stop_signals() as stop, spark as session:
+        stop.listen()  # again: a Spark context takes SIGINT for itself
+        if stop.signal is None:
+            query = start(session)
+            take = reading(query).take
+            _follow(
+                query,
+                stop,
+                lambda state: show(take(state)),
+                until_caught_up=until_caught_up,
+                ends_by_itself=ends_by_itself,
+                look=look,
+            )
+    return query, stop.signal
+
+
+def _follow(
+    query: Q,
+    stop: Stop,
+    show: Callable[[str], None],
+    *,
+    until_caught_up: bool,
+    ends_by_itself: bool,
+    look: Callable[[Q], None],
+) -> None:
     stop.started()
     caught_up = _in_background(query.processAllAvailable) if until_caught_up else Future()
-    show_at = 0.0
-    patience, given_up_for = _Patience(endless=not (until_caught_up or ends_by_itself)), None
+    show_at, give_up_at, given_up_for = 0.0, math.inf, None
     try:
         while query.isActive and not caught_up.done():
-            pause = query.breaker_pause
-            if patience.is_over(paused=pause is not None) and pause is not None:
-                given_up_for = pause_text(pause)
-                break
-            look()
-            if time.monotonic() >= show_at:
+            pause, now = query.breaker_pause, time.monotonic()
+            if pause is None or not (until_caught_up or ends_by_itself):
+                give_up_at = math.inf
+            else:
+                give_up_at = min(give_up_at, now + _LONGEST_PAUSE_SECONDS)
+                if now >= give_up_at:
+                    given_up_for = pause_text(pause)
+                    break
+            look(query)
+            if now >= show_at:
                 show("running")
                 show_at = time.monotonic() + _REFRESH_SECONDS
             if stop.wait(_LOOK_SECONDS):
@@ -139,12 +158,12 @@ def follow(
                 break
     finally:
         _stop_query(query)
-    look()
+    look(query)
     show("stopped" if query.exception() is None else "failed")
     _raise_what_ended(query, given_up_for)
 
 
-def _raise_what_ended(query: Followed, given_up_for: str | None) -> None:
+def _raise_what_ended(query: "SpoutQuery | TopologyQuery", given_up_for: str | None) -> None:
     error = query.exception()
     if isinstance(error, KinesisSpoutError):
         raise error
@@ -155,8 +174,8 @@ def _raise_what_ended(query: Followed, given_up_for: str | None) -> None:
         ) from error
     if given_up_for is not None:
         raise PausedTooLong(
-            f"{given_up_for}, for {_LONGEST_PAUSE_SECONDS:g} s. No record was given up meanwhile; mend the "
-            "handler, or what it needs, and run again"
+            f"{given_up_for}, for {_LONGEST_PAUSE_SECONDS:g} s. No record was given up meanwhile; fix the "
+            "handler, or what it depends on, and run again"
         )
 
 
@@ -181,23 +200,7 @@ def _dead_letters_text(config: SpoutConfig, count: int) -> str:
     )
 
 
-class _Patience:
-    """How long a run that is to end by itself stays paused. Mutable."""
-
-    def __init__(self, *, endless: bool) -> None:
-        self._endless = endless
-        self._until: float | None = None
-
-    def is_over(self, *, paused: bool) -> bool:
-        """Look whether the query has paused for too long."""
-        if not paused or self._endless:
-            self._until = None
-            return False
-        self._until = self._until or time.monotonic() + _LONGEST_PAUSE_SECONDS
-        return time.monotonic() >= self._until
-
-
-def _stop_query(query: Followed) -> None:
+def _stop_query(query: "SpoutQuery | TopologyQuery") -> None:
     try:
         query.stop()
     except KinesisSpoutError:

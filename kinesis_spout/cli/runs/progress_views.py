@@ -1,19 +1,21 @@
 """What is shown of a run meanwhile: a live table on a terminal, a line now and then elsewhere, or JSON lines."""
 
 import contextlib
-import json
+import json as json_text
 import logging
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, Protocol, TextIO
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
 
+import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.logging import RichHandler
 from rich.text import Text
 
 from kinesis_spout.cli.output import live_table, plain_lines, printable, spelled
+from kinesis_spout.cli.runs.snapshot import Snapshot
 from kinesis_spout.processes.worker_log import LINE_FORMAT, LINE_TIME_FORMAT
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -24,48 +26,13 @@ _REPEAT_SECONDS: Final = 60.0
 """How often a log, or a terminal, gets the same warning while no other comes."""
 
 
-class Shown(Protocol):
-    """What a view can show; see ``Snapshot``."""
-
-    @property
-    def state(self) -> str:
-        """starting, running, paused, stopping, stopped or failed."""
-        ...
-
-    @property
-    def paused(self) -> str | None:
-        """Why deliveries pause; None while they do not."""
-        ...
-
-    @property
-    def last_error(self) -> str | None:
-        """What is being retried."""
-        ...
-
-    def document(self, *, detailed: bool) -> dict[str, Any]:
-        """Give it as JSON."""
-        ...
-
-    def line(self) -> str:
-        """Give it as a line of text."""
-        ...
-
-    def details(self) -> tuple[Sequence[str], list[list[str]]]:
-        """Give the headings and the rows of a table."""
-        ...
-
-
-class ProgressView(Protocol):
-    """Where snapshots go."""
-
-    def show(self, snapshot: Shown) -> None:
-        """Show one; the newest replaces those before."""
-        ...
+Show = Callable[[Snapshot], None]
+"""Shows a snapshot; the newest replaces those before."""
 
 
 @contextlib.contextmanager
-def open_view(*, json: bool, detailed: bool, log_level: LogLevel = "warning") -> Iterator[ProgressView]:
-    """Choose the view that fits where the output goes, and let the log be seen beside it.
+def open_view(*, json: bool, detailed: bool, log_level: LogLevel = "warning") -> Iterator[Show]:
+    """Choose what fits where the output goes, and let the log be seen with it.
 
     Args:
         json: print JSON on standard output, and everything else on standard error.
@@ -77,39 +44,32 @@ def open_view(*, json: bool, detailed: bool, log_level: LogLevel = "warning") ->
         output = sys.stdout
         # What a handler prints on the driver must not come between the lines.
         with _logging_to(logging.StreamHandler(), log_level), contextlib.redirect_stdout(sys.stderr):
-            yield _JsonLines(output, detailed=detailed)
+            yield lambda snapshot: typer.echo(
+                json_text.dumps(snapshot.document(detailed=detailed)), file=output
+            )
     elif console.is_terminal:
         console.print("starting Spark")
         # Drawn from the first snapshot on: until then the JVM writes here what it likes.
         live = Live(console=console, refresh_per_second=4)
         with _logging_to(_on_terminal(console), log_level, _Message()):
             try:
-                yield _LiveTable(live, detailed=detailed)
+                yield lambda snapshot: _draw(live, snapshot, detailed=detailed)
             finally:
                 live.stop()
     else:
         with _logging_to(logging.StreamHandler(), log_level):
-            yield _PlainLines(sys.stderr, detailed=detailed)
-
-
-class _JsonLines:
-    def __init__(self, output: TextIO, *, detailed: bool) -> None:
-        self._output = output
-        self._detailed = detailed
-
-    def show(self, snapshot: Shown) -> None:
-        self._output.write(json.dumps(snapshot.document(detailed=self._detailed)) + "\n")
-        self._output.flush()
+            yield _PlainLines(detailed=detailed).show
 
 
 class _PlainLines:
-    def __init__(self, output: TextIO, *, detailed: bool) -> None:
-        self._output = output
+    """Mutable: a line is due now and then, and when the state changes."""
+
+    def __init__(self, *, detailed: bool) -> None:
         self._detailed = detailed
         self._state = ""
         self._due = 0.0
 
-    def show(self, snapshot: Shown) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         now = time.monotonic()
         if snapshot.state == self._state and now < self._due:
             return
@@ -117,26 +77,20 @@ class _PlainLines:
         lines = [snapshot.line()]
         if self._detailed:
             lines += ["  " + line for line in plain_lines(*snapshot.details())]
-        self._output.write("\n".join(lines) + "\n")
-        self._output.flush()
+        typer.echo("\n".join(lines), err=True)
 
 
-class _LiveTable:
-    def __init__(self, live: Live, *, detailed: bool) -> None:
-        self._live = live
-        self._detailed = detailed
-
-    def show(self, snapshot: Shown) -> None:
-        parts: list[RenderableType] = [Text(snapshot.line())]
-        if self._detailed:
-            parts.append(live_table(*snapshot.details(), self._live.console.width))
-        if snapshot.paused is not None:
-            parts.append(Text(printable(snapshot.paused), style="yellow"))
-        if snapshot.last_error is not None:
-            parts.append(Text(f"retrying after: {printable(snapshot.last_error)}", style="yellow"))
-        # An empty line at the end: what the JVM writes nevertheless begins at the left.
-        self._live.start()
-        self._live.update(Group(*parts, Text()), refresh=True)
+def _draw(live: Live, snapshot: Snapshot, *, detailed: bool) -> None:
+    parts: list[RenderableType] = [Text(snapshot.line())]
+    if detailed:
+        parts.append(live_table(*snapshot.details(), live.console.width))
+    if snapshot.paused is not None:
+        parts.append(Text(printable(snapshot.paused), style="yellow"))
+    if snapshot.last_error is not None:
+        parts.append(Text(f"retrying after: {printable(snapshot.last_error)}", style="yellow"))
+    # An empty line at the end: what the JVM writes nevertheless begins at the left.
+    live.start()
+    live.update(Group(*parts, Text()), refresh=True)
 
 
 class _NoRepeats(logging.Filter):
@@ -156,16 +110,15 @@ class _NoRepeats(logging.Filter):
 
 
 class _Message(logging.Formatter):
-    """Gives a message as it may be shown, in the words of the command line."""
+    """Gives a message, and the lines of a traceback, as they may be shown, in the words of the command line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the line; of an error with a traceback, the lines."""
         said = spelled(super().format(record))
         return "\n".join(printable(line) for line in said.split("\n"))
 
 
 class _Line(_Message):
-    """Gives time, level and name besides."""
+    """Gives time, level and name."""
 
     def __init__(self) -> None:
         super().__init__(LINE_FORMAT, LINE_TIME_FORMAT)

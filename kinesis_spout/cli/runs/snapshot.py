@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
 
 from kinesis_spout.cli.output import duration
 from kinesis_spout.consumer.counters import Counters
@@ -16,34 +17,29 @@ if TYPE_CHECKING:
     from kinesis_spout.storm.running.counts import ComponentCounts
     from kinesis_spout.storm.spark.query import TopologyQuery
 
+Table = tuple[Sequence[str], list[list[str]]]
+"""Headings and rows."""
+
 _SHARD_HEADINGS: Final = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
 _COMPONENT_HEADINGS: Final = ("component", "executed", "emitted", "acked", "failed", "timed out", "latency")
-_SUMMED: Final = (
-    "delivered", "acked", "retried", "dead_lettered", "records_per_second", "throttled", "timed_out", "bytes_read",
-    "damaged_aggregates", "records_outside_shard", "commits", "shards",
+_OUTCOMES: Final = ("delivered", "acked", "retried", "dead_lettered")
+_OTHER_COUNTERS: Final = (
+    "throttled", "timed_out", "bytes_read", "damaged_aggregates", "records_outside_shard", "commits",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """How a run goes at one moment; the counts are since its start."""
+    """How a run goes at one moment."""
 
     state: str
     """starting, running, paused, stopping, stopped or failed."""
-    delivered: int
-    acked: int
-    retried: int
-    dead_lettered: int
+    counters: Counters
+    """Since its start."""
     records_per_second: float
     """Deliveries since the snapshot before."""
     lag_millis: int | None = None
     """How far the shard furthest behind was, as of the newest micro-batch; None before the first."""
-    throttled: int
-    timed_out: int
-    bytes_read: int
-    damaged_aggregates: int
-    records_outside_shard: int
-    commits: int
     last_error: str | None = None
     """What is being retried."""
     paused: str | None = None
@@ -52,138 +48,64 @@ class Snapshot:
 
     def document(self, *, detailed: bool) -> dict[str, Any]:
         """Give it as JSON, with keys that stay; in detail, with its shards."""
-        document = asdict(self)
-        document["timestamp"] = datetime.now(UTC).isoformat(timespec="milliseconds")
-        document["shards"] = [_shard_document(shard) for shard in self.shards] if detailed else None
-        return document
+        return {
+            "state": self.state,
+            **{name: getattr(self.counters, name) for name in _OUTCOMES},
+            "records_per_second": self.records_per_second,
+            "lag_millis": self.lag_millis,
+            **{name: getattr(self.counters, name) for name in _OTHER_COUNTERS},
+            "last_error": self.last_error,
+            "paused": self.paused,
+            "shards": [_shard_document(shard) for shard in self.shards] if detailed else None,
+            "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }
 
-    def plus(self, other: Self) -> Self:
+    def plus(self, other: "Snapshot") -> "Snapshot":
         """Give both together: sums, the largest lag, the first error."""
-        return replace(
-            self,
+        lags = [lag for lag in (self.lag_millis, other.lag_millis) if lag is not None]
+        return Snapshot(
             state=other.state if other.paused is not None else self.state,
-            **{name: getattr(self, name) + getattr(other, name) for name in _SUMMED},
-            lag_millis=max(
-                (lag for lag in (self.lag_millis, other.lag_millis) if lag is not None), default=None
-            ),
+            counters=Counters.total([self.counters, other.counters]),
+            records_per_second=self.records_per_second + other.records_per_second,
+            lag_millis=max(lags, default=None),
             last_error=self.last_error or other.last_error,
             paused=self.paused or other.paused,
+            shards=self.shards + other.shards,
         )
 
     def line(self) -> str:
         """Give it as a line of text."""
+        counters = self.counters
         lag = "?" if self.lag_millis is None else duration(self.lag_millis)
         return (
-            f"{self.state}: delivered {self.delivered:,}  acked {self.acked:,}  "
-            f"retried {self.retried:,}  dead-lettered {self.dead_lettered:,}  "
+            f"{self.state}: delivered {counters.delivered:,}  acked {counters.acked:,}  "
+            f"retried {counters.retried:,}  dead-lettered {counters.dead_lettered:,}  "
             f"lag {lag}  {self.records_per_second:,.0f} records/s"
         )
 
-    def details(self) -> tuple[Sequence[str], list[list[str]]]:
-        """Give the headings and the rows of a table: its shards."""
+    def details(self) -> Table:
+        """Give its shards."""
         return _SHARD_HEADINGS, [_shard_cells(shard) for shard in self.shards]
 
 
-class Counting(Protocol):
-    """A query that counts."""
-
-    @property
-    def counters(self) -> Counters:
-        """What happened since the start."""
-        ...
-
-
-class CountersReading:
-    """Takes snapshots of what a query counts. Mutable: rates are over the time since the last one."""
-
-    def __init__(self, query: Counting) -> None:
-        self._query = query
-        self._at = time.monotonic()
-        self._delivered = 0
-
-    def take(self, state: str) -> Snapshot:
-        """Look now."""
-        counters, now = self._query.counters, time.monotonic()
-        rate = (counters.delivered - self._delivered) / max(now - self._at, 1e-3)
-        self._at, self._delivered = now, counters.delivered
-        return Snapshot(
-            state=state,
-            delivered=counters.delivered,
-            acked=counters.acked,
-            retried=counters.retried,
-            dead_lettered=counters.dead_lettered,
-            records_per_second=round(rate, 1),
-            throttled=counters.throttled,
-            timed_out=counters.timed_out,
-            bytes_read=counters.bytes_read,
-            damaged_aggregates=counters.damaged_aggregates,
-            records_outside_shard=counters.records_outside_shard,
-            commits=counters.commits,
-        )
-
-
-class Reading:
-    """Takes snapshots of a query. Mutable, as what it reads the counters by."""
-
-    def __init__(self, query: "SpoutQuery") -> None:
-        self._query = query
-        self._counters = CountersReading(query)
-
-    def take(self, state: str) -> Snapshot:
-        """Look now."""
-        query = self._query
-        progress = query.lastProgress
-        sources = () if progress is None else progress["sources"]
-        behind = max((int(source["metrics"]["maxMsBehindLatest"]) for source in sources), default=None)
-        error, pause = query.last_error, query.breaker_pause
-        return replace(
-            self._counters.take("paused" if pause is not None and state == "running" else state),
-            lag_millis=behind,
-            last_error=None if error is None else str(error),
-            paused=query.paused_by_operator if pause is None else pause_text(pause),
-            shards=tuple(query.shards()),
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopologySnapshot:
-    """What is shown of a topology; the counts are since its start, the latencies of ten minutes."""
+class TopologySnapshot(Snapshot):
+    """What its spouts read, and what each component has done: counts since the start, latencies of ten minutes."""
 
     spouts: Mapping[str, Snapshot]
     """Those of your own come last."""
     components: "Mapping[str, ComponentCounts]"
 
-    @property
-    def state(self) -> str:
-        """starting, running, paused, stopping, stopped or failed."""
-        return self._together.state
-
-    @property
-    def paused(self) -> str | None:
-        """Why deliveries pause; None while they do not."""
-        return self._together.paused
-
-    @property
-    def last_error(self) -> str | None:
-        """What is being retried."""
-        return self._together.last_error
-
     def document(self, *, detailed: bool) -> dict[str, Any]:
         """Give it as JSON, with keys that stay: the sums of all spouts, each spout, each component."""
-        document = self._together.document(detailed=False)
+        document = Snapshot.document(self, detailed=False)
         del document["shards"]
-        document["spouts"] = {
-            name: snapshot.document(detailed=detailed) for name, snapshot in self.spouts.items()
-        }
+        document["spouts"] = {name: each.document(detailed=detailed) for name, each in self.spouts.items()}
         document["components"] = {name: counts.told() for name, counts in self.components.items()}
         return document
 
-    def line(self) -> str:
-        """Give it as a line of text."""
-        return self._together.line()
-
-    def details(self) -> tuple[Sequence[str], list[list[str]]]:
-        """Give the headings and the rows of a table: its components."""
+    def details(self) -> Table:
+        """Give its components."""
         from kinesis_spout.storm.picture.wiring import latency_text  # noqa: PLC0415 - slow to import
 
         return _COMPONENT_HEADINGS, [
@@ -199,28 +121,52 @@ class TopologySnapshot:
             for name, counts in self.components.items()
         ]
 
-    @property
-    def _together(self) -> Snapshot:
-        first, *others = self.spouts.values()
-        for other in others:
-            first = first.plus(other)
-        return first
+
+class Reading:
+    """Takes snapshots of a query. Mutable: rates are over the time since the last one."""
+
+    def __init__(self, query: "SpoutQuery") -> None:
+        self._query = query
+        self._at = time.monotonic()
+        self._delivered = 0
+
+    def counted(self, state: str) -> Snapshot:
+        """Look at what it counts, which is all that a spout of your own has."""
+        counters, now = Counters.total([self._query.counters]), time.monotonic()
+        rate = (counters.delivered - self._delivered) / max(now - self._at, 1e-3)
+        self._at, self._delivered = now, counters.delivered
+        return Snapshot(state=state, counters=counters, records_per_second=round(rate, 1))
+
+    def take(self, state: str) -> Snapshot:
+        """Look at all of it."""
+        query = self._query
+        progress = query.lastProgress
+        sources = () if progress is None else progress["sources"]
+        error, pause = query.last_error, query.breaker_pause
+        return replace(
+            self.counted("paused" if pause is not None and state == "running" else state),
+            lag_millis=max((int(source["metrics"]["maxMsBehindLatest"]) for source in sources), default=None),
+            last_error=None if error is None else str(error),
+            paused=query.paused_by_operator if pause is None else pause_text(pause),
+            shards=tuple(query.shards()),
+        )
 
 
 class TopologyReading:
-    """Takes snapshots of a running topology. Mutable: rates are over the time since the last one."""
+    """The same of a topology."""
 
     def __init__(self, query: "TopologyQuery") -> None:
         self._query = query
-        self._readings: dict[str, Reading | CountersReading] = {
-            **{name: Reading(spout) for name, spout in query.spouts.items()},
-            **{name: CountersReading(spout) for name, spout in query.own_spouts.items()},
-        }
+        self._takes = {name: Reading(spout).take for name, spout in query.spouts.items()}
+        self._takes |= {name: Reading(spout).counted for name, spout in query.own_spouts.items()}  # type: ignore[arg-type]
 
     def take(self, state: str) -> TopologySnapshot:
-        """Look now."""
+        """Look at all of it."""
+        spouts = {name: take(state) for name, take in self._takes.items()}
+        together = reduce(Snapshot.plus, spouts.values())
         return TopologySnapshot(
-            spouts={name: reading.take(state) for name, reading in self._readings.items()},
+            **{field.name: getattr(together, field.name) for field in fields(Snapshot)},
+            spouts=spouts,
             components=self._query.components,
         )
 

@@ -1,7 +1,7 @@
 """When a shard may be read next.
 
 Read every max(0.2 s, bytes of the last page / 2 MB/s), a shard is read at its full rate and hardly ever throttles.
-Failures push the next read further away, each kind in its own way: see ``kinesis.patience``.
+Failures push the next read further away, each kind in its own way: see ``kinesis.retry_policy``.
 
 A throttle says more: somebody else reads the shard too, and all its pollers share what it gives. So it halves the
 rate at which we go on, in calls and in bytes, and every page that comes adds a twentieth of the full rate again
@@ -12,9 +12,8 @@ come to equal parts by it).
 import threading
 from typing import Final
 
-from kinesis_spout.kinesis.pace.byte_budget import ByteBudget
-from kinesis_spout.kinesis.pace.pace import Pace
-from kinesis_spout.kinesis.patience import Jitter, reaction_to, read_wait_seconds
+from kinesis_spout.kinesis.pace import ByteBudget, Pace
+from kinesis_spout.kinesis.retry_policy import Jitter, reaction_to, read_wait_seconds
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 

@@ -7,13 +7,13 @@ record there is may turn out not to have been trimmed, and what is before it was
 from abc import ABC, abstractmethod
 
 from kinesis_spout.kinesis.errors import ResourceNotFound
-from kinesis_spout.kinesis.patience import reaction_to
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.calls.get_records import RecordsForm, Reply, ReplyForm
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.page import GetRecordsReply
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS, ReadSettings
 from kinesis_spout.kinesis.read.user_records import HashKeys, page_of_reply
+from kinesis_spout.kinesis.retry_policy import reaction_to
 from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DataLoss, KinesisSpoutError

@@ -27,7 +27,6 @@ class LeanPutRecords:
         self._lean = LeanCall(client, "PutRecords")
 
     def __call__(self, **arguments: Any) -> Any:
-        """Make the call; see boto3."""
         members = arguments.keys()
         if members not in (_BY_NAME, _BY_ARN) or not _are_of_bytes(arguments["Records"]):
             return self._whole(**arguments)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from kinesis_spout.kinesis.naming import stream_arguments
-from kinesis_spout.kinesis.patience import Patience, Tries
+from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import (
     COMMON_RECORD_BYTES,
@@ -42,18 +42,12 @@ _log = logging.getLogger(__name__)
 
 
 class PutCalls:
-    """Calls that put records on one stream. Thread-safe, like the client.
+    """Calls that put records on one stream (a name or an ARN). Thread-safe, like the client."""
 
-    Args:
-        client: from ``KinesisClientSettings.connect``.
-        stream: a name or an ARN.
-        patience: its clock and jitter; a listing is tried no longer than its deadline.
-    """
-
-    def __init__(self, client: "KinesisClient", stream: str, patience: Patience) -> None:
+    def __init__(self, client: "KinesisClient", stream: str, retry_policy: RetryPolicy) -> None:
         self._client = client
         self._stream = stream
-        self._patience = patience
+        self._retry_policy = retry_policy
         self.work: Final = f"PutRecords on {stream}"
         """What errors call it."""
 
@@ -79,9 +73,9 @@ class PutCalls:
         lister = KinesisShardLister(
             self._client,
             self._stream,
-            deadline_seconds=min(LISTING_SECONDS, self._patience.deadline_seconds),
-            clock=self._patience.clock,
-            jitter=self._patience.jitter,
+            deadline_seconds=min(LISTING_SECONDS, self._retry_policy.deadline_seconds),
+            clock=self._retry_policy.clock,
+            jitter=self._retry_policy.jitter,
         )
         try:
             return HashKeyRanges(lister.list_shards())
@@ -117,7 +111,7 @@ class RecordPutter:
     Args:
         client: from ``KinesisClientSettings.connect``.
         stream: a name or an ARN.
-        patience: for each shard that refuses, and for each call that fails.
+        retry_policy: for each shard that refuses, and for each call that fails.
         limits: of one call.
         order: what of the records' order holds.
         on_refused: is given a record of more than 1 MiB that this stream never takes; None: that is an error
@@ -131,19 +125,19 @@ class RecordPutter:
         client: "KinesisClient",
         stream: str,
         *,
-        patience: Patience,
+        retry_policy: RetryPolicy,
         limits: CallLimits | None = None,
         order: PutOrder = PutOrder.UNORDERED,
         on_refused: OnRefused | None = None,
         aggregate_bytes: int | None = None,
     ) -> None:
-        self._calls = PutCalls(client, stream, patience)
-        self._patience = patience
+        self._calls = PutCalls(client, stream, retry_policy)
+        self._retry_policy = retry_policy
         self._on_refused = on_refused
         self._records = waiting_records(
             stream,
             self._calls.work,
-            patience=patience,
+            retry_policy=retry_policy,
             limits=limits or CallLimits(),
             order=order,
             aggregate_bytes=aggregate_bytes,
@@ -152,12 +146,10 @@ class RecordPutter:
 
     @property
     def waiting(self) -> int:
-        """How many records of Kinesis are held, full or not."""
         return self._records.waiting
 
     @property
     def waiting_bytes(self) -> int:
-        """What is held, in memory."""
         return self._records.waiting_bytes
 
     @property
@@ -199,7 +191,7 @@ class RecordPutter:
 
     def _put(self, batch: list[Puttable]) -> None:
         try:
-            tries = Tries(self._patience, self._calls.work)
+            tries = Tries(self._retry_policy, self._calls.work)
             results = tries.call(partial(self._request, batch))
         except ResourceNotFound as error:
             raise no_such_stream(error) from error.__cause__
@@ -215,7 +207,7 @@ class RecordPutter:
 
     def _next_batch(self) -> list[Puttable]:
         """Give what goes into a call; empty if it is to be asked for again: there may be a full call now."""
-        clock = self._patience.clock
+        clock = self._retry_policy.clock
         while not (batch := self._records.take()):
             if self._records.is_packing:
                 self._records.finish_packing()
@@ -238,13 +230,15 @@ class RecordPutter:
             raise given_up[0].error
 
 
-def put_all(client: "KinesisClient", stream: str, entries: Iterable[Entry], patience: Patience) -> None:
+def put_all(
+    client: "KinesisClient", stream: str, entries: Iterable[Entry], retry_policy: RetryPolicy
+) -> None:
     """Put every entry on the stream (a name or an ARN) before returning. At least once.
 
     Raises:
         KinesisError, InvalidConfig: none, some or all of them are on the stream.
     """
-    putter = RecordPutter(client, stream, patience=patience)
+    putter = RecordPutter(client, stream, retry_policy=retry_policy)
     for entry in entries:
         putter.add(entry)
         if is_too_much(putter.waiting, putter.waiting_bytes):
@@ -263,7 +257,6 @@ def is_about_its_size(batch: Sequence[Puttable], error: KinesisError) -> bool:
 
 
 def no_such_stream(error: ResourceNotFound) -> StreamNotFound:
-    """Give the error for a stream that was not found."""
     return StreamNotFound(
         f"{error}; check the stream's name, the region, the endpoint and the account of the credentials"
     )
@@ -273,17 +266,17 @@ def waiting_records(
     stream: str,
     work: str,
     *,
-    patience: Patience,
+    retry_policy: RetryPolicy,
     limits: CallLimits,
     order: PutOrder,
     aggregate_bytes: int | None,
 ) -> WaitingRecords:
     """Make what holds the records for a stream, in aggregates if these may weigh something."""
     if aggregate_bytes is None:
-        return WaitingRecords(work, patience=patience, limits=limits, order=order)
+        return WaitingRecords(work, retry_policy=retry_policy, limits=limits, order=order)
     # Few writes aggregate, and protobuf takes long to import.
     from kinesis_spout.kinesis.write.aggregates import AggregatedRecords  # noqa: PLC0415
 
     return AggregatedRecords(
-        stream, work, max_bytes=aggregate_bytes, patience=patience, limits=limits, order=order
+        stream, work, max_bytes=aggregate_bytes, retry_policy=retry_policy, limits=limits, order=order
     )

@@ -24,7 +24,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_spout.kinesis.errors import ERRORS_BY_CODE
-from kinesis_spout.kinesis.patience import Patience, Tries
+from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.key_lines import KeyLines
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder, Puttable
@@ -48,13 +48,11 @@ class Settled(NamedTuple):
     taken: "list[tuple[Puttable, Result]]"
     """What is on the stream now, each with its answer."""
     given_up: list[GivenUp]
-    """What is not to be put again: of shards that took nothing until the patience's deadline, or that time does
-    not mend. The rest waits again."""
+    """What is not to be put again: of shards that took nothing until the deadline, or that time does not mend. The
+    rest waits again."""
 
 
 class _Batch:
-    """What goes into one call. Mutable."""
-
     def __init__(self, limits: CallLimits) -> None:
         self._limits = limits
         self.entries: list[Puttable] = []
@@ -62,7 +60,6 @@ class _Batch:
         self._is_full = False
 
     def takes(self, entry: Puttable) -> bool:
-        """Take a record in, if it fits."""
         size = entry.size_bytes
         limits, is_large = self._limits, size > COMMON_RECORD_BYTES
         if self.entries and (is_large or self.size_bytes + size > limits.size_bytes):
@@ -88,15 +85,15 @@ class WaitingRecords:
 
     Args:
         work: what is done, for errors: "PutRecords on orders".
-        patience: for each shard that takes nothing.
+        retry_policy: for each shard that takes nothing.
         limits: of one call.
         order: what of the records' order holds.
     """
 
-    def __init__(self, work: str, *, patience: Patience, limits: CallLimits, order: PutOrder) -> None:
+    def __init__(self, work: str, *, retry_policy: RetryPolicy, limits: CallLimits, order: PutOrder) -> None:
         self._work = work
-        self._patience = patience
-        self._clock = patience.clock
+        self._retry_policy = retry_policy
+        self._clock = retry_policy.clock
         self._limits = limits
         self._lines = KeyLines() if order is PutOrder.KEY else None
         self.must_list_first = False
@@ -259,7 +256,7 @@ class WaitingRecords:
         return any(map(self.ranges.are_older_than, filter(None, named)))
 
     def go_by(self, ranges: HashKeyRanges) -> None:
-        """Go by these shards from now on. All may try again at once, and have their whole patience again."""
+        """Go by these shards from now on. All may try again at once, and have their whole deadline again."""
         self._was_in_vain = self._is_listed and self.ranges == ranges
         self._is_listed = True
         self._merge()
@@ -349,11 +346,10 @@ class WaitingRecords:
                 self._lines.back(entry)
 
     def _tries(self, name: str) -> Tries:
-        return Tries(self._patience, f"{self._work}, {name}")
+        return Tries(self._retry_policy, f"{self._work}, {name}")
 
 
 def refusal_error(refusal: "Result", what: str) -> KinesisError:
-    """Give the error that an answer for a record says."""
     code = refusal.get("ErrorCode", "")
     # Others of the call were taken: a code that nobody knows may pass, too.
     return ERRORS_BY_CODE.get(code, Unavailable)(f"{what}, {code}: {refusal.get('ErrorMessage')}")

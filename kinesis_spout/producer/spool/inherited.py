@@ -54,7 +54,6 @@ class _Inherited:
         return ()
 
     def forget(self, numbers: Collection[int]) -> None:
-        """Remove records."""
         if self._file is not None:
             self._file.forget(numbers)
             return
@@ -72,7 +71,6 @@ class _Inherited:
         return is_empty
 
     def close(self) -> None:
-        """Leave the file to the next owner."""
         if self._file is not None:
             self._file.close()
         self.claim.release()
@@ -114,11 +112,7 @@ class InheritedRecords:
         return ()
 
     def forget(self, numbers: Iterable[int]) -> list[int]:
-        """Remove records from the files they were read from; give those numbers that are of no such file.
-
-        Raises:
-            SpoolError: some may come again.
-        """
+        """Remove records from the files they were read from; give those numbers that are of no such file."""
         of_file: dict[int, list[int]] = {}
         for number in numbers:
             of_file.setdefault(number >> _FILE_SHIFT, []).append(number & _IN_FILE)

@@ -35,11 +35,7 @@ class SharedWrites:
         """Somebody writes. If nobody does, nobody waits."""
 
     def wait_for(self, number: int) -> None:
-        """Return when a write that began after this call is over.
-
-        Raises:
-            SpoolError: that write failed.
-        """
+        """Return when a write that began after this call is over."""
         with self._mutex:
             turn = self._next
             is_first = not turn.numbers

@@ -46,7 +46,7 @@ class Bolt(ABC):
     """If set, ``execute`` gets a tick tuple (``tup.is_tick``) every so many seconds: at the end of the first
     micro-batch that begins after them, and while nothing comes at the end of one without tuples that is run for
     it. With 0 a tick comes at the end of every micro-batch. It is read when the bolt is set."""
-    has_home: ClassVar[bool] = False
+    is_sticky: ClassVar[bool] = False
     """Whether each of its tasks has something on one machine that it must come back to, as the process of a
     ``ShellBolt``. It says so to who runs it; leave it in bolts of your own."""
     collector: OutputCollector

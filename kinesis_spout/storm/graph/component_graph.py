@@ -11,8 +11,6 @@ from kinesis_spout.storm.graph.grouping import Grouping, GroupingKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """A bolt subscribes to one stream of one component."""
-
     component: str
     stream: str
     grouping: Grouping
@@ -80,7 +78,6 @@ class ComponentGraph:
         )
 
     def subscribers(self, name: str, stream: str) -> list[tuple[Component, Grouping]]:
-        """Give who subscribes to a stream, and how."""
         return [
             (component, subscription.grouping)
             for component in self

@@ -51,7 +51,6 @@ def _of_number(part: float) -> bytes:
 
 
 def _of_numpy(part: Any) -> Any:
-    """Give a number of numpy as Python has it."""
     plain = part.item() if isinstance(part, np.generic) else part
     if isinstance(plain, (bool, int, float)) and plain is not part:
         return plain
@@ -78,8 +77,6 @@ class CustomGrouping(Protocol):
 
 
 class GroupingKind(Enum):
-    """How tasks are chosen."""
-
     SHUFFLE = "shuffle"
     LOCAL_OR_SHUFFLE = "local_or_shuffle"
     NONE = "none"
@@ -107,7 +104,7 @@ class Grouping:
     custom: CustomGrouping | None = None
 
     def told(self) -> tuple[str, tuple[str, ...]]:
-        """Give it as a task is told of it: its name and its fields."""
+        """Give its name and its fields, for ``TaskContext``."""
         return self.kind.value, self.fields
 
     def __str__(self) -> str:

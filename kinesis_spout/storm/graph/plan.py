@@ -62,11 +62,7 @@ class Plan:
 
 
 def plan_of(graph: ComponentGraph, spout: str) -> Plan:
-    """Plan what happens to the tuples of a spout.
-
-    Raises:
-        InvalidConfig: too many bolts would call each other in one process.
-    """
+    """Plan what happens to the tuples of a spout. InvalidConfig: too many bolts would call each other."""
     reached = graph.reached_from(spout)
     stage_of: dict[str, int] = {}
     for component in graph:
@@ -131,7 +127,6 @@ def context_of(
     processing_time: Callable[[], float],
     read_to: Callable[[], float],
 ) -> TaskContext:
-    """Say what a task knows of itself."""
     return TaskContext(
         topology=topology,
         component=component.name,
@@ -170,5 +165,4 @@ def context_of(
 
 
 def source_of(graph: ComponentGraph, component: str, stream: str, index: int) -> Source:
-    """Say where the tuples come from that a task emits on a stream."""
     return Source(component, stream, graph.tasks[component][index], graph[component].streams[stream].fields)

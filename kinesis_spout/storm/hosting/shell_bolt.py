@@ -58,7 +58,7 @@ class ShellBolt(Bolt):
         InvalidConfig: a setting is not allowed.
     """
 
-    has_home = True
+    is_sticky = True
 
     def __init__(
         self,

@@ -3,8 +3,8 @@
 Pure: nothing here reads a running query or writes a file. Begin with ``wiring``, then ``explanation`` and ``svg``.
 """
 
-from kinesis_spout.storm.picture.explanation import Explanation, explanation_of
+from kinesis_spout.storm.picture.explanation import Explanation
 from kinesis_spout.storm.picture.mermaid import mermaid
 from kinesis_spout.storm.picture.svg import svg
 
-__all__ = ["Explanation", "explanation_of", "mermaid", "svg"]
+__all__ = ["Explanation", "mermaid", "svg"]

@@ -82,7 +82,6 @@ class Drawing:
             ET.SubElement(element, "title").text = cut(whole)
 
     def frame(self, left: float, top: float, width: float, height: float) -> None:
-        """Draw the frame of a stage."""
         self._rectangle("frame", left, top, width, height, roundness=_ROUND)
 
     def box(self, left: float, top: float, width: float, height: float, *, is_spout: bool) -> None:
@@ -97,7 +96,6 @@ class Drawing:
         )
 
     def exchange(self, left: float, top: float, bottom: float) -> None:
-        """Draw the line of an exchange."""
         x = _number(left)
         self._add("line", {"class": "exchange", "x1": x, "x2": x, "y1": _number(top), "y2": _number(bottom)})
 
@@ -116,7 +114,6 @@ class Drawing:
         self._add("path", {"class": "head" if fused else "exchanged-head", "d": head})
 
     def document(self) -> str:
-        """Give the document."""
         ET.indent(self._root)
         return ET.tostring(self._root, encoding="unicode") + "\n"
 

@@ -18,8 +18,6 @@ _SWEEPS: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """Where everything is."""
-
     columns: list[list[Item]]
     """From left to right, each from the top to the bottom."""
     middle: Mapping[Item, float]

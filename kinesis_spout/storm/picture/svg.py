@@ -5,8 +5,6 @@ is too long is cut; a browser shows the whole of it under the pointer (the eleme
 the level part of their arrow, between the curves and the box: neither boxes nor other arrows come there.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph
@@ -18,10 +16,8 @@ from kinesis_spout.storm.picture.drawing import (
     columns,
     cut,
 )
-from kinesis_spout.storm.picture.layering import Item, Layers, layers_of
-from kinesis_spout.storm.picture.mermaid import kind_text
-from kinesis_spout.storm.picture.wiring import Arrow, Wiring, count_rows, wiring_of
-from kinesis_spout.storm.running.counts import ComponentCounts
+from kinesis_spout.storm.picture.layering import Item, layers_of
+from kinesis_spout.storm.picture.wiring import Arrow, Counts, count_rows, kind_text, wiring_of
 
 _LONGEST: Final = 30
 _PADDING: Final = 14.0
@@ -30,59 +26,6 @@ _LINE_HEIGHT: Final = 16.0
 _ABOVE_COUNTS: Final = 10.0
 _LEAST_WIDTH: Final = 128.0
 _BAD: Final = frozenset({"failed", "timed out", "acked twice"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
-    """What a box shows, and how large it is."""
-
-    name: str
-    kind: str
-    is_spout: bool
-    rows: tuple[tuple[str, str], ...]
-    width: float
-    height: float
-
-    def draw(self, drawing: Drawing, left: float, top: float) -> None:
-        """Draw it with its upper left corner there."""
-        drawing.box(left, top, self.width, self.height, is_spout=self.is_spout)
-        inside = (
-            _NAME_HEIGHT + _LINE_HEIGHT + (_ABOVE_COUNTS + len(self.rows) * _LINE_HEIGHT if self.rows else 0)
-        )
-        line = top + (self.height - inside) / 2 + 14
-        drawing.text(left + _PADDING, line, cut(self.name, _LONGEST), "name", whole=self.name)
-        line += _NAME_HEIGHT - 2
-        drawing.text(left + _PADDING, line, cut(self.kind, _LONGEST), "kind", whole=self.kind)
-        line += _ABOVE_COUNTS
-        for name, number in self.rows:
-            line += _LINE_HEIGHT
-            bad = " bad" if name in _BAD and number != "0" else ""
-            drawing.text(left + _PADDING, line, name, "kind")
-            drawing.text(left + self.width - _PADDING, line, number, f"number end{bad}")
-
-
-def box_of(component: Component, counts: Mapping[str, ComponentCounts] | None, *, least_height: float) -> Box:
-    """Say what the box of a component shows, and how large it must be."""
-    rows: list[tuple[str, str]] = []
-    if counts is not None:
-        rows = count_rows(counts.get(component.name, ComponentCounts()), is_spout=component.is_spout)
-    kind = kind_text(component)
-    widest = max(
-        columns(cut(component.name, _LONGEST)) * BOLD_CHAR_WIDTH,
-        columns(cut(kind, _LONGEST)) * CHAR_WIDTH,
-        *(len(f"{name}  {number}") * CHAR_WIDTH for name, number in rows),
-    )
-    lines = _NAME_HEIGHT + _LINE_HEIGHT + (_ABOVE_COUNTS + len(rows) * _LINE_HEIGHT if rows else 0)
-    return Box(
-        name=component.name,
-        kind=kind,
-        is_spout=component.is_spout,
-        rows=tuple(rows),
-        width=max(_LEAST_WIDTH, widest + 2 * _PADDING),
-        height=max(least_height, lines + 2 * _PADDING - 4),
-    )
-
-
 _MARGIN: Final = 16.0
 _HEADING: Final = 58.0
 """What the title and the names of the stages take at the top."""
@@ -98,39 +41,59 @@ _PORTS_APART: Final = LABEL_HEIGHT + 8.0
 _LONGEST_LABEL: Final = 34
 
 
-def svg(
-    graph: ComponentGraph, counts: Mapping[str, ComponentCounts] | None = None, *, title: str = "topology"
-) -> str:
+class _Box:
+    """The box of a component: its id, what it is, and its counts."""
+
+    def __init__(self, component: Component, counts: Counts | None, *, least_height: float) -> None:
+        self._name = component.name
+        self._kind = kind_text(component)
+        self._is_spout = component.is_spout
+        self._rows = count_rows(component, counts)
+        rows_height = _ABOVE_COUNTS + len(self._rows) * _LINE_HEIGHT if self._rows else 0
+        self._inside = _NAME_HEIGHT + _LINE_HEIGHT + rows_height
+        widest = max(
+            columns(cut(self._name, _LONGEST)) * BOLD_CHAR_WIDTH,
+            columns(cut(self._kind, _LONGEST)) * CHAR_WIDTH,
+            *(len(f"{name}  {number}") * CHAR_WIDTH for name, number in self._rows),
+        )
+        self.width = max(_LEAST_WIDTH, widest + 2 * _PADDING)
+        self.height = max(least_height, self._inside + 2 * _PADDING - 4)
+
+    def draw(self, drawing: Drawing, left: float, top: float) -> None:
+        drawing.box(left, top, self.width, self.height, is_spout=self._is_spout)
+        line = top + (self.height - self._inside) / 2 + 14
+        drawing.text(left + _PADDING, line, cut(self._name, _LONGEST), "name", whole=self._name)
+        line += _NAME_HEIGHT - 2
+        drawing.text(left + _PADDING, line, cut(self._kind, _LONGEST), "kind", whole=self._kind)
+        line += _ABOVE_COUNTS
+        for name, number in self._rows:
+            line += _LINE_HEIGHT
+            bad = " bad" if name in _BAD and number != "0" else ""
+            drawing.text(left + _PADDING, line, name, "kind")
+            drawing.text(left + self.width - _PADDING, line, number, f"number end{bad}")
+
+
+def svg(graph: ComponentGraph, counts: Counts | None = None, *, title: str = "topology") -> str:
     """Draw a topology. Dashed lines are exchanges; an arrow that passes none stays in the task of its tuple.
 
-    Args:
-        graph: the topology's.
-        counts: what its components have done, to be written into their boxes; None leaves that out.
-        title: what stands above it.
-
-    Returns:
-        A document that stands for itself: no script, no font, no address. Light or dark as the reader's system is.
+    The document stands for itself: no script, no font, no address. Light or dark as the reader's system is.
     """
     return _Picture(graph, counts, title).drawn()
 
 
 class _Picture:
-    """Places everything, then draws it."""
-
-    def __init__(
-        self, graph: ComponentGraph, counts: Mapping[str, ComponentCounts] | None, title: str
-    ) -> None:
+    def __init__(self, graph: ComponentGraph, counts: Counts | None, title: str) -> None:
         self._title = title
-        self._wiring: Wiring = wiring_of(graph)
+        self._wiring = wiring_of(graph)
         self._stages = [stage for stage, _ in self._wiring.columns]
         arriving = {
             name: sum(arrow.target == name for arrow in self._wiring.arrows) for name in self._wiring.stage_of
         }
-        self._boxes: dict[str, Box] = {
-            name: box_of(graph[name], counts, least_height=arriving[name] * _PORTS_APART + LABEL_HEIGHT)
+        self._boxes = {
+            name: _Box(graph[name], counts, least_height=arriving[name] * _PORTS_APART + LABEL_HEIGHT)
             for name in self._wiring.stage_of
         }
-        self._layers: Layers = layers_of(
+        self._layers = layers_of(
             [names for _, names in self._wiring.columns],
             [(arrow.source, arrow.target) for arrow in self._wiring.arrows],
             {name: box.height for name, box in self._boxes.items()},
@@ -168,7 +131,6 @@ class _Picture:
         return not column or self._stages[column - 1] != self._stages[column]
 
     def drawn(self) -> str:
-        """Draw it."""
         width = max(self._ends[-1] + _FRAME + _MARGIN, columns(self._title) * CHAR_WIDTH * 1.4 + 2 * _MARGIN)
         drawing = Drawing(width, self._top + self._height + _FRAME + _MARGIN, self._title)
         drawing.text(_MARGIN, _MARGIN + 16, self._title, "title")

@@ -4,33 +4,47 @@ With several spouts a bolt may run in different stages, for its stage depends on
 each component once, in the latest of its stages, and an arrow as exchanged if it is for any of the spouts.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kinesis_spout.storm.components.tuples import DEFAULT_STREAM
-from kinesis_spout.storm.graph.component_graph import ComponentGraph
+from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph
 from kinesis_spout.storm.graph.grouping import Grouping
 from kinesis_spout.storm.graph.plan import plan_of
 from kinesis_spout.storm.running.counts import ComponentCounts
+
+Counts = Mapping[str, ComponentCounts]
+"""What the components have done, to be written into their boxes."""
 
 _WHOLE_MS: Final = 100.0
 """A latency from here on is shown without decimals."""
 
 
-def count_rows(counts: ComponentCounts, *, is_spout: bool) -> list[tuple[str, str]]:
-    """Give the name and the number of each count. What is an exception is left out while there is none."""
-    rows = [] if is_spout else [("executed", counts.executed)]
+def kind_text(component: Component) -> str:
+    """Say what a component is: its class, how many tasks it has, whether it keeps state."""
+    tasks = "" if component.parallelism == 1 else f", {component.parallelism} tasks"
+    state = ", state" if component.is_stateful else ""
+    return f"{type(component.made_of).__name__}{tasks}{state}"
+
+
+def count_rows(component: Component, of_all: Counts | None) -> list[tuple[str, str]]:
+    """Give the name and the number of each count; none without counts.
+
+    What is an exception is left out while there is none.
+    """
+    if of_all is None:
+        return []
+    counts = of_all.get(component.name, ComponentCounts())
+    rows = [] if component.is_spout else [("executed", counts.executed)]
     rows += [("emitted", counts.emitted), ("acked", counts.acked), ("failed", counts.failed)]
-    rows += [
-        (name, count)
-        for name, count in (("timed out", counts.timed_out), ("acked twice", counts.acked_twice))
-        if count
-    ]
+    exceptions = (("timed out", counts.timed_out), ("acked twice", counts.acked_twice))
+    rows += [(name, count) for name, count in exceptions if count]
     shown = [(name, f"{count:,}") for name, count in rows]
     latency = latency_text(counts)
     if latency is not None:
-        shown.append(("complete latency" if is_spout else "latency", latency))
+        shown.append(("complete latency" if component.is_spout else "latency", latency))
     return shown
 
 
@@ -44,8 +58,6 @@ def latency_text(counts: ComponentCounts) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrow:
-    """One bolt's subscription to one stream."""
-
     source: str
     stream: str
     target: str
@@ -62,8 +74,6 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """The components and the arrows between them."""
-
     stage_of: Mapping[str, int]
     """In the order of the flow."""
     depth_of: Mapping[str, int]
@@ -73,22 +83,13 @@ class Wiring:
     @property
     def columns(self) -> list[tuple[int, list[str]]]:
         """The stage and the components of each column, from left to right: those with the same stage and depth."""
-        places = sorted({(self.stage_of[name], self.depth_of[name]) for name in self.stage_of})
-        return [
-            (
-                stage,
-                [
-                    name
-                    for name in self.stage_of
-                    if (self.stage_of[name], self.depth_of[name]) == (stage, depth)
-                ],
-            )
-            for stage, depth in places
-        ]
+        columns: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for name, stage in self.stage_of.items():
+            columns[stage, self.depth_of[name]].append(name)
+        return [(stage, names) for (stage, _), names in sorted(columns.items())]
 
 
 def wiring_of(graph: ComponentGraph) -> Wiring:
-    """Say what a picture of a graph shows."""
     plans = [plan_of(graph, spout.name) for spout in graph.spouts]
     stage_of = {
         name: max(plan.stage_of[name] for plan in plans if name in plan.stage_of) for name in graph.order

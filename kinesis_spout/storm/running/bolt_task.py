@@ -30,7 +30,7 @@ class BoltTask:
     Args:
         bolt: the user's object, this task's own.
         context: which task it is.
-        conf: the topology's, with the component's own over it.
+        conf: for the component.
         collector: already wired.
         trees: of this process.
         tells_touched: whether it says which roots have changed its state.
@@ -64,7 +64,7 @@ class BoltTask:
         self._came: list[TupleBlock] = []
         """What has come to a bolt with state in this micro-batch."""
         self.does_flush = type(bolt).flush is not Bolt.flush
-        self._remembers_as_one = isinstance(bolt, StatefulBolt) or bolt.has_home
+        self._remembers_as_one = isinstance(bolt, StatefulBolt) or bolt.is_sticky
         try:
             bolt.prepare(conf, context, collector)
         except BaseException as error:
@@ -72,7 +72,6 @@ class BoltTask:
             raise
 
     def give_state(self, state: KeyValueState) -> None:
-        """Give the bolt its state, before the tuples of a micro-batch."""
         assert isinstance(self._bolt, StatefulBolt)
         self._came.clear()
         self._state = state if isinstance(state, PartitionState) and self._tells_touched else None
@@ -125,7 +124,7 @@ class BoltTask:
             trees.touched.update(roots)
 
     def run_as_root(self, work: Callable[[Tuple], None], root: int) -> None:
-        """Do work of a tick as the root of a tree of its own; see ``Collector.as_root``."""
+        """Do work of a tick; see ``Collector.as_root``."""
         tup = Tuple((), TICK, root)
         if self._state is not None:
             self._state.log.clear()  # What the tick has changed before is nobody's.
@@ -144,7 +143,7 @@ class BoltTask:
             self._tell_touched((tup.root,), self._state)
 
     def tick(self, ticks: Ticks) -> None:
-        """Give the bolt a tick, if one is due (see ``tick_clock``). What it raises then fails no tuple."""
+        """Give the bolt a tick, if one is due (see ``clocks``). What it raises then fails no tuple."""
         component = self.context.component
         number = ticks.numbers.get(component, 0)
         if self._remembers_as_one:
@@ -194,11 +193,9 @@ class BoltTask:
 
     @property
     def is_holding(self) -> bool:
-        """Whether there are tuples that it has neither acked nor failed."""
         return any(not tup.state for tup in self._held)
 
     def cleanup(self) -> None:
-        """End the bolt."""
         try:
             self._bolt.cleanup()
         except BaseException as error:  # noqa: BLE001 - nothing depends on it any more

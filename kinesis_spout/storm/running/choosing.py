@@ -28,12 +28,13 @@ def chooser(grouping: Grouping, stream: Stream, targets: Sequence[Target], at_ha
         at_hand: where to begin if any task will do, so that not everyone begins with the same.
     """
     count = len(targets)
+    places = [stream.fields.index(field) for field in grouping.fields]
     alone = [(target,) for target in targets]
     match grouping.kind:
         case GroupingKind.FIELDS:
-            return _by_key(_places(grouping, stream), lambda key: alone[stable_hash(key) % count])
+            return _by_key(places, lambda key: alone[stable_hash(key) % count])
         case GroupingKind.PARTIAL_KEY:
-            return _less_loaded(_places(grouping, stream), alone)
+            return _less_loaded(places, alone)
         case GroupingKind.ALL:
             everyone = tuple(targets)
             return lambda _: everyone
@@ -41,25 +42,16 @@ def chooser(grouping: Grouping, stream: Stream, targets: Sequence[Target], at_ha
             return lambda _: alone[0]
         case GroupingKind.CUSTOM:
             assert grouping.custom is not None
-            return _Custom(grouping.custom, targets)
+            return _custom(grouping.custom, targets)
         case _:  # REBALANCE, or one that stays, where the bolt is of a later stage.
             turns = cycle([alone[(at_hand + index) % count] for index in range(count)])
             return lambda _: next(turns)
 
 
-def _places(grouping: Grouping, stream: Stream) -> list[int]:
-    return [stream.fields.index(field) for field in grouping.fields]
-
-
 def _by_key(
     places: Sequence[int], choose: Callable[[tuple[Any, ...]], _Chosen]
 ) -> Callable[[Sequence[Any]], _Chosen]:
-    """Remember what was chosen for a key.
-
-    Args:
-        places: of the values that the key is made of.
-        choose: is given the key as a tuple.
-    """
+    """Remember what was chosen for a key, a tuple of the values at these places."""
     pick, is_one = itemgetter(*places), len(places) == 1
     known: dict[Any, _Chosen] = {}
 
@@ -99,20 +91,18 @@ def _two_choices(key: tuple[Any, ...], tasks: int) -> tuple[int, int]:
     return first % tasks, (first + 1 + crc32(_OTHER_CHOICE, first) % others) % tasks
 
 
-class _Custom:
-    """The user's choice, by task ids."""
+def _custom(grouping: CustomGrouping, targets: Sequence[Target]) -> Choose:
+    by_task = {target[0]: target for target in targets}
+    tasks = tuple(by_task)
 
-    def __init__(self, grouping: CustomGrouping, targets: Sequence[Target]) -> None:
-        self._grouping = grouping
-        self._tasks = tuple(task for task, _ in targets)
-        self._targets = {target[0]: target for target in targets}
-
-    def __call__(self, values: Sequence[Any]) -> Sequence[Target]:
-        chosen = self._grouping.choose_tasks(self._tasks, values)
+    def chosen(values: Sequence[Any]) -> Sequence[Target]:
+        found = grouping.choose_tasks(tasks, values)
         try:
-            return [self._targets[task] for task in chosen]
+            return [by_task[task] for task in found]
         except (KeyError, TypeError):
             raise InvalidConfig(
-                f"expected choose_tasks of {type(self._grouping).__name__} to give a sequence of ids of tasks "
-                f"({', '.join(map(str, self._tasks))}), got {chosen!r}"
+                f"expected choose_tasks of {type(grouping).__name__} to give a sequence of ids of tasks "
+                f"({', '.join(map(str, tasks))}), got {found!r}"
             ) from None
+
+    return chosen

@@ -151,11 +151,7 @@ class Collector:
         send(values if isinstance(values, tuple) else list(values), *_trees_of(many))
 
     def emit_root(self, values: Sequence[Any], root: int, stream: str = DEFAULT_STREAM) -> bool:
-        """Emit a spout's tuple, as the root of a tree; root 0 is untracked.
-
-        Returns:
-            Whether its tree is open, after what was done here.
-        """
+        """Emit a spout's tuple as the root of a tree, 0 if untracked; tells whether its tree is still open."""
         output = self.outputs.get(stream)
         if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
             output = self._checked(values, stream, direct=False)
@@ -222,9 +218,9 @@ class Collector:
         return self._trees.is_overdue(tup.roots)
 
     def refused(self, roots: Collection[int], reason: str) -> None:
-        """Take in that what came of tuples goes no further, or was undone.
+        """Fail the trees of tuples, even acked ones: what came of them goes no further, or was undone.
 
-        Their trees fail, even if the tuples were acked; without a tree the error is reported.
+        Without a tree the error is reported.
         """
         self._end(roots, TreeEnd(component=self._component, failure=failure_saying(reason)))
         if roots:
@@ -233,11 +229,6 @@ class Collector:
             self.report_error(TypeError(reason))
 
     def output(self, stream: str) -> Output:
-        """Give the output of a stream.
-
-        Raises:
-            InvalidConfig: the component declares no such stream.
-        """
         output = self.outputs.get(stream)
         if output is None:
             raise InvalidConfig(

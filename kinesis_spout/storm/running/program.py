@@ -11,7 +11,7 @@ from kinesis_spout.storm.components.bolt import Bolt
 from kinesis_spout.storm.components.windowed_bolt import ticks_every
 from kinesis_spout.storm.graph.component_graph import ComponentGraph
 from kinesis_spout.storm.graph.plan import Plan, plan_of
-from kinesis_spout.storm.topology_conf import TopologyConf
+from kinesis_spout.storm.topology_conf import BuiltTopology
 
 SHELL_HOST: Final = "kinesis_spout.shell.host"
 """The name in a component's conf of who shares the processes of shell components; see ``hosting.host_conf``."""
@@ -46,24 +46,19 @@ class Program:
     """Whether all bolts are in one stage, in one process: see ``one_by_one``."""
 
     def one_by_one(self) -> "Program":
-        """Give the program whose roots run one by one."""
+        """Give the program of the same whose roots run one by one."""
         return replace(self, plan=self.plan.in_one_stage(), partitions=1, is_one_by_one=True)
 
     @property
     def stateful(self) -> list[str]:
-        """The bolts that keep state."""
         return [name for name in self.plan.stage_of if self.graph[name].is_stateful]
 
     def conf_of(self, component: str) -> dict[str, Any]:
-        """Give what a component is given: the topology's conf, with its own over it."""
+        """Give the topology's conf, with the component's own over it."""
         return {**self.conf, **self.graph[component].conf}
 
     def check_travels(self) -> None:
-        """Make sure that what the topology is wired and configured with gets to other processes.
-
-        Raises:
-            InvalidConfig: names what cannot be pickled.
-        """
+        """Refuse what the topology is wired or configured with, and cannot be pickled."""
         _pickled("the conf of the topology", self.conf)
         for component in self.graph:
             _pickled(f"the conf of {component.name!r}", component.conf)
@@ -71,61 +66,43 @@ class Program:
                 _pickled(f"bolt {component.name!r}, its custom grouping", subscription.grouping.custom)
 
     def new_bolt(self, component: str) -> Bolt:
-        """Make a copy of a bolt, for one task."""
         bolt: Bolt = cloudpickle.loads(self.bolts[component])
         return bolt
 
 
 def program_of(
-    name: str,
-    graph: ComponentGraph,
-    spout: str,
-    *,
-    options: TopologyConf,
-    conf: Mapping[str, Any],
-    parallelism: int,
+    topology: BuiltTopology, spout: str, *, parallelism: int, started: Mapping[str, Any] | None = None
 ) -> Program:
     """Make the program of one of a topology's spouts.
 
     Args:
-        name: the topology's.
-        graph: the topology's.
-        spout: whose tuples it is for.
-        options: the topology's.
-        conf: for the components.
+        topology: what is run.
+        spout: its name.
         parallelism: how many tasks Spark runs at a time.
-
-    Raises:
-        InvalidConfig: a bolt cannot be pickled.
+        started: what components are told of this start, in their conf.
     """
+    graph, options = topology.graph, topology.options
     plan = plan_of(graph, spout)
+    bolts = {name: graph[name].made_of for name in plan.stage_of if name != spout}
+    ticks = {name: ticks_every(bolt) for name, bolt in bolts.items()}
     partitions = options.partitions or max(1, min(plan.most_tasks(graph), parallelism))
     return Program(
-        topology=name,
+        topology=topology.name,
         graph=graph.without_objects(),
         plan=plan,
         conf={
-            "topology.name": name,
+            "topology.name": topology.name,
             "topology.message.timeout.secs": options.message_timeout_seconds,
-            **conf,
+            **(started or {}),
+            **topology.conf,
         },
-        bolts={
-            component: _pickled(f"bolt {component!r}", graph[component].made_of)
-            for component in plan.stage_of
-            if component != spout
-        },
+        bolts={name: _pickled(f"bolt {name!r}", bolt) for name, bolt in bolts.items()},
         timeout_seconds=options.message_timeout_seconds,
-        ticks=_ticks(graph, plan),
+        ticks={name: every for name, every in ticks.items() if every is not None},
         partitions=partitions,
         ackers=partitions if options.ackers is None else options.ackers,
         is_exact=options.state_guarantee == "exactly_once",
     )
-
-
-def _ticks(graph: ComponentGraph, plan: Plan) -> dict[str, float]:
-    bolts = {name: graph[name].made_of for name in plan.stage_of if not graph[name].is_spout}
-    ticks = {name: ticks_every(bolt) for name, bolt in bolts.items()}
-    return {name: every for name, every in ticks.items() if every is not None}
 
 
 def _pickled(what: str, made: object) -> bytes:

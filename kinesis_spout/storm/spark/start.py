@@ -121,28 +121,20 @@ def start_topology(topology: BuiltTopology, spark: "SparkSession", name: str) ->
 
 
 def programs_of(topology: BuiltTopology, context: "SparkContext") -> dict[str, Program]:
-    """Give what runs of a topology in this start of it, by spout."""
     run = f"{topology.name}-{uuid.uuid4()}"
     return {each.name: _program(topology, each, context, run) for each in topology.graph.spouts}
 
 
 def _program(topology: BuiltTopology, component: Component, context: "SparkContext", run: str) -> Program:
     started = {"storm.id": run, SHELL_HOST: context.applicationId, SHELL_SPOUT: component.name}
-    program = program_of(
-        topology.name,
-        topology.graph,
-        component.name,
-        options=topology.options,
-        conf={**started, **topology.conf},
-        parallelism=context.defaultParallelism,
-    )
+    program = program_of(topology, component.name, parallelism=context.defaultParallelism, started=started)
     program.check_travels()
     return _with_placement(topology, program, context)
 
 
 def _with_placement(topology: BuiltTopology, program: Program, context: "SparkContext") -> Program:
     """Tell bolts whose keys must find the same task again where to ask for its machine, if there are several."""
-    having = [name for name in program.plan.exchanged if topology.graph[name].made_of.has_home]
+    having = [name for name in program.plan.exchanged if topology.graph[name].made_of.is_sticky]
     placement = placement_of(context) if having else None
     if placement is None:
         return program
@@ -212,7 +204,7 @@ def config_of(topology: BuiltTopology, component: Component, program: Program) -
     """
     config: SpoutConfig = component.made_of.config
     reached = (topology.graph[name] for stage in program.plan.stages for name in stage)
-    one_by_one = any(each.made_of.has_home for each in reached if not each.is_spout)
+    one_by_one = any(each.made_of.is_sticky for each in reached if not each.is_spout)
     return msgspec.structs.replace(
         config,
         message_timeout_seconds=_job_timeout_seconds(topology.options),

@@ -23,7 +23,7 @@ MAX_STATES: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFile:
-    """One file of a part, as far as merging asks. Two are the same if they have the same name."""
+    """One file of a part. Two are the same if they have the same name."""
 
     name: str
     payload_bytes: int
@@ -46,13 +46,7 @@ class Merge:
 
 
 def merge_of(files: Sequence[StateFile], changed: Collection[Any], changed_bytes: int) -> Merge:
-    """Decide what to write.
-
-    Args:
-        files: of the part, before the changes.
-        changed: the keys that have changed.
-        changed_bytes: how much that is.
-    """
+    """Decide what to write, as so many bytes of these keys have changed."""
     keys = dict.fromkeys(changed)
     size_bytes = float(changed_bytes)
     keeps = len(files)

@@ -44,8 +44,6 @@ Rows = Mapping[Key, bytes | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileContent:
-    """What a file says."""
-
     keys: Sequence[Key]
     values: Sequence[bytes | None]
     after: tuple[str, ...]
@@ -63,28 +61,20 @@ class StateFiles:
     """The files at one address. Holds a connection, if the address needs one; make one in each process."""
 
     def __init__(self, address: str) -> None:
-        """Open the address.
-
-        Raises:
-            InvalidConfig: it is no absolute path, and no address that ``pyarrow.fs`` opens; or it has a password,
-                which would be in logs and errors.
-        """
+        """InvalidConfig: no absolute path, no address that ``pyarrow.fs`` opens, or one with a password."""
         self.address = address
         self.filesystem, self.root = _opened(address)
         self._was_there = False
         """Whether the folder was seen. It is made once: in the place of a disk that is away it would hide that."""
 
     def write(self, place: PartitionPlace, number: int, rows: Rows, after: Sequence[str] = ()) -> str:
-        """Store rows, durably, and give the file's name, which no other file has.
+        """Store rows, durably, and give the file's name, which no other file has. StateUnavailable: retriable.
 
         Args:
             place: of whom.
             number: comes first in the name, for whoever looks at the folder.
             rows: what the file says.
             after: after which states it applies.
-
-        Raises:
-            StateUnavailable: retriable.
         """
         content = _encoded(rows, after)
         name = f"{number}-{zlib.crc32(content):08x}{secrets.token_hex(3)}"
@@ -109,12 +99,7 @@ class StateFiles:
         return name
 
     def read(self, place: PartitionPlace, name: str) -> FileContent:
-        """Read a file.
-
-        Raises:
-            StateUnreadable: it is gone or damaged.
-            StateUnavailable: retriable.
-        """
+        """Read a file. StateUnreadable: it is gone or damaged; StateUnavailable: retriable."""
         path = place.path(name)
         where = f"{self.address}: {path}"
         try:
@@ -138,11 +123,7 @@ class StateFiles:
         return bool(self.filesystem.get_file_info(self.root).type is not fs.FileType.NotFound)
 
     def size_bytes(self, paths: Sequence[str]) -> int:
-        """Say how large files are together; those that are gone count nothing.
-
-        Raises:
-            StateUnavailable: retriable.
-        """
+        """Say how large files are together; those that are gone count nothing. StateUnavailable: retriable."""
         try:
             found = self.filesystem.get_file_info([f"{self.root}/{path}" for path in paths])
         except OSError as error:
@@ -150,11 +131,7 @@ class StateFiles:
         return sum(info.size or 0 for info in found)
 
     def modified(self, folder: str) -> Mapping[str, float]:
-        """Name every file below a folder, with the time of its last change in seconds since the epoch.
-
-        Raises:
-            OSError: the storage does not answer, or refuses.
-        """
+        """Name every file below a folder, with the time of its last change in seconds since the epoch."""
         selector = fs.FileSelector(f"{self.root}/{folder}", recursive=True, allow_not_found=True)
         return {
             info.path[len(self.root) + 1 :]: (info.mtime_ns or 0) / 1e9
@@ -163,21 +140,11 @@ class StateFiles:
         }
 
     def delete(self, path: str) -> None:
-        """Delete a file.
-
-        Raises:
-            OSError: the storage does not answer, or refuses.
-        """
         self.filesystem.delete_file(f"{self.root}/{path}")
 
 
 def merged_rows(files: StateFiles, manifest: StateManifest, component: str, index: int) -> dict[Key, bytes]:
-    """Read one task's part: its keys, with their values as they are pickled.
-
-    Raises:
-        StateUnreadable: a file is gone or damaged.
-        StateUnavailable: retriable.
-    """
+    """Read one task's part: its keys, with their values as they are pickled. Raises as ``read``."""
     place = manifest.place(component, index)
     merged: dict[Key, bytes] = {}
     for name in manifest.files(component, index):

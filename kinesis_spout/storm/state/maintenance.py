@@ -3,11 +3,12 @@
 import logging
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from kinesis_spout.storm.state.files import Key, StateFiles, merged_rows
 from kinesis_spout.storm.state.key_values import task_of
-from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest, StateUpdate, life_folder
+from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate, life_folder
 
 PASS_BYTES: Final = 128 * 1024 * 1024
 """About so much of the files, compressed as they are, is spread over the new tasks at a time."""
@@ -42,13 +43,7 @@ def rescale(
     for number in range(passes):
         chosen = range(number, parallelism, passes)
         for index, rows in _gathered(files, manifest, component, parallelism, chosen).items():
-            place = PartitionPlace(
-                topology=manifest.topology,
-                life=manifest.life,
-                component=component,
-                parallelism=parallelism,
-                index=index,
-            )
+            place = replace(manifest.place(component, index), parallelism=parallelism)
             names = (files.write(place, 1, rows),) if rows else ()
             updates.append(StateUpdate(component=component, index=index, files=names))
     return manifest.with_component(component, parallelism, updates)

@@ -23,7 +23,7 @@ _LONGEST_FOLDER_BYTES: Final = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlace:
-    """Which part of which state: the part of one task."""
+    """Which part of which state."""
 
     topology: str
     life: str
@@ -39,13 +39,12 @@ class PartitionPlace:
         return f"{life}/{_segment(self.component)}/{self.parallelism}/{self.index}"
 
     def path(self, name: str) -> str:
-        """Where one of its files is, below the address of all state."""
         return f"{self.folder}/{name}{_SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateUpdate:
-    """What a task's part of a state consists of after a micro-batch that changed it."""
+    """What a task's part consists of after a micro-batch that changed it."""
 
     component: str
     index: int
@@ -55,8 +54,6 @@ class StateUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentState:
-    """The files of one bolt."""
-
     parallelism: int
     files: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """By index of the task; a task without keys has none."""
@@ -73,11 +70,9 @@ class StateManifest:
     """Processing time of the micro-batch that made it, in seconds since the epoch; 0: not known."""
 
     def files(self, component: str, index: int) -> tuple[str, ...]:
-        """Name the files of one task, in their order."""
         return self.components[component].files.get(index, ())
 
     def place(self, component: str, index: int) -> PartitionPlace:
-        """Say where the files of one task are."""
         return PartitionPlace(
             topology=self.topology,
             life=self.life,
@@ -87,11 +82,9 @@ class StateManifest:
         )
 
     def paths(self) -> frozenset[str]:
-        """Name every file, with its folder."""
         return frozenset(path for component in self.components for path in self.component_paths(component))
 
     def component_paths(self, component: str) -> list[str]:
-        """Name every file of one bolt, with its folder."""
         return [
             self.place(component, index).path(name)
             for index, names in self.components[component].files.items()
@@ -148,11 +141,7 @@ class StateManifest:
 
     @classmethod
     def decode(cls, stored: bytes) -> "StateManifest":
-        """Read the stored form.
-
-        Raises:
-            StateUnreadable: it is damaged, or of a newer version.
-        """
+        """Read the stored form. StateUnreadable: it is damaged, or of a newer version."""
         try:
             document = json.loads(stored)
             if document["version"] != VERSION:
@@ -181,15 +170,7 @@ def life_folder(topology: str, life: str) -> str:
 
 
 def check_folder(what: str, name: str) -> None:
-    """Make sure that a name can be that of a folder.
-
-    Args:
-        what: it names, for messages.
-        name: of a topology or of a bolt that keeps state.
-
-    Raises:
-        InvalidConfig: it is too long.
-    """
+    """Refuse a name of a topology or a bolt that is too long for a folder; ``what`` it names is for messages."""
     size_bytes = len(_segment(name))
     if size_bytes > _LONGEST_FOLDER_BYTES:
         raise InvalidConfig(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from kinesis_spout.kinesis.patience import Patience, Tries
+from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import StateError
 from kinesis_spout.storm.state.compaction import Merge, StateFile, catch_up, merge_of
@@ -13,7 +13,7 @@ from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest, St
 
 _T = TypeVar("_T")
 
-_PATIENCE: Final = Patience(
+_RETRY_POLICY: Final = RetryPolicy(
     deadline_seconds=10.0, first_backoff_seconds=0.2, backoff_cap_seconds=3.0, clock=SystemClock()
 )
 """With a store of files that cannot be reached; then the job does not count, and its records are planned again."""
@@ -183,4 +183,4 @@ class StateParts:
 
 def patiently(work: Callable[[], _T]) -> _T:
     """Do what needs the store of files, several times if that cannot be reached."""
-    return Tries(_PATIENCE, "the state").call(work)
+    return Tries(_RETRY_POLICY, "the state").call(work)

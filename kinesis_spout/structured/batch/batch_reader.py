@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, ReadSettings
-from kinesis_spout.kinesis.patience import persistently
+from kinesis_spout.kinesis.retry_policy import persistently
 from kinesis_spout.model.clock import Clock, SystemClock, moment
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.worker_log import print_log_lines

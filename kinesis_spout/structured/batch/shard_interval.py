@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, ReadSettings, ShardGetters
-from kinesis_spout.kinesis.patience import Action, Work, reaction_to, read_again_at, tried_again
 from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
+from kinesis_spout.kinesis.retry_policy import Action, Work, reaction_to, read_again_at, tried_again
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound
 from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS, rank

@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
-from kinesis_spout.kinesis.patience import persistently
+from kinesis_spout.kinesis.retry_policy import persistently
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.settings.source_options import StreamReadOptions

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from kinesis_spout.kinesis.patience import Patience, Tries, Work
+from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries, Work
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.structured.offsets import QueryOffset
@@ -24,8 +24,8 @@ class Publisher:
 
     def __init__(self, write: Write, clock: Clock) -> None:
         self._write = write
-        patience = Patience.without_end(clock, first=_RETRY_SECONDS, cap=_RETRY_SECONDS)
-        self._tries = Tries(patience, "to publish progress", Work.QUERY)
+        retry_policy = RetryPolicy.without_end(clock, first=_RETRY_SECONDS, cap=_RETRY_SECONDS)
+        self._tries = Tries(retry_policy, "to publish progress", Work.QUERY)
         self._changed = threading.Condition()
         self._pending: QueryOffset | None = None
         self._is_writing = False

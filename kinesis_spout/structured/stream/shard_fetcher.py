@@ -11,7 +11,8 @@ from typing import Final
 import pyarrow.compute as pc
 
 from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter, Prefetcher, ReadSettings
-from kinesis_spout.kinesis.patience import (
+from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader
+from kinesis_spout.kinesis.retry_policy import (
     OUTAGE_SECONDS,
     Action,
     Work,
@@ -19,7 +20,6 @@ from kinesis_spout.kinesis.patience import (
     read_again_at,
     tried_again,
 )
-from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS

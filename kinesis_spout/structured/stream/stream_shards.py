@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping
 
-from kinesis_spout.kinesis.patience import Action, Work, persistently, reaction_to
+from kinesis_spout.kinesis.retry_policy import Action, Work, persistently, reaction_to
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.ports import ShardLister, StreamSummary, is_same_creation

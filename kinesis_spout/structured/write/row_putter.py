@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
-from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
 from kinesis_spout.kinesis.write.put_records import (
     MAX_KEY_CHARACTERS,
@@ -57,7 +57,7 @@ def write_partition(options: WriteOptions, rows: Iterable[RowValues], partition:
     """Return when every row is on its stream, or durably a dead letter. Raises like ``RowPutter.write``."""
     clock = SystemClock()
     client = options.client.connect()
-    patience = Patience(deadline_seconds=options.deadline_seconds, clock=clock)
+    retry_policy = RetryPolicy(deadline_seconds=options.deadline_seconds, clock=clock)
     limits = CallLimits(records=options.max_records_per_call, size_bytes=options.max_bytes_per_call)
     with ExitStack() as closing_last:
         rejected: RejectedRows
@@ -70,7 +70,7 @@ def write_partition(options: WriteOptions, rows: Iterable[RowValues], partition:
             rejected = DeadLetteredRows(sink, partition, clock)
         putter = RowPutter(
             client,
-            patience=patience,
+            retry_policy=retry_policy,
             limits=limits,
             rejected=rejected,
             order=options.order,
@@ -87,7 +87,7 @@ class RowPutter:
 
     Args:
         client: from ``KinesisClientSettings.connect``.
-        patience: for each shard that refuses, and for each call that fails.
+        retry_policy: for each shard that refuses, and for each call that fails.
         limits: of one call.
         rejected: takes the rows that cannot be written.
         order: what of the rows' order holds.
@@ -98,14 +98,14 @@ class RowPutter:
         self,
         client: "KinesisClient",
         *,
-        patience: Patience,
+        retry_policy: RetryPolicy,
         limits: CallLimits,
         rejected: RejectedRows,
         order: PutOrder = PutOrder.UNORDERED,
         aggregate_bytes: int | None = None,
     ) -> None:
         self._client = client
-        self._patience = patience
+        self._retry_policy = retry_policy
         self._limits = limits
         self._rejected = rejected
         self._order = order
@@ -160,7 +160,7 @@ class RowPutter:
         putter = self._putters[stream] = RecordPutter(
             self._client,
             stream,
-            patience=self._patience,
+            retry_policy=self._retry_policy,
             limits=self._limits,
             order=self._order,
             on_refused=reject,

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from kinesis_spout.cli.app import app
 from kinesis_spout.cli.output import Terminal
 from kinesis_spout.kinesis import ReadSettings
-from kinesis_spout.operations.stored_progress import Listener, StoredProgress
-from kinesis_spout.operations.world import Stream
+from kinesis_spout.operations.stored_progress import StoredProgress
+from kinesis_spout.operations.world import Stream, World
 from kinesis_spout.ports import CheckpointWrite, DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import (
@@ -49,8 +49,9 @@ class PutsRecords:
         return {"FailedRecordCount": 0, "Records": results}
 
 
-class FakeWorld:
+class FakeWorld(World):
     def __init__(self, shards: int = 2) -> None:
+        super().__init__(Terminal())
         self.clock = ManualClock()
         self.kinesis = InMemoryStream("orders", shards=shards, clock=self.clock)
         self.zookeeper = InMemoryZooKeeper()
@@ -62,7 +63,6 @@ class FakeWorld:
         """What the commands connected to."""
         self.problem: KinesisSpoutError | None = None
         """What a check finds."""
-        self.listener: Listener = Terminal()
         self._operators = 0
 
     # What commands see

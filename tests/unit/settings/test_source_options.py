@@ -398,7 +398,7 @@ def test_a_profile_a_proxy_and_authorities_travel_to_the_executors_from_every_do
     given = {"awsProfile": "me", "proxyUrl": "http://proxy:3128/", "caBundle": "/etc/ca.pem"}
     for options in (stream_read(**given), batch_read(**given), WriteOptions.of(given)):
         client = pickle.loads(pickle.dumps(options)).client
-        assert (client.profile, client.proxy_url) == ("me", "http://proxy:3128/")
+        assert (client.aws_profile, client.proxy_url) == ("me", "http://proxy:3128/")
         assert client.ca_bundle == "/etc/ca.pem"
 
 
@@ -409,8 +409,8 @@ def test_secrets_are_in_no_text() -> None:
     }  # fmt: skip
     for options in (stream_read(**secrets), batch_read(**secrets), WriteOptions.of(secrets)):
         client = options.client
-        assert (client.access_key, client.secret_key) == ("hush1", "hush2")
-        assert (client.session_token, client.role_external_id) == ("hush3", "hush4")
+        assert (client.aws_access_key_id, client.aws_secret_access_key) == ("hush1", "hush2")
+        assert (client.aws_session_token, client.role_external_id) == ("hush3", "hush4")
         assert client.proxy_url == "http://me:hush5@proxy:3128"
         assert "hush" not in repr(options)
         assert "hush" not in str(options)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.errors import ResourceNotFound
 from kinesis_spout.kinesis.naming import shard_text
-from kinesis_spout.kinesis.patience import Jitter
 from kinesis_spout.kinesis.read.arrow import ArrowPage
 from kinesis_spout.kinesis.read.calls.get_records import Reply, ReplyForm
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import ConsumerRegistration
@@ -27,6 +26,7 @@ from kinesis_spout.kinesis.read.page import GetRecordsReply
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.reply_getter import ReplyGetter
 from kinesis_spout.kinesis.read.user_records import HashKeys
+from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import DataLoss, KinesisSpoutError
 from kinesis_spout.ports import Page, ShardLister

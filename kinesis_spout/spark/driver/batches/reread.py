@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kinesis_spout.consumer.ports import OpenGetter
-from kinesis_spout.kinesis.patience import Action, Work, reaction_to
+from kinesis_spout.kinesis.retry_policy import Action, Work, reaction_to
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DataLoss, KinesisError, ShardNotFound
 from kinesis_spout.model.record import Record

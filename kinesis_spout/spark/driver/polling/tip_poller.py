@@ -16,9 +16,9 @@ from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.kinesis import Prefetcher
-from kinesis_spout.kinesis.patience import Action
 from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES, Room, ShardReader
+from kinesis_spout.kinesis.retry_policy import Action
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings

@@ -16,7 +16,7 @@ from kinesis_spout.model.errors import (
     StoreUnavailable,
 )
 from kinesis_spout.operations.stored_progress import StoredProgress
-from kinesis_spout.operations.world import RealWorld
+from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 from tests.unit.cli.commands.test_run import refuses_to_start
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
@@ -35,7 +35,7 @@ def nobody() -> Iterator[str]:
         yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-class EnsembleIsAway(RealWorld):
+class EnsembleIsAway(World):
     is_reached = False
 
     @contextmanager
@@ -46,12 +46,12 @@ class EnsembleIsAway(RealWorld):
             yield progress
 
 
-def found(world: RealWorld | None = None, **settings: Any) -> KinesisSpoutError | None:
+def found(world: World | None = None, **settings: Any) -> KinesisSpoutError | None:
     """Give what the first check that fails says; the stream, which comes last, is not asked."""
     config = SpoutConfig.of(
         **{"stream": "orders", "app": "billing", "region": "eu-west-1", "dead_letters": "dead", **settings}
     )
-    *checks, _ = (world or RealWorld()).checks(config)
+    *checks, _ = (world or World()).checks(config)
     for check in checks:
         try:
             check()

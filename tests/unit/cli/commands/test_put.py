@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from kinesis_spout.cli.app import app
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.operations.errors import fail_at_once
-from kinesis_spout.operations.world import RealWorld
+from kinesis_spout.operations.world import World
 from tests.unit.cli.fake_world import FakeWorld
 
 STREAM = ("--stream", "orders")
@@ -105,7 +105,7 @@ def test_an_endpoint_where_nobody_listens_fails_at_once_and_in_one_line(
     refusing: str, command: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    result = CliRunner().invoke(app, [*command, *at(refusing)], obj=RealWorld())
+    result = CliRunner().invoke(app, [*command, *at(refusing)], obj=World())
 
     assert result.exit_code == 3
     error, step = result.stderr.splitlines()
@@ -123,7 +123,7 @@ def test_missing_credentials_are_told_once(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("HOME", str(tmp_path))
     arguments = ["put", "a", *STREAM, "--endpoint-url", refusing, "--region", "us-east-1"]
-    result = CliRunner().invoke(app, arguments, obj=RealWorld())
+    result = CliRunner().invoke(app, arguments, obj=World())
 
     assert result.exit_code == 3
     assert result.stderr == (
@@ -151,8 +151,8 @@ def test_an_endpoint_that_answered_before_is_waited_for() -> None:
     settings = KinesisClientSettings(
         region="us-east-1",
         endpoint_url=f"http://127.0.0.1:{server.server_port}",
-        access_key="x",
-        secret_key="y",
+        aws_access_key_id="x",
+        aws_secret_access_key="y",
     )
     client = fail_at_once(settings.create())
     with pytest.raises(ClientError):

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from kinesis_spout.cli.commands.run import _Job, find_handler
+from kinesis_spout.cli.commands.run import find_handler
 from kinesis_spout.cli.runs.progress_views import open_view
 from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import InvalidConfig, StreamNotFound, Unavailable
+from kinesis_spout.settings import SpoutConfig
 from shard_state import BreakerPause, SequenceNumber, ShardPhase, ShardStatus
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
@@ -142,9 +143,9 @@ def test_json_lines_are_all_that_goes_to_standard_output(capsys: pytest.CaptureF
     query = QueryInProgress(lag="1500")
     query.counters.acked = 3
     query.last_error = Unavailable("down")
-    with open_view(json=True, detailed=True) as view:
+    with open_view(json=True, detailed=True) as show:
         print("what a handler says")  # noqa: T201
-        view.show(reading(query).take("running"))
+        show(reading(query).take("running"))
     printed = capsys.readouterr()
     (line,) = printed.out.splitlines()
     document: dict[str, Any] = json.loads(line)
@@ -158,9 +159,9 @@ def test_json_lines_are_all_that_goes_to_standard_output(capsys: pytest.CaptureF
 def test_a_log_gets_a_line_when_something_changes(capsys: pytest.CaptureFixture[str]) -> None:
     query = QueryInProgress()
     look = reading(query)
-    with open_view(json=False, detailed=True) as view:
+    with open_view(json=False, detailed=True) as show:
         for state in ("running", "running", "stopped"):
-            view.show(look.take(state))
+            show(look.take(state))
     printed = capsys.readouterr()
     assert printed.out == ""
     assert [line.partition(":")[0] for line in printed.err.splitlines() if ":" in line] == [
@@ -183,8 +184,8 @@ def test_a_terminal_gets_a_live_table(monkeypatch: pytest.MonkeyPatch) -> None:
     query = QueryInProgress(lag="0")
     query.counters.delivered = 1234
     query.last_error = Unavailable("down")
-    with open_view(json=False, detailed=True) as view:
-        view.show(reading(query).take("running"))
+    with open_view(json=False, detailed=True) as show:
+        show(reading(query).take("running"))
     shown = terminal.getvalue()
     assert "delivered 1,234" in shown
     assert "retrying after: down" in shown
@@ -200,10 +201,10 @@ def test_what_the_jvm_writes_never_stands_behind_the_progress(monkeypatch: pytes
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stderr", terminal)
-    with open_view(json=False, detailed=False) as view:
+    with open_view(json=False, detailed=False) as show:
         assert terminal.getvalue() == "starting Spark\n"
         terminal.write("WARN NativeCodeLoader\n")
-        view.show(reading(QueryInProgress()).take("running"))
+        show(reading(QueryInProgress()).take("running"))
         assert terminal.getvalue().endswith("records/s\n"), "the cursor is at the beginning of a line"
 
 
@@ -264,12 +265,12 @@ def test_log_lines_stand_above_the_live_progress(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stderr", terminal)
-    with open_view(json=False, detailed=False, log_level="info") as view:
-        view.show(reading(QueryInProgress()).take("running"))
+    with open_view(json=False, detailed=False, log_level="info") as show:
+        show(reading(QueryInProgress()).take("running"))
         before = len(terminal.getvalue())
         logging.getLogger("kinesis_spout.test_run").info("acquired 1 shard")
         shown = terminal.getvalue()[before:]
-        view.show(reading(QueryInProgress()).take("running"))
+        show(reading(QueryInProgress()).take("running"))
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     assert re.search(r"\d\d:\d\d:\d\d\]? +INFO +acquired 1 shard", plain), plain
     assert plain.index("acquired") < plain.index("running: delivered"), "the progress is drawn again below"
@@ -325,11 +326,11 @@ def test_the_progress_says_that_deliveries_pause(capsys: pytest.CaptureFixture[s
     query = QueryInProgress()
     query.breaker_pause = PAUSE
     look = reading(query)
-    with open_view(json=False, detailed=False) as view:
-        view.show(look.take("running"))
+    with open_view(json=False, detailed=False) as show:
+        show(look.take("running"))
     assert capsys.readouterr().err.startswith("paused: delivered 0")
-    with open_view(json=True, detailed=False) as view:
-        view.show(look.take("running"))
+    with open_view(json=True, detailed=False) as show:
+        show(look.take("running"))
     document = json.loads(capsys.readouterr().out)
     assert document["state"] == "paused"
     assert document["paused"] == "paused: 97 of the last 100 outcomes are failures; 3 tried since"
@@ -371,7 +372,7 @@ def run_it(
     monkeypatch: pytest.MonkeyPatch, query: StoppableQuery, *arguments: str, exit_code: int = 0
 ) -> str:
     monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
-    monkeypatch.setattr("kinesis_spout.cli.commands.run._Job.start", lambda *_: query)
+    monkeypatch.setattr("kinesis_spout.cli.commands.run._start", lambda *_: query)
     _, err = FakeWorld().call(
         "run", "json:loads", "--until-caught-up", *arguments, *SETTINGS, exit_code=exit_code
     )
@@ -403,7 +404,7 @@ def test_a_jvm_that_was_stopped_by_the_same_signal_is_a_note_and_no_traceback(
 
     monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", Gone().start)
     _, err = FakeWorld().call("run", "json:loads", *SETTINGS, exit_code=130)
-    assert "Spark's JVM had ended already" in err
+    assert "Spark's JVM had already ended" in err
     assert "Traceback" not in err
 
 
@@ -420,12 +421,12 @@ def test_a_run_up_to_an_end_ends_with_its_query_and_with_exit_code_0(monkeypatch
     monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
     query, configs = StoppableQuery(), []
 
-    def start(job: _Job, _: object) -> StoppableQuery:
-        configs.append(job.config)
+    def start(_: object, config: SpoutConfig, *__: object) -> StoppableQuery:
+        configs.append(config)
         threading.Timer(0.2, query.stop).start()
         return query
 
-    monkeypatch.setattr("kinesis_spout.cli.commands.run._Job.start", start)
+    monkeypatch.setattr("kinesis_spout.cli.commands.run._start", start)
     FakeWorld().call("run", "json:loads", "--until", "latest", *SETTINGS, exit_code=0)
     assert [config.until for config in configs] == ["latest"]
 
@@ -436,7 +437,7 @@ def test_a_run_up_to_an_end_that_pauses_for_too_long_ends_with_exit_code_8(
     monkeypatch.setattr("kinesis_spout.cli.runs.following._LONGEST_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
     query = StoppableQuery(pause=BreakerPause(failed=9, outcomes=10, probes_failed=0, probe_at=None))
-    monkeypatch.setattr("kinesis_spout.cli.commands.run._Job.start", lambda *_: query)
+    monkeypatch.setattr("kinesis_spout.cli.commands.run._start", lambda *_: query)
     FakeWorld().call("run", "json:loads", "--until", "latest", *SETTINGS, exit_code=8)
 
 

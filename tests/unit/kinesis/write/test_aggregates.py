@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
-from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.aggregates import AggregatedRecords
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
@@ -23,13 +23,17 @@ from tests.support.writable_kinesis import THROTTLED, Sent, WritableKinesis
 
 
 def putter(kinesis: WritableKinesis, clock: ManualClock | None = None, **options: Any) -> RecordPutter:
-    patience = Patience(
+    retry_policy = RetryPolicy(
         clock=clock or ManualClock(),
         deadline_seconds=options.pop("deadline_seconds", 60.0),
         jitter=random.Random(1).random,
     )
     return RecordPutter(
-        kinesis.client, "s", aggregate_bytes=options.pop("max_bytes", 1_000), patience=patience, **options
+        kinesis.client,
+        "s",
+        aggregate_bytes=options.pop("max_bytes", 1_000),
+        retry_policy=retry_policy,
+        **options,
     )
 
 

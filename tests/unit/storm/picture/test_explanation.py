@@ -1,11 +1,12 @@
 """A topology is explained for people and for programs."""
 
+from typing import Any
+
 import pytest
 
-from kinesis_spout.storm import ShellBolt, TopologyBuilder
-from kinesis_spout.storm.picture import explanation_of
+from kinesis_spout.storm import ShellBolt, Topology, TopologyBuilder
+from kinesis_spout.storm.picture import Explanation
 from kinesis_spout.storm.picture.drawing import columns
-from kinesis_spout.storm.running.program import program_of
 from tests.unit.storm.picture.sample_graphs import Source, Step, diamond, ten_components, words
 
 WORDS = """\
@@ -33,6 +34,10 @@ stage 1: up to 4 Spark tasks
 
 ackers: up to 4 Spark tasks; a record is acked when its whole tree of tuples is
 """
+
+
+def explained(topology: Topology) -> dict[str, Any]:
+    return Explanation(topology.name, topology.graph, topology.options).document()
 
 
 def test_the_word_count_has_two_stages_and_ends_at_the_ackers() -> None:
@@ -102,19 +107,17 @@ def test_without_an_exchange_each_task_decides_its_trees() -> None:
 
 
 def test_each_spout_is_explained_with_the_bolts_that_its_tuples_reach() -> None:
-    clicks, orders = explanation_of("ten", ten_components().graph(), words().build("x").options).flows
+    clicks, orders = explained(ten_components().build("ten"))["spouts"]
     assert "by-customer-and-region-of-delivery" not in {
-        each.name for stage in clicks.stages for each in stage
+        each["name"] for stage in clicks["stages"] for each in stage["components"]
     }
-    assert [each.name for each in orders.stages[0]] == ["orders", "alerts"]
-    (alerts,) = (each for each in orders.stages[0] if each.name == "alerts")
-    assert [(arrow.source, arrow.fused) for arrow in alerts.inputs] == [("orders", True)]
+    spout, alerts = orders["stages"][0]["components"]
+    assert [spout["name"], alerts["name"]] == ["orders", "alerts"]
+    assert [(each["component"], each["fused"]) for each in alerts["inputs"]] == [("orders", True)]
 
 
 def test_programs_get_the_same_with_names_that_stay() -> None:
-    topology = words().build("words")
-    document = explanation_of(topology.name, topology.graph, topology.options).document()
-    (flow,) = document["spouts"]
+    (flow,) = explained(words().build("words"))["spouts"]
     assert (flow["spout"], flow["exchanges"], flow["ackers"]) == ("sentences", 2, 4)
     assert [(stage["stage"], stage["sparkTasks"]) for stage in flow["stages"]] == [(0, None), (1, 4)]
     (count,) = flow["stages"][1]["components"]
@@ -140,10 +143,7 @@ def test_programs_get_the_same_with_names_that_stay() -> None:
 
 def test_what_is_told_of_tasks_is_what_runs_where_spark_has_room_for_them() -> None:
     topology = ten_components().build("ten")
-    explained = explanation_of(topology.name, topology.graph, topology.options)
-    for flow in explained.flows:
-        program = program_of(
-            topology.name, topology.graph, flow.spout, options=topology.options, conf={}, parallelism=100
-        )
-        assert flow.ackers is not None
-        assert (flow.exchanged.count, flow.ackers.count) == (program.partitions, program.ackers)
+    for flow in explained(topology)["spouts"]:
+        program = topology._programs(100)[flow["spout"]]
+        (tasks,) = {stage["sparkTasks"] for stage in flow["stages"][1:]}
+        assert (tasks, flow["ackers"]) == (program.partitions, program.ackers)

@@ -30,7 +30,7 @@ class TicksWithState(StatefulBolt, Ticks):
 
 
 class TicksAtHome(Ticks):
-    has_home = True
+    is_sticky = True
 
 
 class World:

@@ -134,7 +134,7 @@ def test_where_a_process_serves_a_bolt_one_micro_batch_runs_at_a_time(bolt: Bolt
     builder.set_bolt("read", Scripted()).shuffle_grouping("lines")
     builder.set_bolt("count", bolt).fields_grouping("lines", ["line"])
     topology = builder.build()
-    program = program_of("words", topology.graph, "lines", options=topology.options, conf={}, parallelism=2)
+    program = program_of(topology, "lines", parallelism=2)
 
     config = start.config_of(topology, topology.graph["lines"], program)
 
@@ -149,7 +149,7 @@ def test_a_job_may_take_three_message_time_outs_and_as_long_as_workers_may_take_
     builder.set_spout("lines", KinesisSpout(stream="s", app="a"), fields=["line"])
     builder.set_bolt("read", Scripted()).shuffle_grouping("lines")
     topology = builder.build(message_timeout_seconds=of_message)
-    program = program_of("words", topology.graph, "lines", options=topology.options, conf={}, parallelism=2)
+    program = program_of(topology, "lines", parallelism=2)
 
     config = start.config_of(topology, topology.graph["lines"], program)
 

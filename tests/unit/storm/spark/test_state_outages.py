@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from moto.server import ThreadedMotoServer
 
-from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import StateUnavailable, StateUnreadable
 from kinesis_spout.spark.driver import query as driver_query
@@ -55,10 +55,10 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         worlds.append(world)
         return world
 
-    short = Patience(
+    short = RetryPolicy(
         deadline_seconds=0.1, first_backoff_seconds=0.05, backoff_cap_seconds=0.05, clock=SystemClock()
     )
-    monkeypatch.setattr(partition, "_PATIENCE", short)
+    monkeypatch.setattr(partition, "_RETRY_POLICY", short)
     yield started
     for world in worlds:
         world.close()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.model.errors import StateUnavailable, StateUnreadable
 from kinesis_spout.storm.state import (
     ComponentState,
@@ -93,10 +93,10 @@ class Unsteady:
 @pytest.fixture
 def storage(monkeypatch: pytest.MonkeyPatch) -> Unsteady:
     clock = ManualClock()
-    patience = Patience(
+    retry_policy = RetryPolicy(
         deadline_seconds=20.0, first_backoff_seconds=0.2, backoff_cap_seconds=3.0, clock=clock
     )
-    monkeypatch.setattr(partition, "_PATIENCE", patience)
+    monkeypatch.setattr(partition, "_RETRY_POLICY", retry_policy)
     return Unsteady(monkeypatch)
 
 

@@ -4,8 +4,8 @@ import threading
 from typing import Any, cast
 
 from kinesis_spout.kinesis import PollingShardGetter, Prefetcher, ReadSettings
-from kinesis_spout.kinesis.patience import OUTAGE_SECONDS, SLOW_SECONDS, STRAY_SECONDS
 from kinesis_spout.kinesis.read.shard_reader import Room
+from kinesis_spout.kinesis.retry_policy import OUTAGE_SECONDS, SLOW_SECONDS, STRAY_SECONDS
 from kinesis_spout.model.errors import KeyUnavailable
 from kinesis_spout.structured.pages.page_buffer import PageBuffer
 from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, ShardFetcher

@@ -207,7 +207,7 @@ def read_wait_seconds(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """How long and how often to try again."""
 
     deadline_seconds: float = 60.0
@@ -218,8 +218,8 @@ class Patience:
     jitter: Jitter = random.random
 
     @classmethod
-    def without_end(cls, clock: Clock, *, first: float, cap: float) -> "Patience":
-        """Give the patience of what goes on failing until it succeeds, or is no use any more."""
+    def without_end(cls, clock: Clock, *, first: float, cap: float) -> "RetryPolicy":
+        """Give the policy of what goes on failing until it succeeds, or is no use any more."""
         return cls(deadline_seconds=inf, first_backoff_seconds=first, backoff_cap_seconds=cap, clock=clock)
 
 
@@ -229,16 +229,16 @@ class Tries:
     The deadline counts from when this is made: make it when the work begins, and a new one for the next work.
 
     Args:
-        patience: how long.
+        policy: how long.
         what: is tried, for messages: "PutRecords on orders".
         work: of which kind.
     """
 
-    def __init__(self, patience: Patience, what: str, work: Work = Work.CALL) -> None:
-        self._patience = patience
+    def __init__(self, policy: RetryPolicy, what: str, work: Work = Work.CALL) -> None:
+        self._policy = policy
         self._what = what
         self._work = work
-        self._deadline = patience.clock.monotonic() + patience.deadline_seconds
+        self._deadline = policy.clock.monotonic() + policy.deadline_seconds
         self.failures = 0
         """In a row."""
         self.until = 0.0
@@ -254,19 +254,19 @@ class Tries:
         reaction = reaction_to(failure, self._work)
         if reaction.action is not Action.RETRY:
             raise failure
-        patience = self._patience
+        policy = self._policy
         self.failures += 1
         wait = backoff_seconds(
             self.failures,
-            first=patience.first_backoff_seconds,
-            cap=patience.backoff_cap_seconds,
-            jitter=patience.jitter,
+            first=policy.first_backoff_seconds,
+            cap=policy.backoff_cap_seconds,
+            jitter=policy.jitter,
         )
         wait = max(wait, reaction.wait_after(self.failures))
-        self.until = patience.clock.monotonic() + wait
+        self.until = policy.clock.monotonic() + wait
         if self.until > self._deadline:
             raise type(failure)(
-                f"expected {self._what} to succeed within {patience.deadline_seconds:g} s, got {self.failures} "
+                f"expected {self._what} to succeed within {policy.deadline_seconds:g} s, got {self.failures} "
                 f"failures in a row; the last: {failure}"
             ) from (failure.__cause__ or failure)
         return wait
@@ -294,7 +294,7 @@ class Tries:
             wait = self.failed(failure)
             if not reaction_to(failure, self._work).is_throttle:
                 _log.warning("%s is tried again in %.1f s: %s", self._what, wait, failure)
-            self._patience.clock.sleep(wait)
+            self._policy.clock.sleep(wait)
 
 
 def persistently(function: Callable[[], T], what: str, clock: Clock) -> T:
@@ -303,4 +303,4 @@ def persistently(function: Callable[[], T], what: str, clock: Clock) -> T:
     Raises:
         KinesisSpoutError: trying again does not help.
     """
-    return Tries(Patience.without_end(clock, first=1.0, cap=1.0), what, Work.QUERY).call(function)
+    return Tries(RetryPolicy.without_end(clock, first=1.0, cap=1.0), what, Work.QUERY).call(function)

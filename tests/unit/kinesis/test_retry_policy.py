@@ -4,9 +4,17 @@ import pytest
 
 from kinesis_spout.consumer.consumer import LAST_COMMIT_SECONDS
 from kinesis_spout.kinesis import errors as kinesis_errors
-from kinesis_spout.kinesis import patience
+from kinesis_spout.kinesis import retry_policy
 from kinesis_spout.kinesis.errors import ResourceNotFound
-from kinesis_spout.kinesis.patience import SLOW_SECONDS, Action, Patience, Tries, Work, reaction_to
+from kinesis_spout.kinesis.retry_policy import (
+    SLOW_SECONDS,
+    STRAY_SECONDS,
+    Action,
+    RetryPolicy,
+    Tries,
+    Work,
+    reaction_to,
+)
 from kinesis_spout.model import errors
 from kinesis_spout.model.errors import (
     AccessDenied,
@@ -86,8 +94,8 @@ def test_a_listing_or_a_write_fails_at_once_where_a_minute_changes_nothing(kind:
         tries(clock).failed(kind("x"))
 
 
-def tries(clock: ManualClock, **patience: float) -> Tries:
-    return Tries(Patience(clock=clock, jitter=lambda: 1.0, **patience), "to ask")
+def tries(clock: ManualClock, **retry_policy: float) -> Tries:
+    return Tries(RetryPolicy(clock=clock, jitter=lambda: 1.0, **retry_policy), "to ask")
 
 
 def test_waits_double_up_to_the_cap_until_one_would_end_after_the_deadline() -> None:
@@ -145,21 +153,21 @@ def between(first: float, last: float) -> str:
 
 
 def test_the_times_in_the_table_of_the_documentation_are_those_of_the_code() -> None:
-    read, full = patience.FIRST_READ_BACKOFF_SECONDS, patience.THROTTLE_AFTER_FULL_REPLY_SECONDS
-    throttled, most = patience.THROTTLE_SECONDS, patience.MAX_THROTTLE_SECONDS
-    call, first = Patience(), Patience().first_backoff_seconds
-    table = " ".join((patience.__doc__ or "").split())
+    read, full = retry_policy.FIRST_READ_BACKOFF_SECONDS, retry_policy.THROTTLE_AFTER_FULL_REPLY_SECONDS
+    throttled, most = retry_policy.THROTTLE_SECONDS, retry_policy.MAX_THROTTLE_SECONDS
+    call, first = RetryPolicy(), RetryPolicy().first_backoff_seconds
+    table = " ".join((retry_policy.__doc__ or "").split())
 
     for work, times in {
-        "to read a shard": f"{between(read / 2, read)}, doubled up to {patience.MAX_READ_BACKOFF_SECONDS:g} s",
+        "to read a shard": f"{between(read / 2, read)}, doubled up to {retry_policy.MAX_READ_BACKOFF_SECONDS:g} s",
         "- throttled": f"{between(throttled, 2 * throttled)} ({between(full, 2 * full)} after a full reply), "
         f"doubled up to {between(most, 2 * most)}",
-        "- slowly": f"{between(patience.STRAY_SECONDS, patience.STRAY_SECONDS * 1.1)} after the first in a row, "
+        "- slowly": f"{between(STRAY_SECONDS, STRAY_SECONDS * 1.1)} after the first in a row, "
         f"which may be a stray answer; then {between(SLOW_SECONDS, SLOW_SECONDS * 1.1)}",
-        "- subscribed to just now": between(patience.IN_USE_SECONDS, patience.IN_USE_SECONDS * 1.1),
+        "- subscribed to just now": between(retry_policy.IN_USE_SECONDS, retry_policy.IN_USE_SECONDS * 1.1),
         "to list, to put": f"{between(first / 2, first)}, doubled up to {call.backoff_cap_seconds:g} s",
     }.items():
         assert f"| {work} | {times} |" in table
-    assert f"without end; after {patience.OUTAGE_SECONDS:g} s, other shards do not wait" in table
+    assert f"without end; after {retry_policy.OUTAGE_SECONDS:g} s, other shards do not wait" in table
     assert f"| {call.deadline_seconds:g} s unless it is said otherwise;" in table
     assert f"without end; the last commit {LAST_COMMIT_SECONDS:g} s |" in table
