@@ -75,11 +75,7 @@ class OptionReader:
         return name in self._texts
 
     def to_keep(self) -> dict[str, str]:
-        """Give what a table may keep of them: all.
-
-        Raises:
-            InvalidConfig: one is a secret.
-        """
+        """Give what a table may keep of them: all. Raises InvalidConfig: one is a secret."""
         for name in self._texts:
             if self._options[name].secret:
                 expected = (
@@ -98,7 +94,6 @@ class OptionReader:
             self.value(name)
 
     def text(self, name: str) -> str | None:
-        """Give the text, or the default."""
         return self._texts.get(name, self._options[name].default_text)
 
     def value(self, name: str) -> Any:
@@ -131,7 +126,8 @@ class OptionReader:
         if option is None:
             raise InvalidConfig(
                 "no stream is named: expected the option streamName or streamARN; or, if it is an option of a "
-                "table, CREATE TABLE without a list of columns: with one, Spark hands the table's options to nobody"
+                "table, CREATE TABLE without a list of columns: with one, Spark hands the table's options to "
+                "nobody"
             )
         streams: tuple[str, ...] = self.value(option)
         for stream in streams:
@@ -168,7 +164,6 @@ class OptionReader:
         }
 
     def read_settings(self, *, fan_out_consumer: str | None = None) -> ReadSettings:
-        """Say how shards are read."""
         return read_settings(
             self._settings(), fan_out_consumer=fan_out_consumer, extra_columns=self.extra_columns
         )
@@ -185,7 +180,6 @@ class OptionReader:
         return {option.setting: self.value(option.name) for option in self._options.values()}
 
     def error(self, name: str, why: str) -> InvalidConfig:
-        """Give the error to raise about an option that was given and may not be."""
         return InvalidConfig(f"option {self._spelled.get(name, name)}: {why}")
 
     def called(self, setting: str) -> str:
@@ -194,7 +188,6 @@ class OptionReader:
         return next((self._spelled[name] for name in names if name in self._spelled), names[0])
 
     def refusal(self, setting: str, expected: str, value: Any) -> InvalidConfig:
-        """Give the error to raise about a value."""
         secret = any(option.secret for option in self._options.values() if option.setting == setting)
         return NotAllowed(expected).refusal(f"option {self.called(setting)}", "", value, secret=secret)
 

@@ -57,11 +57,7 @@ class StreamReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "StreamReadOptions":
-        """Read the options as Spark hands them over.
-
-        Raises:
-            InvalidConfig: names the option that is unknown, wrong, or contradicts another.
-        """
+        """Read the options as Spark hands them over. Raises InvalidConfig."""
         given = OptionReader(options, Use.STREAM_READ)
         streams = given.streams_to_read()
         start: StartPositions = given.value("initialPosition")
@@ -151,11 +147,7 @@ class BatchReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "BatchReadOptions":
-        """Read the options as Spark hands them over.
-
-        Raises:
-            InvalidConfig: names the option that is unknown, wrong, or contradicts another.
-        """
+        """Read the options as Spark hands them over. Raises InvalidConfig."""
         given = OptionReader(options, Use.BATCH_READ)
         streams = given.streams_to_read()
         start: StartPositions = given.value("startingPosition")

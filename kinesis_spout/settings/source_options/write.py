@@ -32,11 +32,7 @@ class WriteOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "WriteOptions":
-        """Read the options as Spark hands them over.
-
-        Raises:
-            InvalidConfig: names the option that is unknown, wrong, or contradicts another.
-        """
+        """Read the options as Spark hands them over. Raises InvalidConfig."""
         given = OptionReader(options, Use.WRITE)
         stream = given.stream_to_write()
         check_dead_letters(given.value("deadLetters"), stream, given)
