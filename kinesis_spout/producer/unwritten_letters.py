@@ -23,7 +23,7 @@ class Letters:
 
 
 class UnwrittenLetters:
-    """Mutable; for one thread at a time. A write is tried again until ``timeout_seconds`` after it first failed."""
+    """Mutable; for one thread at a time. A write is tried for ``timeout_seconds`` after it first failed."""
 
     def __init__(self, timeout_seconds: float, backoff_seconds: Callable[[int], float]) -> None:
         self._timeout_seconds = timeout_seconds
