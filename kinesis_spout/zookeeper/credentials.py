@@ -45,7 +45,7 @@ class Login:
             return {"auth_data": [("digest", f"{self.user}:{self.password}")]}
         if importlib.util.find_spec("puresasl") is None:
             raise InvalidConfig(
-                "zookeeper_auth: expected the package pure-sasl beside 'sasl-digest', which needs it, found none: "
+                "zookeeper_auth: expected the package pure-sasl, which 'sasl-digest' needs, found none: "
                 "pip install 'kinesis-spout[sasl]'"
             )
         return {"sasl_options": {"mechanism": "DIGEST-MD5", "username": self.user, "password": self.password}}

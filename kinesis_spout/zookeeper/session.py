@@ -255,7 +255,7 @@ class ZooKeeperSession:
             raise translated(error) from error
         if stat is None:
             raise StoreError(
-                f"expected the chroot {self.client.chroot} to exist in ZooKeeper at {self.hosts}: make it first"
+                f"expected the chroot {self.client.chroot} to exist in ZooKeeper at {self.hosts}: create it first"
             )
 
     def _stop_client(self) -> None:
@@ -294,7 +294,7 @@ class ZooKeeperSession:
             if session_id is not None:
                 return session_id
             if remaining == 0:
-                raise StoreUnavailable(f"the connection to ZooKeeper at {self.hosts} does not last")
+                raise StoreUnavailable(f"the connection to ZooKeeper at {self.hosts} keeps breaking")
 
     def ready(self) -> int:
         """Wait until the session is usable, as long as a call may take; raises as ``await_connection``."""

@@ -204,5 +204,5 @@ def port_for(data_dir: Path) -> int:
             return port
     raise StoreError(
         f"expected a free port for the embedded ZooKeeper on {HOST} between {_PORTS[0]} and {_PORTS[-1]}, "
-        "found every one in use: end what uses them, or name an existing ensemble: zookeeper=host:2181"
+        "found every one in use: free one, or name an existing ensemble: zookeeper=host:2181"
     )

@@ -238,7 +238,7 @@ class EmbeddedZooKeeper:
 
     def _check_patience(self, deadline: float, problem: str) -> None:
         if self._leaving.is_set():
-            raise StoreError(f"the embedded ZooKeeper in {self.data_dir} is needed no longer")
+            raise StoreError(f"the embedded ZooKeeper in {self.data_dir} is no longer needed")
         if time.monotonic() >= deadline:
             raise StoreError(
                 f"expected the embedded ZooKeeper in {self.data_dir} to serve within "

@@ -151,7 +151,9 @@ class ZooKeeperCoordinator:
             if acquired is not None:
                 return acquired
             if self._session.clock.monotonic() >= deadline:
-                raise StoreUnavailable(f"acquiring {shard_id} found no end: others keep changing it")
+                raise StoreUnavailable(
+                    f"{shard_id} could not be acquired in time: other members keep changing it"
+                )
 
     def _owner_changed(self, event: WatchedEvent) -> None:
         if event.type == EventType.DELETED:
@@ -265,7 +267,9 @@ class ZooKeeperCoordinator:
             self._notices.end()
             self._session.delete(self._paths.member(self._member))
         except StoreError as error:
-            _log.warning("%s is left when the connection to ZooKeeper is back: %s", self._paths.base, error)
+            _log.warning(
+                "%s is given up when the connection to ZooKeeper is back: %s", self._paths.base, error
+            )
             return
         self._session.unsubscribe(self._ownerships)
         self._session.unsubscribe(self)

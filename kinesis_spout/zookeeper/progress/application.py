@@ -84,7 +84,7 @@ class Application:
         if not is_same_creation(self.stream_created, stream_created):
             raise StreamRecreated(
                 f"{path} keeps the progress on a stream created at {self.stream_created}, but the stream of this "
-                f"name was created at {stream_created}: it was deleted and made again. Use another app name, or "
+                f"name was created at {stream_created}: it was deleted and recreated. Use another app name, or "
                 "remove the old progress with `kinesis-spout checkpoints forget`"
             )
 
@@ -121,8 +121,8 @@ def check_named(start: StartPositions, shards: Collection[Shard]) -> None:
     unknown = sorted(start.shards.keys() - known)
     if unknown:
         raise InvalidConfig(
-            f"expected shards that the stream has ({', '.join(sorted(known))}), got {', '.join(unknown)}; of a "
-            "shard that retention took nothing is left to read: leave it out"
+            f"expected shards that the stream has ({', '.join(sorted(known))}), got {', '.join(unknown)}; a "
+            "shard that retention has removed has nothing left to read: leave it out"
         )
 
 

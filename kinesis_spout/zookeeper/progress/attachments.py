@@ -169,7 +169,7 @@ class WholeCommit:
                 return CommitResult(fenced=frozenset(encoded))
             if self._session.clock.monotonic() >= deadline:
                 raise StoreUnavailable(
-                    f"committing {len(encoded)} shards with {attachment.name} found no end within "
+                    f"{len(encoded)} shards could not be committed with {attachment.name} within "
                     f"{self._session.answer_timeout_seconds:g} s"
                 ) from failure
 

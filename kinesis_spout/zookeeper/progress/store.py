@@ -239,7 +239,7 @@ class ZooKeeperCheckpointStore:
             pending = {shard_id: pending[shard_id] for shard_id in owned if shard_id not in committed}
             if pending and self._session.clock.monotonic() >= deadline:
                 raise StoreUnavailable(
-                    f"committing {len(pending)} shards found no end within "
+                    f"{len(pending)} shards could not be committed within "
                     f"{self._session.answer_timeout_seconds:g} s"
                 ) from failure
 

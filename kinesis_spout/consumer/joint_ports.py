@@ -6,9 +6,8 @@ Clients of Kinesis are shared by themselves, by those streams that are reached i
 from contextlib import ExitStack
 
 from kinesis_spout.consumer.open_ports import client_settings, ports_of, zookeeper_settings
-from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.ports import History, Ports
 from kinesis_spout.consumer.rates import DeliveryRate
-from kinesis_spout.consumer.streams.streams_ports import History
 from kinesis_spout.kinesis import stream_names
 from kinesis_spout.kinesis.pace import ApplicationBudget
 from kinesis_spout.model.clock import Clock, SystemClock
