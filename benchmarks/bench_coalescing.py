@@ -15,7 +15,6 @@ from kinesis_spout.recipes.coalescing import QueueCoordinator
 from kinesis_spout.spark.tasks.coalescing import CoalescingKey, KeyFunction
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.handlers import RecordHandler, delivery_to
-from kinesis_spout.spark.tasks.work import WorkSlice
 from shard_state import Order, Position, SliceKind, SlicePlan
 
 RECORDS = 2_000
@@ -104,7 +103,7 @@ def _door(records: list[Record], coalesce: KeyFunction | str | None) -> Callable
     rules = DeliverySettings(order=order, clock=lambda: 0.0, coalescing=key)
 
     def deliver() -> None:
-        delivery = delivery_to(handler, WorkSlice(plan=plan), rules)
+        delivery = delivery_to(handler, plan, rules)
         assert delivery.deliver(records, float("inf")) == RECORDS
 
     return deliver

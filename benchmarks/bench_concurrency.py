@@ -24,7 +24,6 @@ from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.handlers import delivery_to, record_handler
 from kinesis_spout.spark.tasks.journal import Journal, SliceNotes
-from kinesis_spout.spark.tasks.work import WorkSlice
 from shard_state import Order, Position, SliceKind, SlicePlan
 
 WAIT_SECONDS: Final = 0.02
@@ -141,7 +140,7 @@ def _micros(handler: Callable[[Record], Any], concurrency: int, order: Order, re
 
         def page() -> None:
             rules = DeliverySettings(order=order, clock=time.monotonic, notes=SliceNotes(journal, 0))
-            delivery = delivery_to(made, WorkSlice(plan=plan), rules)
+            delivery = delivery_to(made, plan, rules)
             reached = delivery.deliver(records, time.monotonic() + _DEADLINE_SECONDS)
             assert (reached, delivery.delivered, delivery.failures) == (_PAGE, _PAGE, [])
 

@@ -75,8 +75,8 @@ def _end_to_end(kinesis: CannedKinesis, records: int, size: int, repeats: int) -
         "kinesis",
         region_name=settings.region,
         endpoint_url=settings.endpoint_url,
-        aws_access_key_id=settings.access_key,
-        aws_secret_access_key=settings.secret_key,
+        aws_access_key_id=settings.aws_access_key_id,
+        aws_secret_access_key=settings.aws_secret_access_key,
     )
     iterator = f"{stream}/0/0"
     client = settings.connect()

@@ -118,8 +118,8 @@ class _Pair:
             "initial_position": "trim_horizon",
             "region": kinesis.settings.region,
             "endpoint_url": kinesis.settings.endpoint_url,
-            "aws_access_key_id": kinesis.settings.access_key,
-            "aws_secret_access_key": kinesis.settings.secret_key,
+            "aws_access_key_id": kinesis.settings.aws_access_key_id,
+            "aws_secret_access_key": kinesis.settings.aws_secret_access_key,
             "dead_letters": str(directory / "dead-letters"),
         }
         self._ended = threading.Event()

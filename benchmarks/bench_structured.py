@@ -198,8 +198,8 @@ def _options(kinesis: CannedKinesis, stream: str) -> dict[str, str]:
         "streamName": stream,
         "region": settings.region or "",
         "endpointUrl": kinesis.url,
-        "awsAccessKey": settings.access_key or "",
-        "awsSecretKey": settings.secret_key or "",
+        "awsAccessKey": settings.aws_access_key_id or "",
+        "awsSecretKey": settings.aws_secret_access_key or "",
         "initialPosition": "trim_horizon",
         "pageServerHost": "127.0.0.1",
     }

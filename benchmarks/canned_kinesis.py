@@ -129,7 +129,7 @@ class CannedKinesis(AbstractContextManager["CannedKinesis"]):
     def settings(self) -> KinesisClientSettings:
         """How the spout reaches it."""
         return KinesisClientSettings(
-            region="us-east-1", endpoint_url=self.url, access_key="test", secret_key="test"
+            region="us-east-1", endpoint_url=self.url, aws_access_key_id="test", aws_secret_access_key="test"
         )
 
 

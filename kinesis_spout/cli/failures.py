@@ -33,11 +33,11 @@ _REACH_IT: Final = (
 
 _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
     WrongArguments: "the command with --help says what it takes",
-    BrokenTopology: "mend it in its module; `kinesis-spout topology explain` checks it without Spark",
+    BrokenTopology: "fix it in its module; `kinesis-spout topology explain` checks it without Spark",
     InvalidConfig: "a setting is given as --set NAME=VALUE, as KINESIS_SPOUT_NAME, or in a file (--config); "
     "`kinesis-spout options` lists all",
-    ConsumerAlive: "stop them (Ctrl-C or SIGTERM) and repeat; one that was killed is gone when its session has "
-    "ended (--set session_timeout_seconds)",
+    ConsumerAlive: "stop them (Ctrl-C or SIGTERM) and try again; one that was killed counts until its session "
+    "has ended (--set session_timeout_seconds)",
     CheckpointUnreadable: "`kinesis-spout checkpoints show` shows what can be read, `checkpoints reset` replaces "
     "what cannot",
     StreamRecreated: "`kinesis-spout checkpoints forget` removes the progress on the old stream",

@@ -4,17 +4,16 @@ import logging
 import threading
 from collections.abc import Collection, Mapping
 from time import monotonic
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.model.handler import RaisedAt
 from kinesis_spout.model.record import Record
-from kinesis_spout.ports import DeadLetterSink
-from kinesis_spout.settings import SpoutConfig
-from shard_state import Exhausted, SequenceNumber, StateManager
+from shard_state import Exhausted, SequenceNumber
+
+if TYPE_CHECKING:
+    from kinesis_spout.consumer.consumer_state import ConsumerState
 
 RecordId = tuple[str, SequenceNumber]
 """A shard's id, and a record of it."""
@@ -29,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class WaitingLetters:
-    """Letters by their record, the oldest first. Mutable; not thread-safe."""
+    """Letters by their record, the oldest first. Mutable; guarded by the consumer's lock."""
 
     def __init__(self) -> None:
         self._letters: dict[RecordId, DeadLetter] = {}
@@ -72,41 +71,21 @@ class WaitingLetters:
 
 
 class DeadLettering:
-    """Dead-letters the records that one consumer has given up. Mutable.
+    """Dead-letters what one consumer has given up. Mutable; one thread at a time writes to the sink."""
 
-    Args:
-        config: names what the letters are of.
-        sink: written to by one thread at a time.
-        manager: is told what is dead-lettered.
-        lock: guards ``manager``, ``counters`` and ``letters``.
-    """
-
-    def __init__(
-        self,
-        config: SpoutConfig,
-        sink: DeadLetterSink,
-        clock: Clock,
-        *,
-        manager: StateManager,
-        counters: Counters,
-        lock: threading.RLock,
-    ) -> None:
-        self._config = config
-        self._sink = sink
-        self._clock = clock
-        self._manager = manager
-        self._counters = counters
-        self._lock = lock
-        self.letters = WaitingLetters()
+    def __init__(self, state: "ConsumerState") -> None:
+        self._state = state
+        self._sink = state.ports.dead_letters
+        self._clock = state.ports.clock
         self.sink_hangs = False
         """Whether closing gave up on the sink: a thread is in it for ever."""
 
     def add(self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None) -> None:
         """Have a record that was given up dead-lettered, before long. Call under the lock."""
-        self._counters.given_up += 1
+        self._state.counters.given_up += 1
         letter = DeadLetter(
-            application=self._config.app,
-            stream=self._config.stream_name,
+            application=self._state.config.app,
+            stream=self._state.config.stream_name,
             shard_id=exhausted.shard_id,
             sequence_number=str(exhausted.sequence),
             partition_key=record.partition_key,
@@ -119,28 +98,28 @@ class DeadLettering:
             traceback=None if raised is None else raised.traceback,
             explicit_hash_key=record.explicit_hash_key,
         )
-        self.letters.add((exhausted.shard_id, exhausted.sequence), letter)
+        self._state.letters.add((exhausted.shard_id, exhausted.sequence), letter)
 
     def write(self) -> None:
         """Write all letters that wait now. Raises what the sink raises: then they wait on."""
-        with self._lock:
-            letters = self.letters.copy()
+        with self._state.lock:
+            letters = self._state.letters.copy()
         if not letters:
             return
         self._sink.write(list(letters.values()))
-        with self._lock:
+        with self._state.lock:
             for (shard_id, sequence), letter in letters.items():
-                if self.letters.written((shard_id, sequence), letter):
-                    self._manager.dead_lettered(shard_id, sequence, self._clock.monotonic())
-            self._counters.dead_lettered += len(letters)
-            in_all = self._counters.dead_lettered
+                if self._state.letters.written((shard_id, sequence), letter):
+                    self._state.manager.dead_lettered(shard_id, sequence, self._clock.monotonic())
+            self._state.counters.dead_lettered += len(letters)
+            in_all = self._state.counters.dead_lettered
         _log.info(
             "dead-lettered %d records, %d since the start; `kinesis-spout dead-letters list --stream %s --app %s` "
             "shows them",
             len(letters),
             in_all,
-            self._config.stream,
-            self._config.app,
+            self._state.config.stream,
+            self._state.config.app,
         )
 
     def write_the_last(self, writer: threading.Thread | None) -> None:
@@ -172,7 +151,7 @@ class DeadLettering:
                 # A sink is one thread's at a time: nobody else may call it any more, not even to close it.
                 self.sink_hangs = True
                 raise DeadLetterError(
-                    f"expected the last {len(self.letters)} dead letters to be written within "
+                    f"expected the last {len(self._state.letters)} dead letters to be written within "
                     f"{LAST_LETTERS_SECONDS:g} s, got no answer from the sink; their records come again"
                 )
         if failures:

@@ -1,8 +1,7 @@
 """Kinesis behind the ports: client, lister, getters."""
 
 from kinesis_spout.kinesis.client import KinesisClientSettings
-from kinesis_spout.kinesis.directory import KinesisStreamDirectory
-from kinesis_spout.kinesis.lister import KinesisShardLister
+from kinesis_spout.kinesis.lister import KinesisShardLister, stream_names
 from kinesis_spout.kinesis.read.arrow import ArrowPage, decode_to_arrow
 from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.getter import PollingShardGetter
@@ -18,10 +17,10 @@ __all__ = [
     "FanOutStream",
     "KinesisClientSettings",
     "KinesisShardLister",
-    "KinesisStreamDirectory",
     "PollingShardGetter",
     "Prefetcher",
     "ReadSettings",
     "ShardGetters",
     "decode_to_arrow",
+    "stream_names",
 ]

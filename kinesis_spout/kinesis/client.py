@@ -20,14 +20,20 @@ import os
 import ssl
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import boto3
+import botocore.exceptions
 import botocore.session
 from botocore.config import Config
-from botocore.credentials import CredentialResolver
+from botocore.credentials import (
+    AssumeRoleCredentialFetcher,
+    CredentialProvider,
+    CredentialResolver,
+    DeferredRefreshableCredentials,
+)
 
-from kinesis_spout.kinesis.assumed_role import AssumedRole
 from kinesis_spout.kinesis.errors import translated
 from kinesis_spout.kinesis.lean_call import is_good_json
 from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY, LeanGetRecords
@@ -44,22 +50,23 @@ if TYPE_CHECKING:
 class KinesisClientSettings:
     """Where Kinesis is and who asks. Can be pickled, hashed and compared; secrets stay out of its text.
 
-    What is None is found the way boto3 finds it: environment, shared configuration, instance role.
+    What is None is found the way boto3 finds it: environment, shared configuration, instance role. Fields have the
+    names of the settings.
     """
 
     region: str | None = None
     endpoint_url: str | None = None
     """Another endpoint than AWS' own: an emulator, or a VPC endpoint."""
-    access_key: str | None = field(default=None, repr=False)
-    secret_key: str | None = field(default=None, repr=False)
-    session_token: str | None = field(default=None, repr=False)
-    profile: str | None = None
+    aws_access_key_id: str | None = field(default=None, repr=False)
+    aws_secret_access_key: str | None = field(default=None, repr=False)
+    aws_session_token: str | None = field(default=None, repr=False)
+    aws_profile: str | None = None
     """Of the shared configuration: its credentials (keys, a role, SSO, a process), its region, its endpoints."""
     role_arn: str | None = None
     """A role to assume with the credentials above; its session renews itself."""
     role_session_name: str = "kinesis-spout"
     role_external_id: str | None = field(default=None, repr=False)
-    sts_endpoint_url: str | None = None
+    sts_endpoint: str | None = None
     ca_bundle: str | None = None
     """A PEM file, on every machine: the authorities that endpoints are verified with, and no others."""
     proxy_url: str | None = field(default=None, repr=False)
@@ -120,19 +127,19 @@ class KinesisClientSettings:
         """
         core = self._core()
         session = boto3.Session(
-            aws_access_key_id=self.access_key,
-            aws_secret_access_key=self.secret_key,
-            aws_session_token=self.session_token,
+            aws_access_key_id=self.aws_access_key_id,
+            aws_secret_access_key=self.aws_secret_access_key,
+            aws_session_token=self.aws_session_token,
             region_name=self.region,
             botocore_session=core,
         )
         if self.role_arn is None:
             return session
-        role = AssumedRole(
+        role = _AssumedRole(
             self.role_arn,
             core,
             region=self.region,
-            endpoint_url=self.sts_endpoint_url,
+            endpoint_url=self.sts_endpoint,
             session_name=self.role_session_name,
             external_id=self.role_external_id,
         )
@@ -144,7 +151,7 @@ class KinesisClientSettings:
         """Refuse TLS to a proxy that is asked for plain HTTP: botocore shows it the password unverified."""
         if self.proxy_url is None or not self.proxy_url.startswith("https:"):
             return
-        for url in (endpoint_url, self.sts_endpoint_url or ""):
+        for url in (endpoint_url, self.sts_endpoint or ""):
             if url.startswith("http:"):
                 raise InvalidConfig(
                     f"proxy_url: expected http:// for the endpoint {url}, which has no TLS, got https://: such a "
@@ -153,13 +160,53 @@ class KinesisClientSettings:
 
     def _core(self) -> botocore.session.Session:
         """Make a session that takes the settings' way to every service it asks, also for credentials."""
-        core = botocore.session.Session(profile=self.profile)
+        core = botocore.session.Session(profile=self.aws_profile)
         if self.ca_bundle is not None:
             _check_certificates(self.ca_bundle)
             core.set_config_variable("ca_bundle", self.ca_bundle)
         if self.proxy_url is not None:
             core.set_default_client_config(Config(proxies=dict.fromkeys(("http", "https"), self.proxy_url)))
         return core
+
+
+class _AssumedRole(CredentialProvider):
+    """Credentials of a role, fetched at the first call and renewed by botocore before they expire.
+
+    The source's certificates and proxy are used on the way to STS.
+    """
+
+    METHOD = "assume-role"
+
+    def __init__(
+        self,
+        role_arn: str,
+        source: botocore.session.Session,
+        *,
+        region: str | None,
+        endpoint_url: str | None,
+        session_name: str,
+        external_id: str | None,
+    ) -> None:
+        super().__init__(source)
+        self._role_arn = role_arn
+        self._source = source
+        self._client = partial(source.create_client, region_name=region, endpoint_url=endpoint_url)
+        self._extra = {"RoleSessionName": session_name}
+        if external_id is not None:
+            self._extra["ExternalId"] = external_id
+
+    def load(self) -> DeferredRefreshableCredentials:
+        """Give the credentials; called by botocore, once per session."""
+        source = self._source.get_credentials()
+        if source is None:
+            raise botocore.exceptions.NoCredentialsError
+        fetcher = AssumeRoleCredentialFetcher(
+            client_creator=self._client,
+            source_credentials=source,
+            role_arn=self._role_arn,
+            extra_args=self._extra,
+        )
+        return DeferredRefreshableCredentials(fetcher.fetch_credentials, self.METHOD)
 
 
 def _check_certificates(path: str) -> None:

@@ -1,13 +1,13 @@
-"""Which shards a stream has, from ListShards.
+"""Which shards a stream has, and which streams an account has in a region.
 
 ListShards has the most generous limits (100 to 1,000 calls/s per stream); DescribeStreamSummary has 20/s per
-account, so it is asked once, for the creation time, and not to look at shards.
+account, so it is asked once, for the creation time, and not to look at shards. ListStreams has 5/s per account.
 """
 
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceNotFound, expected, translated
 from kinesis_spout.kinesis.naming import stream_arguments
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import ListShardsOutputTypeDef, ShardTypeDef
 
 T = TypeVar("T")
+
+_NAMES_A_PAGE: Final = 1_000
+"""AWS: 100 unless asked for more, 10,000 at most."""
 
 
 class KinesisShardLister:
@@ -142,3 +145,33 @@ def _shard_of(listed: "ShardTypeDef") -> Shard:
         hash_range=(int(hash_range["StartingHashKey"]), int(hash_range["EndingHashKey"])),
         closed=bool(listed["SequenceNumberRange"].get("EndingSequenceNumber")),
     )
+
+
+def stream_names(
+    client: "KinesisClient",
+    *,
+    deadline_seconds: float = 60.0,
+    clock: Clock | None = None,
+    jitter: Jitter = random.random,
+) -> list[str]:
+    """Name the streams that the client's credentials can list, all pages; the arguments as for a lister.
+
+    Raises:
+        AccessDenied: the credentials lack kinesis:ListStreams.
+        KinesisError: with ``retriable`` set, for what may pass.
+    """
+    policy = RetryPolicy(deadline_seconds=deadline_seconds, clock=clock or SystemClock(), jitter=jitter)
+    return Tries(policy, "ListStreams").call(partial(_stream_names, client))
+
+
+def _stream_names(client: "KinesisClient") -> list[str]:
+    names: list[str] = []
+    arguments: dict[str, Any] = {"Limit": _NAMES_A_PAGE}
+    while True:
+        reply = client.list_streams(**arguments)
+        page = expected(reply, "StreamNames", "ListStreams")
+        names.extend(page)
+        if not reply.get("HasMoreStreams") or not page:
+            return names
+        # The name and not the token, which emulators do not all have: nothing is missed or repeated by it.
+        arguments["ExclusiveStartStreamName"] = page[-1]

@@ -4,7 +4,7 @@ Whatever reads a shard in this process has the same pacing: polls, a getter that
 read again for a retry. What executors read is told to it when it is done.
 
 What all of them may give together, and those of the application's other streams with them, says its budget: see
-``pace.application_budget``.
+``pace``.
 """
 
 import random
@@ -13,8 +13,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from kinesis_spout.kinesis.pace.application_budget import ApplicationBudget
-from kinesis_spout.kinesis.pace.pace import Pace
+from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock

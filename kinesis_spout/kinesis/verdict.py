@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kinesis_spout.kinesis.errors import ResourceNotFound
-from kinesis_spout.kinesis.read.calls.get_records import shard_text
+from kinesis_spout.kinesis.naming import shard_text
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DataLoss, KinesisError, ShardNotFound, Unavailable
 from kinesis_spout.ports import ShardLister
@@ -58,11 +58,6 @@ class ShardInQuestion:
             f"shard. The records from there to the oldest one left are lost to this application ({error}). "
             "With `fail_on_data_loss=False` reading goes on at the oldest one"
         )
-
-
-def start_to_keep(position: Position) -> Position | None:
-    """Give the position before which no record is to be given; None if it names no record."""
-    return None if position.sequence_number is None else position
 
 
 def give_up_position(error: DataLoss, *, fail_on_data_loss: bool) -> None:

@@ -70,7 +70,7 @@ def _new_file(path: Path) -> "Iterator[Callable[[Iterable[Spooled]], None]]":
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        raise WrongArguments(f"to: expected a file that can be made anew, got {error}") from error
+        raise WrongArguments(f"to: expected a file that does not exist yet, got {error}") from error
     with os.fdopen(descriptor, "w") as file:
 
         def write(records: "Iterable[Spooled]") -> None:

@@ -87,7 +87,7 @@ class _Reader:
         except KinesisError as error:
             if not error.retriable:
                 raise
-            self._listener.note(f"{shard_id} is read again: {error}")
+            self._listener.note(f"{shard_id} is tried again: {error}")
             return
         if page.at_end:
             del self._open[shard_id]

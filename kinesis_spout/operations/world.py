@@ -91,10 +91,9 @@ class World:
 
     def names(self, config: SpoutConfig) -> list[str]:
         """Name the streams of the account and region that the settings lead to."""
-        from kinesis_spout.kinesis import KinesisStreamDirectory  # noqa: PLC0415
+        from kinesis_spout.kinesis import stream_names  # noqa: PLC0415
 
-        directory = KinesisStreamDirectory(self.client(config), deadline_seconds=DEADLINE_SECONDS)
-        return directory.names()
+        return stream_names(self.client(config), deadline_seconds=DEADLINE_SECONDS)
 
     def checks(self, config: SpoutConfig) -> Sequence[Callable[[], None]]:
         """Give what finds out whether a consumer could begin, each check by itself, the quick ones first.

@@ -35,12 +35,11 @@ MAX_CLAIMED: Final = 500
 
 
 class BufferedShards:
-    """A consumer's ``OwnershipListener``. Mutable; call it under the consumer's lock, but for ``close``."""
+    """A consumer's ``OwnershipListener``. Mutable; call it under the consumer's lock."""
 
-    def __init__(self, consumer: Consumer, prefetcher: Prefetcher | None = None) -> None:
+    def __init__(self, consumer: Consumer, prefetcher: Prefetcher) -> None:
         self._consumer = consumer
-        self._prefetcher = prefetcher or Prefetcher(clock=consumer.ports.clock)
-        self._has_own_prefetcher = prefetcher is None
+        self._prefetcher = prefetcher
         self._room = Room(
             lambda: int((1 - _RETAINED_SHARE) * self._max_bytes), least_share_bytes=_MIN_READ_AHEAD_BYTES
         )
@@ -166,20 +165,10 @@ class BufferedShards:
         """Tell whether nothing is left to be handed out, ever or by this run, and all of it is stored."""
         return self.all_over() or self._consumer.run_is_done
 
-    @property
-    def reading_errors(self) -> list[Exception]:
-        """The errors of reading that are being retried now."""
-        return list(self._consumer.read_errors.current)
-
     def stop(self) -> None:
         """Fetch no more. What is being fetched is dropped."""
         for getter in self._getters.values():
             getter.close()
-
-    def close(self) -> None:
-        """Wait for the calls that are under way on threads of its own. Not under the lock. May be called twice."""
-        if self._has_own_prefetcher:
-            self._prefetcher.close()
 
     # Inside
 

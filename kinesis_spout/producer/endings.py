@@ -1,4 +1,4 @@
-"""How the records of a producer end: counted once, confirmed to the spool where that is due, told to who asks."""
+"""How the records of a producer end: counted once, confirmed to the spool where that is due."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -34,14 +34,12 @@ class Endings:
         self._ended = Ended()
 
     def take(self) -> Ended:
-        """Give what ended since the last call."""
         ended = self._ended
         if ended.count:
             self._ended = Ended()
         return ended
 
     def sent(self, taken: "Sequence[tuple[Puttable, Result]]") -> None:
-        """End what is on the stream, each with its answer."""
         sent = size_bytes = 0
         for put, answer in taken:
             is_single = isinstance(put, Ticket)

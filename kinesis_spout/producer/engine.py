@@ -1,9 +1,10 @@
-"""Does what an outbox says: the calls, the dead letters, the spool. It has no thread; several may use it."""
+"""Does what an outbox says: the calls, the dead letters, the spool; in threads of its own, if it is started."""
 
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -38,22 +39,14 @@ _log = logging.getLogger(__name__)
 
 
 class Engine:
-    """A producer without threads: somebody asks for `next_work` and has it done. Thread-safe.
+    """What a producer does with its records. Thread-safe; ``_lock`` guards the outbox.
 
-    Args:
-        config: what the user set.
-        inbox: where records come in.
-        client: to put with.
-        sink: of dead letters; None: records fail.
-        spool: what survives a crash; None: nothing does.
-        clock: for all that waits.
-        jitter: of waits.
+    Until it is started it has no threads: somebody asks for `next_work` and has it done.
     """
 
     def __init__(
         self,
         config: ProducerConfig,
-        inbox: Inbox,
         client: "KinesisClient",
         *,
         sink: DeadLetterSink | None,
@@ -62,7 +55,7 @@ class Engine:
         jitter: Jitter,
     ) -> None:
         self._stream = config.stream
-        self._inbox = inbox
+        self.inbox = Inbox(config.max_buffered_records, config.max_buffered_bytes, self.wake)
         self._sink = sink
         self._spool = spool
         self._clock = clock
@@ -79,7 +72,7 @@ class Engine:
         )
         self._outbox = Outbox(
             records,
-            inbox,
+            self.inbox,
             config,
             has_dead_letters=sink is not None,
             recovers=spool is not None,
@@ -89,22 +82,69 @@ class Engine:
         self._lock = threading.Lock()
         self._something_ended = threading.Condition(self._lock)
         self._name = f"producer-{uuid.uuid4().hex[:8]}"
-        self._is_stopped = False
+        self.is_stopped = False
+        """Whether everything has ended, and nothing is to be done any more."""
+        self._threads: list[threading.Thread] = []
+        self._bell = threading.Condition()
+        self._rings = 0
+        """How many threads are to look for work that did not look yet; ``_bell`` guards it."""
         self.spool_failure: SpoolError | None = None
         """Why the spool could not be read on; what is in it stays there."""
 
+    def start(self, threads: int) -> None:
+        """Do the work in so many threads, with as many calls under way at once. They keep no process alive."""
+        self._threads = [
+            threading.Thread(target=self._run, name=f"producer of {self._stream} {number}", daemon=True)
+            for number in range(1, threads + 1)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def wake(self) -> None:
+        """Have one of the threads look for work."""
+        with self._bell:
+            self._rings = min(self._rings + 1, len(self._threads))
+            self._bell.notify()
+
     @property
-    def is_stopped(self) -> bool:
-        """Whether everything has ended, and nothing is to be done any more."""
-        return self._is_stopped
+    def is_called_back(self) -> bool:
+        """Whether this is one of its threads: a ticket's callback, which must not wait for what they do."""
+        return threading.current_thread() in self._threads
+
+    def join(self, timeout: float) -> None:
+        """Wait until the threads have ended, for it is stopped; no longer than so many seconds."""
+        with self._bell:
+            self._rings = len(self._threads)
+            self._bell.notify_all()
+        deadline = self._clock.monotonic() + timeout
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - self._clock.monotonic()))
+
+    def _run(self) -> None:
+        while not self.is_stopped:
+            work, due_at, another = self.next_work()
+            if another:
+                self.wake()
+            if work is None:
+                self._sleep(due_at)
+            else:
+                self.do(work)
+
+    def _sleep(self, due_at: float) -> None:
+        with self._bell:
+            if not self._rings:
+                seconds = None if due_at == inf else max(0.0, due_at - self._clock.monotonic())
+                self._bell.wait(seconds)
+            self._rings = max(0, self._rings - 1)
 
     def next_work(self) -> tuple[WorkToDo | None, float, bool]:
         """Give what to do now, when to ask again at the latest (monotonic), and whether another should ask."""
         with self._lock:
-            if self._is_stopped:
+            if self.is_stopped:
                 return None, inf, True
             work = self._outbox.next_work()
-            is_armed = self._inbox.arm(*self._outbox.wakes_at)
+            is_armed = self.inbox.arm(*self._outbox.wakes_at)
             due_at = self._outbox.due_at
             another = not is_armed or (work is not None and due_at < inf)
         self._tell()
@@ -117,7 +157,6 @@ class Engine:
             return self._outbox.due_at
 
     def do(self, work: WorkToDo) -> None:
-        """Do a piece of work. It may take long, but raises nothing."""
         if isinstance(work, Call):
             self._put(work)
         elif isinstance(work, Letters):
@@ -129,31 +168,30 @@ class Engine:
         self._tell()
 
     def drop_oldest(self, size_bytes: int) -> bool:
-        """Make room for a record; see `Outbox.drop_oldest`."""
         with self._lock:
             has_room = self._outbox.drop_oldest(size_bytes)
         self._tell()
         return has_room
 
-    def begin_flush(self) -> None:
-        """Let nothing linger, until ``end_flush``."""
+    @contextmanager
+    def flushing(self) -> Iterator[None]:
+        """Let no record linger meanwhile."""
         with self._lock:
             self._outbox.flushes += 1
-
-    def end_flush(self) -> None:
-        """Let records linger again."""
-        with self._lock:
-            self._outbox.flushes -= 1
+        self.wake()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._outbox.flushes -= 1
 
     def not_ended(self) -> list[Ticket]:
-        """Give all that was taken over and has not ended."""
         with self._lock:
-            return [] if self._is_stopped else self._outbox.not_ended()
+            return [] if self.is_stopped else self._outbox.not_ended()
 
     @property
     def is_recovering(self) -> bool:
-        """Whether the spool may have more of what an earlier producer left."""
-        return not self._is_stopped and self._outbox.is_recovering
+        return not self.is_stopped and self._outbox.is_recovering
 
     def await_end(self, is_over: Callable[[], bool], timeout: float) -> None:
         """Return when something is over, or everything, or so many seconds later.
@@ -161,12 +199,12 @@ class Engine:
         ``is_over`` is asked whenever records have ended, or the last of an earlier producer's have come.
         """
         with self._something_ended:
-            self._something_ended.wait_for(lambda: self._is_stopped or is_over(), timeout)
+            self._something_ended.wait_for(lambda: self.is_stopped or is_over(), timeout)
 
     def stop(self, reason: str) -> int:
         """Let everything that has not ended fail, and give how much that is."""
         with self._lock:
-            self._is_stopped = True
+            self.is_stopped = True
             left = self._outbox.abandon(reason)
             self._something_ended.notify_all()
         self._tell()
@@ -176,7 +214,10 @@ class Engine:
         """Be stopped, in a child process. The threads that do the work are its parent's; one may hold the lock."""
         self._lock = threading.Lock()
         self._something_ended = threading.Condition(self._lock)
-        self._is_stopped = True
+        self._bell = threading.Condition()
+        self.is_stopped = True
+        self.inbox = Inbox(1, 1, lambda: None)
+        self.inbox.close()
 
     def _put(self, call: Call) -> None:
         work = self._calls.work
@@ -251,14 +292,14 @@ class Engine:
             for number, entry in spooled
         ]
         with self._lock:
-            if self._is_stopped:
+            if self.is_stopped:
                 return  # they stay in the spool
             self._outbox.recovered(tickets)
             if not tickets:
                 self._something_ended.notify_all()
 
     def _recovered(self) -> Sequence[Spooled]:
-        """Read on in the spool, past what is damaged, which is logged; nothing: there is no more to be had."""
+        """Read on in the spool; log what is damaged and go on behind it. Gives nothing when there is no more."""
         assert self._spool is not None, "only with a spool is anything recovered"
         while True:
             before = self.spool_failure
@@ -274,7 +315,7 @@ class Engine:
                 return ()
 
     def _tell(self) -> None:
-        """Confirm to the spool what ended, and tell those who want to know."""
+        """Confirm to the spool what ended, log failures, and call the callbacks."""
         with self._lock:
             ended = self._outbox.ended()
             if ended.count:

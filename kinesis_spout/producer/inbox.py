@@ -128,18 +128,19 @@ class Inbox:
                 return False
             self._held = held + 1
             self._held_bytes = held_bytes
-            is_due = self._append(ticket)
-        if is_due:
-            self._ring()
+            self._fresh.append(ticket)
+            fresh_bytes = self._fresh_bytes = self._fresh_bytes + size_bytes
+            if len(self._fresh) < self._wake_at and fresh_bytes < self._wake_at_bytes:
+                return True
+            self._wake_at = self._wake_at_bytes = inf
+        self._ring()
         return True
 
     def reserve(self, ticket: Ticket) -> bool:
-        """Keep room for a record, if there is some and it is open."""
         with self._lock:
             return self._reserve(ticket)
 
     def reserve_within(self, ticket: Ticket, timeout: float) -> bool:
-        """Keep room for a record, and wait for it so many seconds."""
         with self._lock:
             self._waiters += 1
             try:
@@ -167,9 +168,12 @@ class Inbox:
             self._use_reserved()
             if self._is_shut:
                 return False
-            is_due = self._append(ticket)
-        if is_due:
-            self._ring()
+            self._fresh.append(ticket)
+            self._fresh_bytes += ticket.size_bytes
+            if len(self._fresh) < self._wake_at and self._fresh_bytes < self._wake_at_bytes:
+                return True
+            self._wake_at = self._wake_at_bytes = inf
+        self._ring()
         return True
 
     def recovered(self, tickets: list[Ticket]) -> None:
@@ -189,7 +193,6 @@ class Inbox:
         self._wake_async()
 
     def take(self) -> list[Ticket]:
-        """Give what came since the last time."""
         with self._lock:
             return self._take_fresh()
 
@@ -225,13 +228,11 @@ class Inbox:
 
     @property
     def has_room(self) -> bool:
-        """Whether a record may come in."""
         with self._lock:
             return self._held < self._max_records and self._held_bytes < self._max_bytes
 
     @property
     def waiting(self) -> int:
-        """How many records have not ended."""
         return self._held
 
     def close(self) -> None:
@@ -253,7 +254,6 @@ class Inbox:
             return self._take_fresh()
 
     def counts(self) -> ProducerCounts:
-        """Count, at one moment."""
         with self._lock:
             return ProducerCounts(
                 put=self._held + self._sent + self._failed + self._dropped + self._refused,
@@ -268,15 +268,6 @@ class Inbox:
                 calls=self.calls,
                 retried=self.retried,
             )
-
-    def _append(self, ticket: Ticket) -> bool:
-        """Take a record over; say whether it is time to ring."""
-        self._fresh.append(ticket)
-        self._fresh_bytes += ticket.size_bytes
-        if len(self._fresh) < self._wake_at and self._fresh_bytes < self._wake_at_bytes:
-            return False
-        self._wake_at = self._wake_at_bytes = inf
-        return True
 
     def _take_fresh(self) -> list[Ticket]:
         fresh = list(self._fresh)

@@ -62,7 +62,6 @@ class Call:
 
     @property
     def tickets(self) -> list[Ticket]:
-        """All that it carries."""
         return [ticket for each in self.batch for ticket in tickets_of(each)]
 
 
@@ -78,17 +77,7 @@ WorkToDo = Call | Listing | Letters | Recovery
 
 
 class Outbox:
-    """Mutable; for one thread at a time.
-
-    Args:
-        records: what fills the calls.
-        inbox: where records come in, and are counted.
-        config: of the producer.
-        has_dead_letters: whether records that are given up become dead letters.
-        recovers: whether an earlier producer may have left records.
-        clock: what time it is.
-        jitter: of the waits before a call is made again.
-    """
+    """Mutable; for one thread at a time. It ``recovers`` if an earlier producer may have left records."""
 
     def __init__(
         self,
@@ -177,13 +166,11 @@ class Outbox:
         )
 
     def ended(self) -> Ended:
-        """Give what ended since it was asked the last time."""
         return self._endings.take()
 
     # What the shell says.
 
     def listed(self, ranges: HashKeyRanges) -> None:
-        """Learn which shards there are."""
         self._is_listing = False
         self._records.go_by(ranges)
         unsettled, self._unsettled = self._unsettled, []
@@ -191,7 +178,6 @@ class Outbox:
             self._settle(call, results)
 
     def answered(self, call: Call, results: "Sequence[Result]") -> None:
-        """Learn how Kinesis answered for the records of a call."""
         self._was_answered = True
         if self._unsettled or self._records.must_list(results):
             self._unsettled.append((call, results))
@@ -271,7 +257,6 @@ class Outbox:
         return len(left)
 
     def not_ended(self) -> list[Ticket]:
-        """Give all that was taken over and has not ended."""
         return [*self._not_ended_here(), *self._inbox.peek()]
 
     def _not_ended_here(self) -> list[Ticket]:

@@ -21,11 +21,10 @@ from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
 from kinesis_spout.model.logs.counted import counted
 from kinesis_spout.producer.engine import Engine
-from kinesis_spout.producer.inbox import Inbox, ProducerCounts
+from kinesis_spout.producer.inbox import ProducerCounts
 from kinesis_spout.producer.room import Room
 from kinesis_spout.producer.spool import Spool
 from kinesis_spout.producer.ticket import Ticket, ticket_of
-from kinesis_spout.producer.workers import Workers
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import with_settings
 from kinesis_spout.settings.grammar.streams import is_same
@@ -107,28 +106,18 @@ class KinesisProducer:
         except BaseException:  # on a full disk each try would leave a file of the spool in use
             self._close_own()
             raise
-        self._inbox = Inbox(config_.max_buffered_records, config_.max_buffered_bytes, self._wake)
         self._engine = Engine(
             config_,
-            self._inbox,
             client,
             sink=dead_letters,
             spool=spool,
             clock=self._clock,
             jitter=random.random,
         )
-        self._room = self._make_room()
+        self._inbox = self._engine.inbox
+        self._room = Room(config_, self._engine, self._clock, self._await_room)
         self._closing = threading.Lock()
-        self._workers = self._begin()
-
-    def _make_room(self) -> Room:
-        return Room(
-            self.config,
-            self._inbox,
-            clock=self._clock,
-            drop_oldest=self._engine.drop_oldest,
-            await_room=self._await_room,
-        )
+        self._begin()
 
     def put(self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None) -> Ticket:
         """Take a record over, and give its ticket at once; see `when_full` for when there is no room.
@@ -183,20 +172,16 @@ class KinesisProducer:
             SpoolError: the spool could not be read on; what is in it stays there.
             ProducerError: it is called from a callback of a ticket: those it waits for need that thread.
         """
-        if self._is_called_back:
+        if self._engine.is_called_back:
             raise ProducerError(
                 "expected flush outside of a ticket's callback, got it inside, where it would wait for itself; "
                 "flush in a thread of your own"
             )
         deadline = inf if timeout is None else self._clock.monotonic() + timeout
-        self._engine.begin_flush()
-        self._wake()
-        try:
+        with self._engine.flushing():
             self._await(lambda: not self._engine.is_recovering, deadline)
             left = self._engine.not_ended()
             self._await(lambda: _have_ended(left), deadline)
-        finally:
-            self._engine.end_flush()
         waiting = sum(not ticket.done() for ticket in left)
         if waiting or self._engine.is_recovering:
             raise TimeoutError(
@@ -224,7 +209,7 @@ class KinesisProducer:
         """
         seconds = self.config.close_timeout_seconds if timeout is None else timeout
         self._inbox.close()
-        if self._is_called_back:
+        if self._engine.is_called_back:
             threading.Thread(target=self._close, args=(seconds,), name="producer closes", daemon=True).start()
         else:
             self._close(seconds)
@@ -264,20 +249,10 @@ class KinesisProducer:
     # What a producer without threads does otherwise.
 
     _clock: Clock = SystemClock()
-    _workers: Workers | None = None
 
-    def _begin(self) -> Workers | None:
+    def _begin(self) -> None:
         _open.add(self)
-        return Workers(
-            self._engine,
-            self.config.max_concurrent_calls,
-            clock=self._clock,
-            name=f"producer of {self.config.stream}",
-        )
-
-    def _wake(self) -> None:
-        if self._workers is not None:
-            self._workers.wake()
+        self._engine.start(self.config.max_concurrent_calls)
 
     def _await(self, is_over: Callable[[], bool], deadline: float) -> None:
         while not (self._engine.is_stopped or is_over()):
@@ -287,13 +262,9 @@ class KinesisProducer:
             self._engine.await_end(is_over, min(_LOOK_SECONDS, seconds))
 
     def _await_room(self, ticket: Ticket) -> bool:
-        if self._is_called_back:  # it would wait for itself
+        if self._engine.is_called_back:  # it would wait for itself
             return False
         return self._inbox.reserve_within(ticket, self.config.block_timeout_seconds)
-
-    @property
-    def _is_called_back(self) -> bool:
-        return self._workers is not None and self._workers.includes_this_thread
 
     # The end.
 
@@ -312,8 +283,7 @@ class KinesisProducer:
             _log.error("Not sent before the producer of %s was closed: %s", stream, counted(left, "record"))
         _open.discard(self)
         try:
-            if self._workers is not None:
-                self._workers.join(_JOIN_SECONDS)
+            self._engine.join(_JOIN_SECONDS)
         finally:
             self._close_own()
 
@@ -327,10 +297,9 @@ class KinesisProducer:
 
     def _forget(self) -> None:
         """Be closed, in a child process that has none of the threads. Locks may be held by them for ever."""
-        self._inbox = Inbox(1, 1, lambda: None)
-        self._inbox.close()
-        self._room = self._make_room()
         self._engine.forget()
+        self._inbox = self._engine.inbox
+        self._room = Room(self.config, self._engine, self._clock, self._await_room)
         self._closing = threading.Lock()
 
     # What is taken over.

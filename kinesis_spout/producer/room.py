@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import BufferFull, ProducerClosed
-from kinesis_spout.producer.inbox import Inbox
+from kinesis_spout.producer.engine import Engine
 from kinesis_spout.producer.ticket import Ticket
 from kinesis_spout.settings.producer_config import ProducerConfig
 
@@ -14,36 +14,20 @@ from kinesis_spout.settings.producer_config import ProducerConfig
 class Room:
     """What ``when_full`` says, for records that found no room at once. Thread-safe.
 
-    Args:
-        config: of the producer.
-        inbox: where the room is.
-        clock: for those that wait.
-        drop_oldest: makes room for so many bytes, if it can.
-        await_room: waits until room is reserved for a record, and says whether it is. It may refuse to wait.
+    ``await_room`` waits until room is reserved for a record, and says whether it is. It may refuse to wait.
     """
 
     def __init__(
-        self,
-        config: ProducerConfig,
-        inbox: Inbox,
-        *,
-        clock: Clock,
-        drop_oldest: Callable[[int], bool],
-        await_room: Callable[[Ticket], bool],
+        self, config: ProducerConfig, engine: Engine, clock: Clock, await_room: Callable[[Ticket], bool]
     ) -> None:
         self._config = config
-        self._inbox = inbox
+        self._engine = engine
+        self._inbox = engine.inbox
         self._clock = clock
-        self._drop_oldest = drop_oldest
         self._await_room = await_room
 
     def make(self, ticket: Ticket) -> None:
-        """Reserve room, or count the record as refused.
-
-        Raises:
-            BufferFull: there is none, or was none in time.
-            ProducerClosed: the producer was closed.
-        """
+        """Reserve room, or count the record as refused."""
         try:
             has_room = self._now(ticket) or (self._may_wait and self._await_room(ticket))
         except BaseException:  # Ctrl-C
@@ -88,7 +72,7 @@ class Room:
             return True
         if self._config.when_full == "drop_oldest":
             # Another thread may be quicker to use what was made: then there is an older one to drop.
-            while not self._inbox.is_closed and self._drop_oldest(ticket.size_bytes):
+            while not self._inbox.is_closed and self._engine.drop_oldest(ticket.size_bytes):
                 if self._inbox.reserve(ticket):
                     return True
         return False

@@ -180,11 +180,7 @@ class Ticket(Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # m
 
 
 def ticket_of(data: bytes, partition_key: str, explicit_hash_key: str | int | None) -> Ticket:
-    """Make the ticket of a record; quickly, if it is as most are.
-
-    Raises:
-        InvalidRecord: says what is wrong with it, without its data.
-    """
+    """Make the ticket of a record; quickly, if it is as most are."""
     if type(data) is bytes and type(partition_key) is str and explicit_hash_key is None:
         characters = len(partition_key)
         size_bytes = len(data) + characters

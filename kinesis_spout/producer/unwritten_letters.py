@@ -23,12 +23,7 @@ class Letters:
 
 
 class UnwrittenLetters:
-    """Mutable; for one thread at a time.
-
-    Args:
-        timeout_seconds: for how long after the first failure a write is tried again.
-        backoff_seconds: how long to wait after so many failures.
-    """
+    """Mutable; for one thread at a time. A write is tried for ``timeout_seconds`` after it first failed."""
 
     def __init__(self, timeout_seconds: float, backoff_seconds: Callable[[int], float]) -> None:
         self._timeout_seconds = timeout_seconds
@@ -36,7 +31,6 @@ class UnwrittenLetters:
         self._letters: list[Letters] = []
 
     def add(self, tickets: list[Ticket], error: KinesisSpoutError, reason: str) -> None:
-        """Take records over."""
         for ticket in tickets:
             ticket.place = GIVEN_UP
         self._letters.append(Letters(tickets, error, reason))
@@ -56,11 +50,9 @@ class UnwrittenLetters:
 
     @property
     def tickets(self) -> list[Ticket]:
-        """All records whose write has not ended."""
         return [ticket for letters in self._letters for ticket in letters.tickets]
 
     def written(self, letters: Letters) -> None:
-        """Learn that a write was done."""
         self._letters.remove(letters)
 
     def not_written(self, letters: Letters, error: Exception, now: float) -> KinesisSpoutError | None:

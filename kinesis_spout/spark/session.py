@@ -1,4 +1,7 @@
-"""Spark settings that small Python tasks need. Each remedy names what it cures, with what was measured."""
+"""Sessions: settings that small Python tasks need, and ``format("kinesis")``.
+
+Each setting names what it cures, with what was measured.
+"""
 
 import os
 import sys
@@ -7,7 +10,13 @@ from pathlib import Path
 from typing import Final
 
 import pyspark
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
+
+from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.processes.executor_python import unfit_python
+from kinesis_spout.structured.data_source import KinesisDataSource
 
 SETTINGS: Final = {
     # A Python task over TCP loopback stalls 40 ms; over a Unix socket it does not. Before the context starts.
@@ -72,3 +81,34 @@ def session(app_name: str, master: str | None = None, **settings: str) -> SparkS
     for name, value in (SETTINGS | socket_settings(Path(tempfile.gettempdir())) | given).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def register(spark: SparkSession) -> None:
+    """Register ``format("kinesis")`` with a session, classic or Spark Connect.
+
+    Not needed where this package is installed on the driver: Spark finds ``pyspark_kinesis`` by itself. It helps
+    where Spark does not look: a package from ``spark.submit.pyFiles`` or a folder added to ``sys.path`` later.
+    And it says what to set where the Python that Spark starts lacks this package: Spark itself only says that it
+    finds no data source.
+
+    Raises:
+        InvalidConfig: the Python that Spark starts does not fit.
+    """
+    try:
+        spark.dataSource.register(KinesisDataSource)
+    except AnalysisException as error:
+        # Spark Connect before 4.1 refuses a name that the server has found by itself: then all is well already.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+    _check_python(spark)
+
+
+def _check_python(spark: SparkSession) -> None:
+    """Have Spark make a data source, which it does in the Python that it starts; Kinesis is not asked."""
+    try:
+        spark.read.format(KinesisDataSource.name()).option("streamName", "any").load()
+    except (PySparkException, Py4JJavaError) as error:
+        unfit = unfit_python(str(error))
+        if unfit is None:
+            raise
+        raise InvalidConfig(unfit) from error

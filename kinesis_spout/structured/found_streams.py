@@ -6,7 +6,7 @@ All are of one region, so one listing serves all patterns. A pattern finds strea
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kinesis_spout.kinesis import KinesisStreamDirectory
+from kinesis_spout.kinesis import stream_names
 from kinesis_spout.kinesis.retry_policy import persistently
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.settings.grammar.streams import is_pattern, matching, nothing_found
@@ -29,7 +29,7 @@ def find_streams(parts: Sequence[str], client: "KinesisClient", clock: Clock) ->
     found = dict.fromkeys(part for part in parts if not is_pattern(part))
     patterns = [part for part in parts if is_pattern(part)]
     if patterns:
-        names = KinesisStreamDirectory(client, clock=clock).names()
+        names = stream_names(client, clock=clock)
         for pattern in patterns:
             found |= dict.fromkeys(matching(pattern, names))
     return list(found)

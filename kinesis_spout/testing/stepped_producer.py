@@ -41,7 +41,7 @@ class SteppedProducer(KinesisProducer):
         return self._engine.due_at
 
     def _begin(self) -> None:
-        return None
+        """Start no threads."""
 
     def _await(self, is_over: Callable[[], bool], deadline: float) -> None:
         while not is_over() and self._go_on(deadline):

@@ -3,7 +3,6 @@
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
@@ -70,12 +69,7 @@ class ZooKeeperBackend:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -98,15 +92,10 @@ class ZooKeeperSettings:
 
     @property
     def embedded_directory(self) -> Path:
-        """Where the embedded server keeps its data."""
         return Path(self.directory or EMBEDDED_DIRECTORY).resolve()
 
     def server(self, opened: ExitStack) -> EmbeddedZooKeeper | None:
-        """Start the embedded server, to be stopped with ``opened``; None where there are hosts.
-
-        Raises:
-            InvalidConfig, StoreError: it does not start.
-        """
+        """Start the embedded server, to be stopped with ``opened``; None where there are hosts."""
         if self.hosts is not None:
             return None
         return opened.enter_context(EmbeddedZooKeeper(self.embedded_directory))
@@ -124,15 +113,9 @@ class ZooKeeperSettings:
         )
 
     def connect(self, stream: str, server: EmbeddedZooKeeper | None) -> ZooKeeperBackend:
-        """Connect to the progress on one stream; ``close`` of what is returned ends the session.
+        """Connect to the progress on one stream, by its name; ``close`` of what is returned ends the session.
 
-        Args:
-            stream: its name, not its ARN.
-            server: what ``server`` gave.
-
-        Raises:
-            StoreUnavailable: nobody answers in time.
-            InvalidConfig, StoreError: see ``ZooKeeperSession.start``.
+        Raises as ``ZooKeeperSession.start``. ``server`` is what ``server`` gave.
         """
         session = self.session(server)
         try:
@@ -142,12 +125,9 @@ class ZooKeeperSettings:
             raise
 
     def place(self, stream: str, session: ZooKeeperSession, member: str) -> ZooKeeperBackend:
-        """Give the place of the progress on one stream, in a session that several streams share.
+        """Give the place of the progress on one stream, by its name, in a started session that several share.
 
-        Args:
-            stream: its name, not its ARN.
-            session: started; ``close`` of what is returned does not end it.
-            member: the name of this process, on all streams.
+        ``close`` of what is returned does not end it. ``member`` names this process, on all streams.
         """
         return ZooKeeperBackend(session, self._paths(stream), member=member, shares_session=True)
 

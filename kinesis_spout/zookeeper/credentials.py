@@ -40,16 +40,12 @@ class Login:
 
     @property
     def kazoo_options(self) -> dict[str, Any]:
-        """What tells kazoo's client.
-
-        Raises:
-            InvalidConfig: for SASL a package is missing.
-        """
+        """What tells kazoo's client."""
         if not self.is_sasl:
             return {"auth_data": [("digest", f"{self.user}:{self.password}")]}
         if importlib.util.find_spec("puresasl") is None:
             raise InvalidConfig(
-                "zookeeper_auth: expected the package pure-sasl beside 'sasl-digest', which needs it, found none: "
+                "zookeeper_auth: expected the package pure-sasl, which 'sasl-digest' needs, found none: "
                 "pip install 'kinesis-spout[sasl]'"
             )
         return {"sasl_options": {"mechanism": "DIGEST-MD5", "username": self.user, "password": self.password}}
@@ -69,11 +65,7 @@ class Tls:
     check_host_name: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Read the files.
-
-        Raises:
-            OSError: one is missing, or not what it must be.
-        """
+        """Read the files. Raises OSError if one is missing, or not what it must be."""
         context = ssl.create_default_context(cafile=self.ca)
         if not (self.verify and self.check_host_name):
             context.check_hostname = False
@@ -85,11 +77,7 @@ class Tls:
         return context
 
     def check_files(self) -> None:
-        """Read the files, before they are used.
-
-        Raises:
-            InvalidConfig: one is missing, or not what it must be.
-        """
+        """Read the files, before they are used; say which setting is wrong."""
         for setting, path in (
             ("zookeeper_tls_ca", self.ca),
             ("zookeeper_tls_certificate", self.certificate),

@@ -49,6 +49,23 @@ class Nodes:
             for shard_id, (data, stat) in self.present(shard_ids, self._paths.shard).items()
         }
 
+    def read_owned(self, shard_ids: Iterable[str]) -> dict[str, tuple[StoredShard | None, Any]]:
+        """Read shards, each with the state of its owner node; the answers are not older than the question.
+
+        The shards come first: an acquisition after that raises their versions, one before it shows in the owner.
+        """
+        client, paths = self._session.client, self._paths
+        sync = client.sync_async(paths.base)
+        shards = {shard_id: client.get_async(paths.shard(shard_id)) for shard_id in shard_ids}
+        owners = {shard_id: client.exists_async(paths.owner(shard_id)) for shard_id in shards}
+        self._session.answer(sync)
+        read = {}
+        for shard_id, request in shards.items():
+            found = self._session.found(request)
+            stored = None if found is None else StoredShard(data=found[0], version=found[1].version)
+            read[shard_id] = stored, self._session.answer(owners[shard_id])
+        return read
+
     def present(self, names: Iterable[str], path: Callable[[str], str]) -> dict[str, Any]:
         """Read many nodes at once; leave out those that do not exist."""
         requests = {name: self._session.client.get_async(path(name)) for name in names}
@@ -56,11 +73,6 @@ class Nodes:
         return {name: value for name, value in found.items() if value is not None}
 
     def decode(self, shard_id: str, data: bytes) -> Checkpoint:
-        """Read a stored checkpoint.
-
-        Raises:
-            CheckpointUnreadable: names the shard and its node.
-        """
         try:
             return Checkpoint.decode(data)
         except InvalidCheckpoint as error:
@@ -70,12 +82,7 @@ class Nodes:
 
 
 def make_layout(session: ZooKeeperSession, paths: Paths) -> None:
-    """Create what is missing of the application's place; may be repeated, and done by several at once.
-
-    Raises:
-        StoreError: ZooKeeper does not let us.
-        StoreUnavailable: retriable.
-    """
+    """Create what is missing of the application's place; may be repeated, and done by several at once."""
     make_shared(session, [paths.root_node])
     own = (
         paths.app_node,

@@ -175,7 +175,6 @@ class ZooKeeperSession:
 
     @property
     def session_id(self) -> int | None:
-        """The id of the session, or None while there is no connection."""
         client_id = self.client.client_id
         return None if client_id is None else int(client_id[0])
 
@@ -186,7 +185,7 @@ class ZooKeeperSession:
         return since is not None and self.clock.monotonic() - since >= self.session_timeout_seconds
 
     def is_certain(self) -> bool:
-        """Tell whether the session lives for certain: ZooKeeper has answered lately. Does not wait."""
+        """Tell whether the session lives for certain, without waiting; see ``Certainty``."""
         return self._certainty.is_certain()
 
     def _ask(self, ended: Callable[[bool], None]) -> None:
@@ -196,7 +195,7 @@ class ZooKeeperSession:
             ended(False)  # or it would wait in kazoo's queue, and others behind it
 
     def subscribe(self, observer: SessionObserver) -> None:
-        """Tell ``observer`` from now on, and now if there is a connection."""
+        """Tell ``observer`` from now on, and at once if there is a connection."""
         with self._telling:
             self._observers.append(observer)
             session_id = self.session_id
@@ -204,7 +203,6 @@ class ZooKeeperSession:
                 observer.session_connected(session_id)
 
     def unsubscribe(self, observer: SessionObserver) -> None:
-        """Tell ``observer`` no more, if it was told."""
         with self._telling, suppress(ValueError):
             self._observers.remove(observer)
 
@@ -257,7 +255,7 @@ class ZooKeeperSession:
             raise translated(error) from error
         if stat is None:
             raise StoreError(
-                f"expected the chroot {self.client.chroot} to exist in ZooKeeper at {self.hosts}: make it first"
+                f"expected the chroot {self.client.chroot} to exist in ZooKeeper at {self.hosts}: create it first"
             )
 
     def _stop_client(self) -> None:
@@ -274,15 +272,11 @@ class ZooKeeperSession:
             self.client.close()
 
     def deadline(self) -> float:
-        """By when a call that begins now has to end, in monotonic time."""
+        """By when a call that begins now has to end, monotonic."""
         return self.clock.monotonic() + self.answer_timeout_seconds
 
     def await_connection(self, deadline: float) -> int:
-        """Wait until the session is usable, and give its id.
-
-        Raises:
-            StoreUnavailable: it was not by the deadline.
-        """
+        """Wait until the session is usable, and give its id. Raises StoreUnavailable at the deadline."""
         seconds = max(0.0, deadline - self.clock.monotonic())
         while True:
             remaining = max(0.0, deadline - self.clock.monotonic())
@@ -300,14 +294,10 @@ class ZooKeeperSession:
             if session_id is not None:
                 return session_id
             if remaining == 0:
-                raise StoreUnavailable(f"the connection to ZooKeeper at {self.hosts} does not last")
+                raise StoreUnavailable(f"the connection to ZooKeeper at {self.hosts} keeps breaking")
 
     def ready(self) -> int:
-        """Wait until the session is usable, as long as a call may take, and give its id.
-
-        Raises:
-            StoreUnavailable: it was not in time.
-        """
+        """Wait until the session is usable, as long as a call may take; raises as ``await_connection``."""
         return self.await_connection(self.deadline())
 
     def answer(self, request: Any) -> Any:

@@ -87,8 +87,8 @@ def main() -> None:
             settings = KinesisClientSettings(
                 region="us-east-1",
                 endpoint_url=f"http://127.0.0.1:{int(endpoint.stdout.readline())}",
-                access_key="none",
-                secret_key="none",
+                aws_access_key_id="none",
+                aws_secret_access_key="none",
             )
             run(arguments.kills, arguments.seed, Path(directory) / "spool", settings, stream)
 

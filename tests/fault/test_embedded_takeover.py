@@ -83,8 +83,8 @@ class World:
             "commit_interval_seconds": 0.2,
             "region": self.endpoint.settings.region,
             "endpoint_url": self.endpoint.settings.endpoint_url,
-            "aws_access_key_id": self.endpoint.settings.access_key,
-            "aws_secret_access_key": self.endpoint.settings.secret_key,
+            "aws_access_key_id": self.endpoint.settings.aws_access_key_id,
+            "aws_secret_access_key": self.endpoint.settings.aws_secret_access_key,
             "dead_letters": str(self._folder / "dead-letters"),
         }
         consumer = Consumer(settings, self._folder / name)

@@ -59,7 +59,7 @@ def settings(endpoint: str, **others: Any) -> KinesisClientSettings:
 
 
 def with_keys(endpoint: str, **others: Any) -> KinesisClientSettings:
-    return settings(endpoint, access_key="AKIASOURCE", secret_key="hush", **others)
+    return settings(endpoint, aws_access_key_id="AKIASOURCE", aws_secret_access_key="hush", **others)
 
 
 def read_twice(settings: KinesisClientSettings, stream: str) -> list[bytes]:
@@ -101,7 +101,7 @@ def test_a_role_is_assumed_once_with_its_session_name_and_external_id(front: Fro
         role_arn=ROLE,
         role_session_name="night-shift",
         role_external_id="agreed",
-        sts_endpoint_url=front.url,
+        sts_endpoint=front.url,
     )
 
     assert read_twice(asked, stream) == [b"one"] * 2
@@ -125,7 +125,7 @@ def test_a_profile_brings_the_region_and_the_role_that_its_source_profile_assume
         f"role_arn = {ROLE}\nexternal_id = agreed\nrole_session_name = of-the-profile\n"
     )
 
-    assert read_twice(settings(front.url, region=None, profile="billing"), stream) == [b"one"] * 2
+    assert read_twice(settings(front.url, region=None, aws_profile="billing"), stream) == [b"one"] * 2
     sts = asked_of_sts(front)
     assert (sts["RoleArn"], sts["ExternalId"]) == (ROLE, "agreed")
     assert sts["RoleSessionName"] == "of-the-profile"
@@ -136,7 +136,7 @@ def test_a_role_can_be_assumed_with_the_keys_of_a_profile(front: Front, stream: 
     (tmp_path / "credentials").write_text(
         "[base]\naws_access_key_id = AKIAOFBASE\naws_secret_access_key = hush\n"
     )
-    asked = settings(front.url, profile="base", role_arn=ROLE, sts_endpoint_url=front.url)
+    asked = settings(front.url, aws_profile="base", role_arn=ROLE, sts_endpoint=front.url)
 
     assert read_twice(asked, stream) == [b"one"] * 2
     (sts,) = [seen for seen in front.seen if b"Action=AssumeRole" in seen.body]
@@ -148,7 +148,7 @@ def test_a_profile_of_sso_uses_the_token_that_a_login_left(
 ) -> None:
     keep_sso_profile(tmp_path, monkeypatch, front, expires="2099-01-01T00:00:00Z")
 
-    assert read_twice(settings(front.url, profile="sso"), stream) == [b"one"] * 2
+    assert read_twice(settings(front.url, aws_profile="sso"), stream) == [b"one"] * 2
     (portal,) = [seen for seen in front.seen if seen.target.startswith("/federation/credentials")]
     assert portal.headers["x-amz-sso_bearer_token"] == "hush-token-of-the-login"
     assert "role_name=reader" in portal.target
@@ -161,7 +161,7 @@ def test_an_expired_login_of_sso_is_an_error_that_says_what_to_do(
     keep_sso_profile(tmp_path, monkeypatch, front, expires="2020-01-01T00:00:00Z")
 
     with pytest.raises(AccessDenied, match="aws sso login"):
-        read_twice(settings(front.url, profile="sso"), stream)
+        read_twice(settings(front.url, aws_profile="sso"), stream)
     assert front.seen == []
 
 
@@ -196,7 +196,7 @@ def test_a_pods_web_identity_becomes_a_role(
 
 def test_a_profile_that_does_not_exist_is_a_setting_to_mend(moto: str) -> None:
     with pytest.raises(InvalidConfig, match="no-such"):
-        settings(moto, profile="no-such").create()
+        settings(moto, aws_profile="no-such").create()
 
 
 def test_kinesis_and_sts_are_verified_with_the_authorities_of_a_file(
@@ -204,7 +204,7 @@ def test_kinesis_and_sts_are_verified_with_the_authorities_of_a_file(
 ) -> None:
     bundle = own_certificate(tmp_path)
     with front_of(moto, bundle) as front:
-        asked = with_keys(front.url, role_arn=ROLE, sts_endpoint_url=front.url, ca_bundle=str(bundle))
+        asked = with_keys(front.url, role_arn=ROLE, sts_endpoint=front.url, ca_bundle=str(bundle))
 
         assert read_twice(asked, stream) == [b"one"] * 2
         assert asked_of_sts(front)["Action"] == "AssumeRole"
@@ -235,7 +235,7 @@ def test_everything_goes_through_the_proxy_and_shows_it_the_password(
 ) -> None:
     proxy = front.url.replace("//", f"//user:{PASSWORD}@")
 
-    asked = with_keys(moto, proxy_url=proxy, role_arn=ROLE, sts_endpoint_url=moto)
+    asked = with_keys(moto, proxy_url=proxy, role_arn=ROLE, sts_endpoint=moto)
     assert read_twice(asked, stream) == [b"one"] * 2
 
     assert front.actions() == ["POST", "ListShards", *["GetShardIterator", "GetRecords"] * 2]

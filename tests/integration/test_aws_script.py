@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.kinesis import KinesisClientSettings, KinesisStreamDirectory
+from kinesis_spout.kinesis import KinesisClientSettings, stream_names
 from tests.aws import __main__ as script
 from tests.aws import reading, resharding
 from tests.aws.account import PREFIX, TAGS, own_stream
@@ -38,7 +38,7 @@ def _account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def own_streams(endpoint: KinesisEndpoint) -> list[str]:
-    return [name for name in KinesisStreamDirectory(endpoint.client()).names() if name.startswith(PREFIX)]
+    return [name for name in stream_names(endpoint.client()) if name.startswith(PREFIX)]
 
 
 def run(endpoint: KinesisEndpoint, *arguments: str) -> int:

@@ -154,7 +154,10 @@ def shell(
 ) -> Iterator[Shell]:
     stream = moto_server.create_stream(shards=2)
     settings = moto_server.settings
-    assert settings.endpoint_url and settings.region and settings.access_key and settings.secret_key  # noqa: PT018
+    assert settings.endpoint_url
+    assert settings.region
+    assert settings.aws_access_key_id
+    assert settings.aws_secret_access_key
     shell = Shell(
         directory,
         moto_server,
@@ -166,8 +169,8 @@ def shell(
             "zookeeper_root": fresh_root,
             "region": settings.region,
             "endpoint_url": settings.endpoint_url,
-            "aws_access_key_id": settings.access_key,
-            "aws_secret_access_key": settings.secret_key,
+            "aws_access_key_id": settings.aws_access_key_id,
+            "aws_secret_access_key": settings.aws_secret_access_key,
             "initial_position": "trim_horizon",
             "session_timeout_seconds": "20",
         },

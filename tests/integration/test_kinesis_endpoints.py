@@ -241,7 +241,10 @@ def test_a_missing_stream_is_named_with_its_endpoint(kinesis_endpoint: KinesisEn
 
 def test_nobody_at_the_endpoint_is_retriable() -> None:
     client = KinesisClientSettings(
-        region="us-east-1", endpoint_url="http://127.0.0.1:1", access_key="a", secret_key="b"
+        region="us-east-1",
+        endpoint_url="http://127.0.0.1:1",
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
     ).connect()
 
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
@@ -252,8 +255,8 @@ def test_a_role_is_assumed_and_its_credentials_sign(moto_in_process: KinesisEndp
     stream = moto_in_process.create_stream()
     settings = KinesisClientSettings(
         region="us-east-1",
-        access_key="AKIASOURCE",
-        secret_key="secret",
+        aws_access_key_id="AKIASOURCE",
+        aws_secret_access_key="secret",
         role_arn="arn:aws:iam::123456789012:role/reader",
         role_external_id="agreed",
     )

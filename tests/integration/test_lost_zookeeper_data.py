@@ -11,6 +11,7 @@ from kinesis_spout.model.errors import ProgressLost
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
+from tests.support.opened_spout import opened
 
 if TYPE_CHECKING:
     from kinesis_spout.zookeeper import ZooKeeperCheckpointStore
@@ -42,8 +43,8 @@ class Run:
             "commit_interval_seconds": 0.1,
             "region": endpoint.settings.region,
             "endpoint_url": endpoint.settings.endpoint_url,
-            "aws_access_key_id": endpoint.settings.access_key,
-            "aws_secret_access_key": endpoint.settings.secret_key,
+            "aws_access_key_id": endpoint.settings.aws_access_key_id,
+            "aws_secret_access_key": endpoint.settings.aws_secret_access_key,
             "dead_letters": str(folder / "dead-letters"),
         }
         self.spout = RecordSpout(scheme="text", **settings)
@@ -83,7 +84,7 @@ def run(moto_server: KinesisEndpoint, server: EmbeddedZooKeeper, tmp_path: Path)
 
 def session_of(run: Run) -> int | None:
     """The session that the client holds or would resume; None once it has let it go."""
-    consumer, _ = run.spout._opened()
+    consumer, _ = opened(run.spout)
     store = cast("ZooKeeperCheckpointStore", consumer.ports.store)
     session_id: int | None = store._session.client._session_id
     return session_id

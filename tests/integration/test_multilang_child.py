@@ -152,8 +152,8 @@ class KinesisTopology:
         self.conf = {
             "kinesis.spout.region": endpoint.settings.region,
             "kinesis.spout.endpoint_url": endpoint.settings.endpoint_url,
-            "kinesis.spout.aws_access_key_id": endpoint.settings.access_key,
-            "kinesis.spout.aws_secret_access_key": endpoint.settings.secret_key,
+            "kinesis.spout.aws_access_key_id": endpoint.settings.aws_access_key_id,
+            "kinesis.spout.aws_secret_access_key": endpoint.settings.aws_secret_access_key,
             "topology.name": "ours",
             **conf,
         }

@@ -115,8 +115,8 @@ def begin(endpoint: KinesisEndpoint, settings: dict[str, Any]) -> Run:
         "stream": endpoint.create_stream(shards=3),
         "region": endpoint.settings.region,
         "endpoint_url": endpoint.settings.endpoint_url,
-        "aws_access_key_id": endpoint.settings.access_key,
-        "aws_secret_access_key": endpoint.settings.secret_key,
+        "aws_access_key_id": endpoint.settings.aws_access_key_id,
+        "aws_secret_access_key": endpoint.settings.aws_secret_access_key,
     }
     return Run(endpoint, settings | reached, seed)
 

@@ -124,8 +124,8 @@ def options_of(endpoint: KinesisEndpoint) -> str:
         {
             "endpointUrl": settings.endpoint_url,
             "region": settings.region,
-            "awsAccessKey": settings.access_key,
-            "awsSecretKey": settings.secret_key,
+            "awsAccessKey": settings.aws_access_key_id,
+            "awsSecretKey": settings.aws_secret_access_key,
         }
     )
 

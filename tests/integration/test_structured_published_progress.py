@@ -74,8 +74,8 @@ class Application:
             "ZOOKEEPER_ROOT": self.root,
             "REGION": settings.region,
             "ENDPOINT_URL": settings.endpoint_url,
-            "AWS_ACCESS_KEY_ID": settings.access_key,
-            "AWS_SECRET_ACCESS_KEY": settings.secret_key,
+            "AWS_ACCESS_KEY_ID": settings.aws_access_key_id,
+            "AWS_SECRET_ACCESS_KEY": settings.aws_secret_access_key,
         }
         environment = {f"KINESIS_SPOUT_{name}": value for name, value in given.items()}
         result = CliRunner().invoke(app, [*arguments, "--json"], env=environment)

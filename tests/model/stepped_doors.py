@@ -20,6 +20,7 @@ from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import SteppedSpout
 from kinesis_spout.testing.stepped_spout import _SteppedConsumer, _SteppedPrefetcher
+from shard_state import SlicePlan
 from tests.model.call_faults import Crashed
 from tests.model.counted_processes import Door, Process
 from tests.model.counted_world import RETRY_LIMIT
@@ -160,8 +161,8 @@ class _Runner:
         del tag, is_whole
         return True
 
-    def _deliver(self, work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-        return HandlerDelivery(work, MortalHandler(self._handle), rules)
+    def _deliver(self, plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+        return HandlerDelivery(plan, MortalHandler(self._handle), rules)
 
     def _handle(self, record: Record) -> None:
         self._world.delivers(record)

@@ -174,8 +174,8 @@ class CoalescingDoor(RuleBasedStateMachine):
     def deliver(self, work: WorkSlice, verdicts: Sequence[str]) -> None:
         script = Script(verdicts)
 
-        def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-            return delivery_to(script, work, rules)
+        def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+            return delivery_to(script, plan, rules)
 
         with TemporaryDirectory() as folder:
             file = Path(folder, "notes")

@@ -23,9 +23,10 @@ from kinesis_spout.testing import (
     in_memory_ports,
 )
 from kinesis_spout.testing.zookeeper.nodes import StoreFault
+from tests.support.opened_spout import opened
 
 if TYPE_CHECKING:
-    from kinesis_spout.plain.record_spout import Emitted
+    from kinesis_spout.plain.stream_tuples import Emitted
 
 STEPS = 120
 QUIET_ROUNDS = 40
@@ -90,8 +91,7 @@ class Members:
             spout.crash()
         else:
             lose = self.zookeeper.expire if dice < 0.85 else self.zookeeper.end_session
-            assert spout._given_ports is not None
-            lose(spout._given_ports.coordinator.member)
+            lose(opened(spout)[0].ports.coordinator.member)
             return
         self.spouts[at] = self.joins()
 

@@ -154,8 +154,8 @@ def _settings(endpoint_url: str | None, *, session: str = "kinesis-spout") -> Ki
     return KinesisClientSettings(
         region="us-east-1",
         endpoint_url=endpoint_url,
-        access_key="test",
-        secret_key="test",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
         role_session_name=session,
     )
 

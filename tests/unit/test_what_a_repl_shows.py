@@ -96,7 +96,9 @@ def test_collectors_show_how_many_rows_they_were_told_of() -> None:
 
 
 def test_the_function_for_foreach_batch_shows_whose_it_is_and_where_its_letters_go() -> None:
-    client = KinesisClientSettings(access_key=SECRET, secret_key=SECRET, session_token=SECRET)
+    client = KinesisClientSettings(
+        aws_access_key_id=SECRET, aws_secret_access_key=SECRET, aws_session_token=SECRET
+    )
     function = each_record(
         print, app="billing", dead_letters=f"hdfs://me:{SECRET}@nodes/dead", dead_letter_client=client
     )

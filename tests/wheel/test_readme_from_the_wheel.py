@@ -292,7 +292,7 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
         assert "records back on their stream: 1" in program.ends()
     with runs("kinesis-spout checkpoints reset") as program:
         program.shows("reset the progress?").type("y\n")
-        assert "the next consumer to start goes on there" in program.ends()
+        assert "the next consumer to start continues there" in program.ends()
     with runs("kinesis-spout tail") as program:
         program.shows('customer-7  {"amount": 7}')
         program.ctrl_c()

@@ -74,8 +74,8 @@ class Endpoint:
         return KinesisClientSettings(
             region=self.region,
             endpoint_url=self.url,
-            access_key=self.environment.get("AWS_ACCESS_KEY_ID"),
-            secret_key=self.environment.get("AWS_SECRET_ACCESS_KEY"),
+            aws_access_key_id=self.environment.get("AWS_ACCESS_KEY_ID"),
+            aws_secret_access_key=self.environment.get("AWS_SECRET_ACCESS_KEY"),
         )
 
 

@@ -83,7 +83,7 @@ def reset(
     if json:
         print_json(documents)
     else:
-        note("done: the next consumer to start goes on there")
+        note("done: the next consumer to start continues there")
 
 
 @checkpoints.command()

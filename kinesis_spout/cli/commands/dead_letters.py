@@ -168,7 +168,7 @@ def _print_plan(chosen: ChosenLetters, missing: Sequence[str], *, json: bool) ->
         return
     for message_id in sorted(chosen.message_ids):
         typer.echo(message_id)
-    note(f"nothing was put; without --dry-run it would be {chosen.text}")
+    note(f"nothing was put; without --dry-run: {chosen.text}")
 
 
 def _cells(letter: DeadLetter) -> list[str]:

@@ -50,7 +50,7 @@ def drain(ctx: typer.Context, config: SpoutConfig, member: Name) -> None:
     others_take = group.drain(ctx.obj, config, member)
     note(f"{member} hands its shards over; `kinesis-spout members list` shows how far it is")
     if not others_take:
-        note("nobody else takes shards now: they wait until another member comes")
+        note("no other member takes shards now: they wait until one joins")
 
 
 @members.command()
@@ -88,9 +88,9 @@ def resume(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> 
     """
     resumed = group.resume(ctx.obj, config, shard or ())
     if resumed.everything:
-        note("the whole application goes on")
+        note("the whole application is resumed")
     for name in shard or resumed.names:
-        note(f"{name} goes on" if name in resumed.names else f"{name} is not paused by an operator")
+        note(f"{name} is resumed" if name in resumed.names else f"{name} is not paused by an operator")
     if not (shard or resumed.everything or resumed.names):
         note("no consumer has paused")
 

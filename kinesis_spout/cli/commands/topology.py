@@ -63,7 +63,7 @@ def explain(name: Named, *, json: Json = False) -> None:
     try:
         check_runnable(found)
     except InvalidConfig as error:
-        note(f"`topology run` refuses it so far: {error}")
+        note(f"`topology run` would refuse it: {error}")
 
 
 @topology.command()

@@ -174,8 +174,8 @@ def _raise_what_ended(query: "SpoutQuery | TopologyQuery", given_up_for: str | N
         ) from error
     if given_up_for is not None:
         raise PausedTooLong(
-            f"{given_up_for}, for {_LONGEST_PAUSE_SECONDS:g} s. No record was given up meanwhile; mend the "
-            "handler, or what it needs, and run again"
+            f"{given_up_for}, for {_LONGEST_PAUSE_SECONDS:g} s. No record was given up meanwhile; fix the "
+            "handler, or what it depends on, and run again"
         )
 
 

@@ -95,4 +95,4 @@ def stop_spark(spark: "SparkSession") -> None:
     try:
         spark.stop()
     except (Py4JNetworkError, ConnectionError):
-        note("Spark's JVM had ended already, perhaps by the signal that came here")
+        note("Spark's JVM had already ended, perhaps by the same signal")

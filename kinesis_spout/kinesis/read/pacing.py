@@ -12,8 +12,7 @@ come to equal parts by it).
 import threading
 from typing import Final
 
-from kinesis_spout.kinesis.pace.byte_budget import ByteBudget
-from kinesis_spout.kinesis.pace.pace import Pace
+from kinesis_spout.kinesis.pace import ByteBudget, Pace
 from kinesis_spout.kinesis.retry_policy import Jitter, reaction_to, read_wait_seconds
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from kinesis_spout.kinesis.pace.pace import BYTES_PER_SECOND, MIN_INTERVAL_SECONDS, Pace
+from kinesis_spout.kinesis.pace import BYTES_PER_SECOND, MIN_INTERVAL_SECONDS, Pace
 
 MAX_RECORDS: Final = 10_000
 """AWS: the most that one GetRecords gives."""

@@ -52,11 +52,8 @@ _log = logging.getLogger(__name__)
 class Aggregate:
     """A `Puttable` of several records, in the order they came. Mutable as long as it is being filled.
 
-    Its bytes are made for each request: what waits is not held twice.
-
-    Args:
-        shard_id: what all of its records lie in, by ``ranges``.
-        ranges: the shards as it knows them.
+    Its bytes are made for each request: what waits is not held twice. All of its records lie in one shard, as
+    ``ranges`` has them.
     """
 
     def __init__(self, shard_id: str, ranges: HashKeyRanges) -> None:
@@ -95,7 +92,6 @@ class Aggregate:
         return self._keys.keys()
 
     def request(self) -> "PutRecordsRequestEntryTypeDef":
-        """Give it as PutRecords takes it."""
         records = self.user_records
         data = aggregate_columns(
             [entry.partition_key for entry in records],
@@ -114,9 +110,9 @@ class AggregatedRecords(WaitingRecords):
 
     Args:
         stream: its name or ARN, for the log.
-        work: what is done, for errors.
         max_bytes: what an aggregated record may weigh, up to 1 MiB. A record that does not fit with another
             goes by itself.
+        work: as there.
         retry_policy: as there.
         limits: as there.
         order: as there. It is restored by ``row``, which grows from record to record.
@@ -147,27 +143,22 @@ class AggregatedRecords(WaitingRecords):
 
     @property
     def waiting(self) -> int:
-        """How many records of Kinesis are held, full or not, those in calls left out."""
         return super().waiting + len(self._aggregates)
 
     @property
     def waiting_bytes(self) -> int:
-        """What is held, in memory."""
         open_bytes = sum([each.size_bytes for each in self._aggregates.values()])
         return super().waiting_bytes + open_bytes + _PYTHON_BYTES * self._singles
 
     @property
     def ready_at(self) -> float:
-        """When something can be put; see `WaitingRecords`."""
         return -inf if self._aggregates else super().ready_at
 
     @property
     def is_packing(self) -> bool:
-        """Whether some of what is held may be taken only after ``finish_packing``."""
         return bool(self._aggregates)
 
     def hold_all(self, entries: Sequence[Puttable]) -> None:
-        """Take records over, in their order."""
         self._singles += len(entries)
         if self._is_contradicted:
             super().hold_all(entries)
@@ -190,12 +181,10 @@ class AggregatedRecords(WaitingRecords):
                 self._begin_another(shard_id, entry)
 
     def finish_packing(self) -> None:
-        """Let all that is held go, full or not."""
         for shard_id in list(self._aggregates):
             self._close(shard_id)
 
     def take(self) -> list[Puttable]:
-        """Give what goes into the next call; empty if nothing may go now."""
         batch = super().take()
         self._singles -= _count(batch)
         return batch
@@ -218,7 +207,6 @@ class AggregatedRecords(WaitingRecords):
             _log.warning("Records of %s are not aggregated, because its shards are not known", self._stream)
 
     def must_list(self, results: "Sequence[Result]") -> bool:
-        """Say whether the shards must be listed before these answers are settled."""
         if self._is_contradicted:  # nothing is packed any more
             return super().must_list(results)
         return self._names_a_new_shard(results)

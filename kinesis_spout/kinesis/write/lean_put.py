@@ -27,7 +27,6 @@ class LeanPutRecords:
         self._lean = LeanCall(client, "PutRecords")
 
     def __call__(self, **arguments: Any) -> Any:
-        """Make the call; see boto3."""
         members = arguments.keys()
         if members not in (_BY_NAME, _BY_ARN) or not _are_of_bytes(arguments["Records"]):
             return self._whole(**arguments)
@@ -47,7 +46,7 @@ def _are_of_bytes(records: Any) -> bool:
 
 
 def _decoded(body: bytes) -> dict[str, Any]:
-    """Read a reply; an empty one, as botocore does, if it is none."""
+    """Read a reply; invalid JSON is an empty one, as it is for botocore."""
     try:
         reply = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):

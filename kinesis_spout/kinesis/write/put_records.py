@@ -60,9 +60,7 @@ class Puttable(Protocol):
     @property
     def user_records(self) -> "Sequence[Entry]": ...
 
-    def request(self) -> "PutRecordsRequestEntryTypeDef":
-        """Give it as PutRecords takes it."""
-        ...
+    def request(self) -> "PutRecordsRequestEntryTypeDef": ...
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -84,7 +82,6 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def hash_key(self) -> int:
-        """Where in the stream's range it lies."""
         return hash_key(self.partition_key, self.explicit_hash_key)
 
     @property
@@ -96,7 +93,6 @@ class Entry(msgspec.Struct, frozen=True):
         return (self,)
 
     def request(self) -> "PutRecordsRequestEntryTypeDef":
-        """Give it as PutRecords takes it."""
         if self.explicit_hash_key is None:
             return {"Data": self.data, "PartitionKey": self.partition_key}
         return {

@@ -42,13 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class PutCalls:
-    """Calls that put records on one stream. Thread-safe, like the client.
-
-    Args:
-        client: from ``KinesisClientSettings.connect``.
-        stream: a name or an ARN.
-        retry_policy: its clock and jitter; a listing is tried no longer than its deadline.
-    """
+    """Calls that put records on one stream (a name or an ARN). Thread-safe, like the client."""
 
     def __init__(self, client: "KinesisClient", stream: str, retry_policy: RetryPolicy) -> None:
         self._client = client
@@ -62,7 +56,7 @@ class PutCalls:
 
         Raises:
             ClientError, BotoCoreError, UnicodeDecodeError: as boto3 does.
-            Unavailable: the reply is none, or not for these records.
+            Unavailable: the reply is invalid, or not for these records.
         """
         reply = self._client.put_records(
             Records=[each.request() for each in batch], **stream_arguments(self._stream)
@@ -152,12 +146,10 @@ class RecordPutter:
 
     @property
     def waiting(self) -> int:
-        """How many records of Kinesis are held, full or not."""
         return self._records.waiting
 
     @property
     def waiting_bytes(self) -> int:
-        """What is held, in memory."""
         return self._records.waiting_bytes
 
     @property
@@ -265,7 +257,6 @@ def is_about_its_size(batch: Sequence[Puttable], error: KinesisError) -> bool:
 
 
 def no_such_stream(error: ResourceNotFound) -> StreamNotFound:
-    """Give the error for a stream that was not found."""
     return StreamNotFound(
         f"{error}; check the stream's name, the region, the endpoint and the account of the credentials"
     )

@@ -54,11 +54,7 @@ _LONGEST_HOLD: Final = 32
 
 
 class ShardPace:
-    """Mutable. Times are monotonic, and never go back.
-
-    Args:
-        now: when the shard refused for the first time.
-    """
+    """Mutable; made when the shard refuses for the first time. Times are monotonic."""
 
     def __init__(self, now: float) -> None:
         self.scale = inf
@@ -97,10 +93,7 @@ class ShardPace:
         return self.scale == inf or self.ready_at(waiting, now, part=0.5) == -inf
 
     def ready_at(self, waiting: int, now: float, part: float = 1.0) -> float:
-        """Say when a call is worth making for so many that wait, minus infinity for now.
-
-        ``part``: of the usual amount.
-        """
+        """Say when a call is worth making for so many that wait, or a part of them: minus infinity for now."""
         if self.scale == inf:
             return -inf
         self._fill(now)
@@ -231,12 +224,7 @@ def _tolerance(base: float) -> float:
 
 
 class RefusingShard:
-    """A shard that refused of late, with what waits for it. Mutable.
-
-    Args:
-        tries: how long it may take nothing.
-        now: when it refused for the first time.
-    """
+    """A shard that refused of late, and what waits for it. ``tries`` bound how long it takes nothing. Mutable."""
 
     def __init__(self, tries: Tries, now: float) -> None:
         self.tries = tries
@@ -285,7 +273,6 @@ class RefusingShard:
             self.count(entry, 1)
 
     def ready_at(self, now: float) -> float:
-        """Say when some of what waits may go; infinite if nothing waits."""
         if not self.waiting:
             return inf
         return max(self.rests_until, self.pace.ready_at(len(self.waiting), now))

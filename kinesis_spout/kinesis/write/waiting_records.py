@@ -53,8 +53,6 @@ class Settled(NamedTuple):
 
 
 class _Batch:
-    """What goes into one call. Mutable."""
-
     def __init__(self, limits: CallLimits) -> None:
         self._limits = limits
         self.entries: list[Puttable] = []
@@ -62,7 +60,6 @@ class _Batch:
         self._is_full = False
 
     def takes(self, entry: Puttable) -> bool:
-        """Take a record in, if it fits."""
         size = entry.size_bytes
         limits, is_large = self._limits, size > COMMON_RECORD_BYTES
         if self.entries and (is_large or self.size_bytes + size > limits.size_bytes):
@@ -353,7 +350,6 @@ class WaitingRecords:
 
 
 def refusal_error(refusal: "Result", what: str) -> KinesisError:
-    """Give the error that an answer for a record says."""
     code = refusal.get("ErrorCode", "")
     # Others of the call were taken: a code that nobody knows may pass, too.
     return ERRORS_BY_CODE.get(code, Unavailable)(f"{what}, {code}: {refusal.get('ErrorMessage')}")

@@ -22,11 +22,7 @@ class FileLock:
 
     @classmethod
     def taken(cls, path: Path) -> Self | None:
-        """Take the lock, and make the file if it is not there; give None if another process or thread has it.
-
-        Raises:
-            OSError: the file cannot be made or locked.
-        """
+        """Take the lock, and make the file if it is not there; give None if another process or thread has it."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,12 +1,14 @@
 """The folder of a spool: one file for each process that uses it, and whose they are.
 
     stream.json                            which stream all of it is for
-    20261122T235959.123456Z-4711-9f3c.spool       a SQLite database; its log and index are beside it
+    20261122T235959.123456Z-4711-9f3c.spool       a SQLite database, with its log and its index
     20261122T235959.123456Z-4711-9f3c.spool.lock  locked by the process that owns the file, for as long as it lives
     20261122T235959.123456Z-4711-9f3c.spool.saved  moved aside by `kinesis-spout spool save` or `spool put`
 
 The process that holds the lock may open, change and remove the file. So a file of a dead process goes to exactly
 one of those that ask for it, and the names sort by the time their owners began.
+
+Everything here raises ``SpoolError`` if the folder or a file cannot be read or written.
 """
 
 import contextlib
@@ -42,11 +44,7 @@ class Claim(NamedTuple):
     lock: FileLock
 
     def remove(self) -> None:
-        """Remove the file, and let go.
-
-        Raises:
-            SpoolError: it cannot be removed.
-        """
+        """Remove the file, and let go."""
         with translated(self.path):
             for each in side_files(self.path):
                 each.unlink(missing_ok=True)
@@ -90,12 +88,7 @@ class SpoolFolder:
             )
 
     def stream(self) -> str | None:
-        """Name the stream that the folder is for; None if it never was a spool.
-
-        Raises:
-            SpoolError: it cannot be read.
-            SpoolDamaged: what says so is damaged.
-        """
+        """Name the stream that the folder is for; None if it never was a spool."""
         mark = self.path / _MARK
         with translated(mark):
             try:
@@ -111,11 +104,7 @@ class SpoolFolder:
             ) from error
 
     def make(self, stream: str) -> Claim:
-        """Make a file of this process's own.
-
-        Raises:
-            SpoolError: it cannot be made.
-        """
+        """Make a file of this process's own."""
         made_at = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         path = self.path / f"{made_at}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
         with translated(path):
@@ -132,20 +121,12 @@ class SpoolFolder:
         return Claim(path, lock)
 
     def files(self) -> list[Path]:
-        """Give all files of records, those of the process that began first in front.
-
-        Raises:
-            SpoolError: the folder cannot be read.
-        """
+        """Give all files of records, those of the process that began first in front."""
         with translated(self.path / _MARK):
             return sorted(self.path.glob(f"*{SUFFIX}"))
 
     def left_over(self) -> Iterator[Claim]:
-        """Claim the files whose owners are gone, one after the other; what is not kept must be released.
-
-        Raises:
-            SpoolError: the folder cannot be read.
-        """
+        """Claim the files whose owners are gone, one after the other; what is not kept must be released."""
         for path in self.files():
             if (claim := claimed(path)) is not None:
                 yield claim
@@ -180,11 +161,7 @@ class SpoolFolder:
 
 
 def claimed(path: Path) -> Claim | None:
-    """Claim a file; None if its owner lives, or it is gone.
-
-    Raises:
-        SpoolError: its lock cannot be made.
-    """
+    """Claim a file; None if its owner lives, or it is gone."""
     with translated(path):
         lock = FileLock.taken(lock_file(path))
     if lock is None:
@@ -196,17 +173,15 @@ def claimed(path: Path) -> Claim | None:
 
 
 def lock_file(path: Path) -> Path:
-    """Name the file that is locked by the owner of a file of records."""
     return path.with_name(f"{path.name}.lock")
 
 
 def unfinished(path: Path) -> Path:
-    """Name a file of records while it is made."""
     return path.with_name(f"{path.name}.new")
 
 
 def _remove_rests(path: Path) -> bool:
-    """Remove what is beside a file of records that is not there; False if it is there."""
+    """Remove the side files of a file of records that is gone; False if it is there."""
     if path.exists():
         return False
     for each in (*side_files(unfinished(path)), *side_files(path)[1:]):

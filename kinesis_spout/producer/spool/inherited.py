@@ -54,7 +54,6 @@ class _Inherited:
         return ()
 
     def forget(self, numbers: Collection[int]) -> None:
-        """Remove records."""
         if self._file is not None:
             self._file.forget(numbers)
             return
@@ -72,7 +71,6 @@ class _Inherited:
         return is_empty
 
     def close(self) -> None:
-        """Leave the file to the next owner."""
         if self._file is not None:
             self._file.close()
         self.claim.release()
@@ -89,7 +87,7 @@ class InheritedRecords:
         """Damaged; each is reported once."""
 
     def read(self, limit: int) -> Sequence[Spooled]:
-        """Give up to ``limit`` records of one file; nothing if there is none to be had.
+        """Give up to ``limit`` records of one file; nothing if there is none.
 
         Raises:
             SpoolDamaged: the file is damaged, or some of its records are, and the others were given; the next call
@@ -114,11 +112,7 @@ class InheritedRecords:
         return ()
 
     def forget(self, numbers: Iterable[int]) -> list[int]:
-        """Remove records from the files they were read from; give those numbers that are of no such file.
-
-        Raises:
-            SpoolError: some may come again.
-        """
+        """Remove records from the files they were read from; give those numbers that are of no such file."""
         of_file: dict[int, list[int]] = {}
         for number in numbers:
             of_file.setdefault(number >> _FILE_SHIFT, []).append(number & _IN_FILE)

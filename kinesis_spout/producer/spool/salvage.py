@@ -79,11 +79,7 @@ def reports(folder: Path) -> Iterator[FileReport]:
 
 
 def records_in(path: Path) -> Iterator[Spooled]:
-    """Give the records of a file that can be read and are whole, in order. Of one in use they are those of now.
-
-    Raises:
-        SpoolError: it cannot be read now.
-    """
+    """Give the records of a file that can be read and are whole, in order. Of one in use they are those of now."""
     read_to, limit = 0, _READ_AT_ONCE
     try:
         with log_kept(path), SpoolFile(path, synced=False, although_cut=True) as file:

@@ -40,7 +40,6 @@ class StoredLine(NamedTuple):
     """How often the lease of the one that works was renewed: who waits sees by a change that it lives."""
 
     def encode(self) -> bytes:
-        """Write it."""
         line = self.line
         head = _Head(
             version=_VERSION,
@@ -97,12 +96,7 @@ class _Read(NamedTuple):
 
 
 class KeyNodes:
-    """Thread-safe. Every method may raise ``StoreUnavailable``.
-
-    Args:
-        place: the nodes from the root down to the one below which everything is.
-        session: started.
-    """
+    """Thread-safe, below the last node of ``place``. Every method may raise ``StoreUnavailable``."""
 
     def __init__(self, place: tuple[str, ...], session: ZooKeeperSession) -> None:
         self._session = session
@@ -116,7 +110,6 @@ class KeyNodes:
         make_shared(session, (*place, self._keys, self._turns, self._sessions))
 
     def count(self) -> int:
-        """Tell how many keys are not idle."""
         return len(self._session.answer(self._client.get_children_async(self._keys)))
 
     def new_token(self) -> str:
@@ -135,7 +128,6 @@ class KeyNodes:
         return self._asked(lambda: self._session.answer(self._client.exists_async(node, told))) is not None
 
     def forget(self, watch: Watch) -> None:
-        """Call a watch no more."""
         with self._watches:
             for node in [
                 node for node, watches in self._watching.items() if watches.pop(watch, self) is None

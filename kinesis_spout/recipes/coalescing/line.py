@@ -158,13 +158,9 @@ def request_own(
 def end(
     line: Line[TokenT, PayloadT] | None, token: TokenT, event: Event, fresh: TokenT | None = None
 ) -> Moved[TokenT, PayloadT]:
-    """The one that works has ended: DONE, FAILED or EXPIRED. Answers LEAVE, PROMOTE, GO_ON, HAND_BACK or REFUSE.
+    """The one that works has ended: DONE, FAILED or EXPIRED. A turn that goes on gets the ``fresh`` token, if any.
 
-    Args:
-        line: the key.
-        token: of who works.
-        event: how it ended.
-        fresh: the token to go on with, as a new admission.
+    Answers LEAVE, PROMOTE, GO_ON, HAND_BACK or REFUSE.
     """
     if line is None or line.worker != token:
         return Moved(line, Answer.REFUSE)

@@ -75,11 +75,7 @@ class Requested(NamedTuple):
 
 
 class Lines:
-    """Mutable; not thread-safe.
-
-    Args:
-        lease_seconds: for how long a turn is nobody else's, from its beginning or its last renewal.
-    """
+    """Mutable; not thread-safe. A turn is nobody else's for ``lease_seconds`` from its begin or last renewal."""
 
     def __init__(self, lease_seconds: float) -> None:
         self._lease_seconds = lease_seconds
@@ -90,7 +86,6 @@ class Lines:
         self.counts = CoalescingCounts()
 
     def __len__(self) -> int:
-        """How many keys are not idle."""
         return len(self._lines)
 
     def line(self, key: Key) -> Line[Token, Any] | None:

@@ -187,11 +187,7 @@ def carry_out(turn: BlockingTurn[PayloadT], handle: Callable[[PayloadT], object]
 
 
 def check_lease(lease_seconds: float) -> None:
-    """Refuse a lease that is over at once.
-
-    Raises:
-        InvalidConfig.
-    """
+    """Refuse a lease that is over at once."""
     if not lease_seconds > 0:
         raise InvalidConfig(f"lease_seconds: expected a number above 0, got {lease_seconds!r}")
 

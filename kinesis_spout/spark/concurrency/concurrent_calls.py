@@ -16,7 +16,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 from time import monotonic, sleep
@@ -25,7 +24,7 @@ from typing import Any, Final
 from kinesis_spout.model.handler import Failure, failure_of, found_at
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.unfinished_work import is_coroutine_function, refuse_unfinished
-from kinesis_spout.spark.concurrency.concurrent_run import Bounds, ConcurrentRun, LookUp, timed_out
+from kinesis_spout.spark.concurrency.concurrent_run import Bounds, ConcurrentRun, LookUp
 from kinesis_spout.spark.concurrency.record_run import RecordRun
 
 Call = Callable[[Record], object]
@@ -75,7 +74,11 @@ class ConcurrentCalls:
 
     def _made(self) -> "_HandlerLoop | _HandlerThreads":
         handler, scheme = self._handler, self._scheme
-        bounds = Bounds(concurrency=self.concurrency, timeout_seconds=self._timeout_seconds)
+        bounds = Bounds(
+            concurrency=self.concurrency,
+            timeout_seconds=self._timeout_seconds,
+            abandoned=threading.Semaphore(self.concurrency),
+        )
         if is_coroutine_function(handler):
 
             async def call_in_loop(record: Record) -> None:
@@ -167,7 +170,7 @@ class _RunOnThreads(ConcurrentRun):
         at = following(None, None)
         while at is not None:
             if at == _ABANDONED:
-                self.abandoned.one_ended()
+                self.abandoned.release()
                 return False
             try:
                 call(records[at])
@@ -180,10 +183,9 @@ class _RunOnThreads(ConcurrentRun):
 
     def end_overdue(self, at: int, now: float) -> None:
         del now
-        assert self.timeout_seconds is not None
         frame = sys._current_frames().get(self._thread_of[at])  # noqa: SLF001 - there is no other way to ask
         where = None if frame is None else found_at(frame, "timed out")
-        if self.abandon(at, replace(timed_out(self.timeout_seconds), raised=where)):
+        if self.abandon(at, self.timed_out(where)):
             self._replace(self.work)
 
     def _following(self, ended: int | None, failure: Failure | None) -> int | None:
@@ -301,12 +303,10 @@ class _RunInLoop(ConcurrentRun):
         with self.lock:
             del self._tasks[at]
             if self._cancelled.pop(at, None) is not None:
-                assert self.timeout_seconds is not None
-                raised = None if failure is None else failure.raised
-                failure = replace(timed_out(self.timeout_seconds), raised=raised)
+                failure = self.timed_out(None if failure is None else failure.raised)
             known = self.run.ended(at, failure)
         if not known:
-            self.abandoned.one_ended()
+            self.abandoned.release()
         self.begin_more()
 
     def end_overdue(self, at: int, now: float) -> None:
@@ -314,7 +314,5 @@ class _RunInLoop(ConcurrentRun):
         if cancelled_at is None:
             self._cancelled[at] = now
             self._loop.call_soon_threadsafe(self._tasks[at].cancel)
-        elif now - cancelled_at >= _GRACE_SECONDS:
-            assert self.timeout_seconds is not None
-            if self.abandon(at, timed_out(self.timeout_seconds)):
-                self._loop.call_soon_threadsafe(self.begin_more)
+        elif now - cancelled_at >= _GRACE_SECONDS and self.abandon(at, self.timed_out()):
+            self._loop.call_soon_threadsafe(self.begin_more)

@@ -12,12 +12,12 @@ abandoned than may be under way; beyond that a delivery just goes on, until the 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from threading import Condition, Lock
+from dataclasses import dataclass
+from threading import Condition, Lock, Semaphore
 from time import monotonic
 from typing import Final
 
-from kinesis_spout.model.handler import Failure
+from kinesis_spout.model.handler import Failure, RaisedAt
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.record_run import RecordRun
 
@@ -28,36 +28,16 @@ LookUp = Callable[[], bool]
 """Called now and then while records end. Returns whether no further record may begin."""
 
 
-class Abandoned:
-    """How many deliveries were given up and have not ended yet. Mutable; thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self.count = 0
-
-    def add_one(self, at_most: int) -> bool:
-        """Count one more; False if there are that many already."""
-        with self._lock:
-            fits = self.count < at_most
-            self.count += fits
-            return fits
-
-    def one_ended(self) -> None:
-        """Count one less."""
-        with self._lock:
-            self.count -= 1
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """What all runs of one handler in this process keep to."""
 
     concurrency: int
-    """So many records at a time, and at most so many abandoned."""
+    """So many records at a time."""
     timeout_seconds: float | None
     """Of a delivery; None: it takes what it takes."""
-    abandoned: Abandoned = field(default_factory=Abandoned)
-    """By all of them."""
+    abandoned: Semaphore
+    """Has a permit for each delivery that may be abandoned; it is given back when that ends."""
 
 
 class ConcurrentRun(ABC):
@@ -66,7 +46,6 @@ class ConcurrentRun(ABC):
     def __init__(self, run: RecordRun, records: Sequence[Record], bounds: Bounds) -> None:
         self.run = run
         self.records = records
-        self.concurrency = bounds.concurrency
         self.timeout_seconds = bounds.timeout_seconds
         self.abandoned = bounds.abandoned
         self.lock = Lock()
@@ -82,9 +61,8 @@ class ConcurrentRun(ABC):
                 self.changed.wait(self._seconds_to_look_up)
                 now = monotonic()
                 run.look_at_time(now)
-                if (
-                    run.ended_count != seen
-                ):  # what hangs must look like it, so nothing is noted while nothing ends
+                # What hangs must look like it, so nothing is noted while nothing ends.
+                if run.ended_count != seen:
                     seen = run.ended_count
                     if look_up():
                         run.stop()
@@ -99,10 +77,19 @@ class ConcurrentRun(ABC):
 
     def abandon(self, at: int, failure: Failure) -> bool:
         """Fail a record whose delivery goes on; False if there are too many of those. Called under the lock."""
-        if not self.abandoned.add_one(self.concurrency):
+        if not self.abandoned.acquire(blocking=False):
             return False
         self.run.ended(at, failure)
         return True
+
+    def timed_out(self, raised: RaisedAt | None = None) -> Failure:
+        """Say that a delivery took too long."""
+        seconds = self.timeout_seconds
+        return Failure(
+            error_text=f"timed out after {seconds:g} s (record_timeout_seconds)",
+            timed_out=True,
+            raised=raised,
+        )
 
     @property
     def _seconds_to_look_up(self) -> float:
@@ -112,8 +99,3 @@ class ConcurrentRun(ABC):
         due = oldest + self.timeout_seconds - monotonic()
         # One that is overdue already goes on regardless: there is no hurry.
         return min(LOOK_UP_SECONDS, due) if due > 0 else LOOK_UP_SECONDS
-
-
-def timed_out(seconds: float) -> Failure:
-    """Say that a delivery took too long."""
-    return Failure(error_text=f"timed out after {seconds:g} s (record_timeout_seconds)", timed_out=True)

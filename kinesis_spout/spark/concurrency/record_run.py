@@ -71,7 +71,7 @@ class RunRules:
 
 
 class RecordRun:
-    """What is under way of a run, what ended, and what begins next. Mutable; its callers share one lock.
+    """What is under way of a run, what ended, and what begins next. Mutable; its ``ConcurrentRun`` owns the lock.
 
     Args:
         size: the number of records.

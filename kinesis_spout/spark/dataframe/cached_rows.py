@@ -36,7 +36,7 @@ from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.structured.schema import columns_of
 from kinesis_spout.structured.stream.partitions import in_chunks
-from shard_state import SequenceNumber, SliceKind
+from shard_state import SequenceNumber, SliceKind, SlicePlan
 
 _Outcomes = dict[str, list[bytes]]
 """Pickled ``CachedSlice``s, by the tag of their batch."""
@@ -146,7 +146,6 @@ class CachedRows:
         return [each.result for each in self._slices]
 
     def frame(self) -> DataFrame:
-        """Give the rows."""
         jvm: Any = self._spark._jvm  # noqa: SLF001 - made for SparkR; PySpark's own way goes through the driver
         columns = columns_of({"extraColumns": "subSequenceNumber,explicitHashKey"})
         assert columns.names == HANDLED_SCHEMA.names
@@ -174,7 +173,6 @@ class CachedRows:
         return found
 
     def release(self) -> None:
-        """Free the blocks."""
         self._blocks.unpersist()
 
 
@@ -182,12 +180,10 @@ class _ByTag(AccumulatorParam[_Outcomes]):
     """Gathers the outcomes of several batches, which may run at the same time."""
 
     def zero(self, value: _Outcomes) -> _Outcomes:
-        """Give what a task begins with."""
         del value
         return {}
 
     def addInPlace(self, value1: _Outcomes, value2: _Outcomes) -> _Outcomes:  # noqa: N802 - Spark's name
-        """Add what a task gathered."""
         for tag, outcomes in value2.items():
             value1.setdefault(tag, []).extend(outcomes)
         return value1
@@ -210,8 +206,8 @@ class FetchBlocks:
     def _blocks(self, partition: int, pack: Sequence[WorkSlice]) -> Iterator[pa.Buffer]:
         deliveries: dict[tuple[str, SliceKind], CachingDelivery] = {}
 
-        def keep(work: WorkSlice, rules: DeliverySettings) -> CachingDelivery:
-            delivery = deliveries[work.plan.shard_id, work.plan.kind] = CachingDelivery(work, rules)
+        def keep(plan: SlicePlan, rules: DeliverySettings) -> CachingDelivery:
+            delivery = deliveries[plan.shard_id, plan.kind] = CachingDelivery(plan, rules)
             return delivery
 
         blocks = 0
@@ -264,7 +260,6 @@ class _Search:
         """Of the rows looked through so far."""
 
     def found_in(self, batch: pa.RecordBatch) -> Iterator[FoundRow]:
-        """Look through the next block."""
         rows = pc.indices_nonzero(pc.is_in(batch.column("sequenceNumber"), value_set=self._numbers))
         for row, record in zip(rows.to_pylist(), records_of(batch.take(rows)), strict=True):
             if (record.sequence_number, record.sub_sequence_number) in self._wanted:

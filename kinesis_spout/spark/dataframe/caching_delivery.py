@@ -18,8 +18,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
 from kinesis_spout.spark.rows import records_of
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
-from kinesis_spout.spark.tasks.work import WorkSlice
-from shard_state import SequenceNumber
+from shard_state import SequenceNumber, SlicePlan
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis import PollingShardGetter
@@ -71,11 +70,13 @@ class CachingDelivery(SliceDelivery):
     fetched, but for what is in aggregated records: what is fetched in vain is fetched again, with a new iterator.
     """
 
-    def __init__(self, work: WorkSlice, settings: DeliverySettings) -> None:
-        super().__init__(work, settings)
-        self._most_rows = work.plan.max_failures if work.plan.room is None else work.plan.room
+    extra_columns = tuple(name for name in HANDLED_COLUMNS if name not in RECORD_COLUMNS)
+
+    def __init__(self, plan: SlicePlan, settings: DeliverySettings) -> None:
+        super().__init__(plan, settings)
+        self._most_rows = plan.max_failures if plan.room is None else plan.room
         # On its way to the one row of a probe it passes over whatever there is.
-        self._most_fetched = work.plan.limit if work.plan.probe else min(work.plan.limit, self._most_rows)
+        self._most_fetched = plan.limit if plan.probe else min(plan.limit, self._most_rows)
         self._fetched = 0
         self.batches: list[pa.RecordBatch] = []
         """The rows, in order."""
@@ -89,10 +90,6 @@ class CachingDelivery(SliceDelivery):
     @property
     def room(self) -> bool:
         return super().room and self.delivered < self._most_rows
-
-    @property
-    def extra_columns(self) -> Sequence[str]:
-        return [name for name in HANDLED_COLUMNS if name not in RECORD_COLUMNS]
 
     def fetch(self, getter: "PollingShardGetter", limit: int) -> Page:
         page = getter.read_arrow(min(limit, self._still_to_fetch))
@@ -109,7 +106,7 @@ class CachingDelivery(SliceDelivery):
         )
 
     def before_bound(self, records: Sequence[Record]) -> Sequence[Record]:
-        """See ``SliceDelivery``. Makes no record for it."""
+        """Makes no record for it."""
         bound = self._plan.bound
         if bound is None or not isinstance(records, ArrowRows):
             return super().before_bound(records)
@@ -124,7 +121,7 @@ class CachingDelivery(SliceDelivery):
         return records if end in (-1, len(records)) else records[:end]
 
     def oldest(self, records: Sequence[Record]) -> float | None:
-        """See ``SliceDelivery``. Makes no record for it."""
+        """Makes no record for it."""
         if not isinstance(records, ArrowRows):
             return super().oldest(records)
         arrivals = records.batch.column("approximateArrivalTimestamp").cast(pa.int64())

@@ -9,7 +9,7 @@ the driver.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -22,27 +22,12 @@ from kinesis_spout.spark.dataframe.cached_rows import CachedRows, FoundRow, RowC
 from kinesis_spout.spark.tasks.jobs import (
     HandlerBroken,
     HandlerRaised,
-    cancel,
-    has_begun,
+    SparkRunner,
     lost_rows,
     tagged,
 )
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice, failed_record
-
-
-class FailableRows(Protocol):
-    """The rows of a micro-batch, as far as failing some of them goes; see ``CachedRows``."""
-
-    @property
-    def results(self) -> list[WorkResult]:
-        """What came of the slices, if all rows are acked."""
-        ...
-
-    def find(self, row_ids: Iterable[RowId]) -> list[FoundRow]:
-        """Look rows up; those that are not of the batch are not found."""
-        ...
-
 
 _NAMING: Final = frozenset({"shardId", "sequenceNumber"})
 _SUB: Final = "subSequenceNumber"
@@ -85,10 +70,8 @@ class Collector:
             self.failures[named["shardId"], named["sequenceNumber"], _index(named.get(_SUB))] = failure
 
 
-class DataFrameRunner:
+class DataFrameRunner(SparkRunner):
     """A ``BatchRunner`` that hands each micro-batch to a handler on the driver, as a DataFrame."""
-
-    ticks = None
 
     def __init__(
         self,
@@ -97,29 +80,18 @@ class DataFrameRunner:
         settings: TaskSettings,
         function: DataFrameFunction,
     ) -> None:
-        self._context = context
+        super().__init__(context)
         self._cache = RowCache(spark, context, settings)
         self._function = function
 
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
-        """See ``BatchRunner``. An exception of the handler fails the batch as a whole: it is halved."""
+        """Run slices; an exception of the handler fails the batch as a whole: it is halved."""
         with tagged(self._context, tag):
             rows = self._cache.fetch(tag, packs)
             try:
                 return handled(self._function, rows)
             finally:
                 rows.release()
-
-    def settled(self, tag: str, *, is_whole: bool) -> bool:
-        """See ``BatchRunner``. What a handler has done is done."""
-        del tag, is_whole
-        return True
-
-    def has_begun(self, tag: str) -> bool:
-        return has_begun(self._context, tag)
-
-    def cancel(self, tag: str) -> None:
-        cancel(self._context, tag)
 
 
 def handled(function: DataFrameFunction, rows: CachedRows) -> list[WorkResult]:
@@ -146,7 +118,7 @@ def handled(function: DataFrameFunction, rows: CachedRows) -> list[WorkResult]:
     return with_failures(rows, collector.failures) if collector.failures else rows.results
 
 
-def with_failures(rows: FailableRows, failures: Mapping[RowId, Failure]) -> list[WorkResult]:
+def with_failures(rows: CachedRows, failures: Mapping[RowId, Failure]) -> list[WorkResult]:
     """Cut the failed rows out of the outcomes.
 
     Raises:

@@ -48,7 +48,7 @@ def batch_progress(
         stream: what is read.
         number: the micro-batch's.
         seconds: how long it took.
-        results: what came of it.
+        results: of its slices.
         shards: all owned ones.
         counters: what happened since the start.
         before: what had happened by the progress before this one.

@@ -10,7 +10,7 @@ from typing import Final
 
 from kinesis_spout.consumer.rates import DeliveryRate
 from kinesis_spout.consumer.rates.delivery_rate import Grant
-from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from kinesis_spout.spark.tasks.work import WorkResult
 from shard_state import SlicePlan
 
 _WORTH_A_JOB: Final = 0.25
@@ -19,12 +19,7 @@ _Slice = tuple[str, int, bool]
 
 
 class DeliveryGrants:
-    """Of one stream. Mutable; used by the engine's thread only.
-
-    Args:
-        rate: of the application in this process.
-        stream: who asks.
-    """
+    """Of one stream, by the rate of the application in this process. Mutable; the engine's thread's only."""
 
     def __init__(self, rate: DeliveryRate, stream: object) -> None:
         self._rate = rate
@@ -55,18 +50,18 @@ class DeliveryGrants:
         more_may_wait = used == grant.deliveries
         self.due_at = self._rate.due_at(self._stream, now, worth=_WORTH_A_JOB) if more_may_wait else None
 
-    def not_sent(self, plans: Sequence[SlicePlan]) -> None:
-        """Take in that slices that were planned are not carried out."""
-        for plan in plans:
-            self._end(plan, 0)
+    def not_sent(self, plan: SlicePlan) -> None:
+        self._end(plan, 0)
 
-    def ended(self, works: Sequence[WorkSlice], results: Sequence[WorkResult] = ()) -> None:
+    def ended(self, plans: Sequence[SlicePlan], results: Sequence[WorkResult] = ()) -> None:
         """Take in that a batch has ended. What is not known of it counts as delivered."""
+        if not self._of:
+            return
         for result in results:
             if not result.lost:
                 self._end(result.plan, result.delivered + result.suspects)
-        for work in works:
-            self._end(work.plan, work.plan.most_deliveries)
+        for plan in plans:
+            self._end(plan, plan.most_deliveries)
 
     def close(self) -> None:
         """Give back what is out: what runs still counts as delivered now."""

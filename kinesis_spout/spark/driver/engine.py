@@ -20,18 +20,18 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from time import monotonic
 from typing import Any, Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.pause_reports import operator_pause_text, pause_text
+from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.consumer.record_age import RecordAge
 from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.spark.driver.batch_progress import batch_progress
+from kinesis_spout.spark.driver.batches.batch_slots import BatchSlots
 from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.batches.running_batches import Batch, RunningBatches
 from kinesis_spout.spark.driver.batches.settling import Settling
@@ -39,9 +39,7 @@ from kinesis_spout.spark.driver.delivery_grants import DeliveryGrants
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
 from kinesis_spout.spark.driver.polling.driver_shard import DriverShard, HeldPages, shard_of
 from kinesis_spout.spark.driver.polling.tip_poller import TipPoller
-from kinesis_spout.spark.driver.ticking import Ticking
-from kinesis_spout.spark.streams.batch_slots import BatchSlots
-from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised
+from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised, Ticks
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SlicePlan
 
@@ -68,7 +66,9 @@ class MicroBatchEngine:
         runner: BatchRunner,
         settings: EngineSettings,
         name: str,
+        *,
         slots: BatchSlots | None = None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._consumer = consumer
         self._manager = consumer.manager
@@ -86,6 +86,7 @@ class MicroBatchEngine:
         self._stopping = threading.Event()
         self._abandoned = threading.Event()
         self._ended = threading.Event()
+        self._on_end = on_end
         self.is_done = False
         """Whether the engine has ended by itself, for the run has come up to its `until`."""
         self._tip = TipPoller(
@@ -96,10 +97,18 @@ class MicroBatchEngine:
             call=self._calls.put,
             wake=self._wake,
         )
-        self._running = RunningBatches(runner, settings, consumer.ports, name, self._ended_batch)
+        self._running = RunningBatches(
+            runner,
+            settings,
+            consumer.ports,
+            name,
+            call=self._calls.put,
+            done=self._done,
+            failed=self._failed,
+        )
         self._settling = Settling(consumer, self._shards, self._retry_data, self._tip, settings)
         self._grants = DeliveryGrants(consumer.deliveries, consumer)
-        self._ticking = Ticking(runner.ticks, self._manager)
+        self._ticks = runner.ticks
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
         self._counted = Counters()
         """As the newest progress tells it."""
@@ -108,7 +117,6 @@ class MicroBatchEngine:
     # From outside
 
     def start(self) -> None:
-        """Begin. Raises what the consumer's start raises."""
         self._consumer.start(self)
         self._thread.start()
 
@@ -132,7 +140,6 @@ class MicroBatchEngine:
         self._close()
 
     def wait(self, timeout_seconds: float | None) -> bool:
-        """Wait until the engine has ended; False if it has not in that time."""
         return self._ended.wait(timeout_seconds)
 
     @property
@@ -142,7 +149,6 @@ class MicroBatchEngine:
 
     @property
     def is_active(self) -> bool:
-        """Whether the engine works."""
         return not self._ended.is_set()
 
     def is_caught_up(self, since: float) -> bool:
@@ -161,9 +167,9 @@ class MicroBatchEngine:
 
     def status(self) -> dict[str, Any]:
         """Say what the engine is doing, like ``StreamingQuery.status``."""
-        running, pause = len(self._running), self._manager.breaker_pause
+        running, pause = len(self._running), self._consumer.breaker_pause
         message = f"Running {running} micro-batches" if running else "Waiting for records to arrive"
-        said = self.paused_by_operator_text() if pause is None else pause_text(pause)
+        said = self._consumer.paused_by_operator if pause is None else pause_text(pause)
         if said is not None:
             message = said[0].upper() + said[1:]
         elif not running and (rate_due_at := self._grants.due_at) is not None:
@@ -174,14 +180,6 @@ class MicroBatchEngine:
             "isDataAvailable": any(shard.records for shard in list(self._shards.values())),
             "isTriggerActive": running > 0,
         }
-
-    def paused_by_operator_text(self) -> str | None:
-        """Say what an operator has paused of this member's shards; None if nothing."""
-        with self._consumer.lock:
-            paused = self._manager.paused_shards
-        config = self._consumer.config
-        bounded = config.until is not None
-        return operator_pause_text(paused, config.stream_name, bounded=bounded) if paused else None
 
     # The ownership listener; called under the lock
 
@@ -244,6 +242,7 @@ class MicroBatchEngine:
             self._grants.close()
             self._slots.leave(self)
             self._ended.set()
+            self._on_end()
 
     def _close(self) -> None:
         """Give everything up when all of it is done."""
@@ -293,7 +292,9 @@ class MicroBatchEngine:
             self._slots.withdraw(self)
             return _LONGEST_WAIT_SECONDS
         self._tip.go_on()
-        due += [self._start_batches(now), self._start_tick(now)]
+        due.append(self._start_batches(now))
+        if self._ticks is not None:
+            due.append(self._start_tick(self._ticks, now))
         soonest = min((at for at in due if at is not None), default=now + _LONGEST_WAIT_SECONDS)
         return min(_LONGEST_WAIT_SECONDS, max(0.001, soonest - now))
 
@@ -317,19 +318,25 @@ class MicroBatchEngine:
         """Launch what was planned first; False if other streams have all slots. Then this engine is woken."""
         if not self._slots.take(self, self._wake):
             return False
-        plans = self._planned.popleft()
-        works = [self._work(plan) for plan in plans if shard_of(plan, self._shards) is not None]
-        self._grants.not_sent([plan for plan in plans if shard_of(plan, self._shards) is None])
+        works = []
+        for plan in self._planned.popleft():
+            if shard_of(plan, self._shards) is None:
+                self._grants.not_sent(plan)
+            else:
+                works.append(self._work(plan))
         if works:
-            self._launch(works, now)
+            if self._ticks is not None:
+                self._advance(self._ticks, works, now)
+            self._running.launch(works, now)
             self._tip.rests_until = now + self._settings.spacing_seconds
         else:
             self._slots.give_back(self)
         return True
 
-    def _launch(self, works: list[WorkSlice], now: float) -> None:
-        self._ticking.begins(now, self._read_to(works))
-        self._running.launch(works, now)
+    def _advance(self, ticks: Ticks, works: list[WorkSlice], now: float) -> None:
+        """Have a batch bring the ticks that are due; in the breaker's pause it is for the one record in it."""
+        if self._manager.breaker_pause is None:
+            ticks.advance(now, self._read_to(works))
 
     def _read_to(self, works: list[WorkSlice]) -> float | None:
         """Say up to when all that was in the shards has gone out, with these slices; None if more waits."""
@@ -342,18 +349,21 @@ class MicroBatchEngine:
             return None
         return min((shard.read_to for shard in self._shards.values()), default=None)
 
-    def _start_tick(self, now: float) -> float | None:
+    def _start_tick(self, ticks: Ticks, now: float) -> float | None:
         """Start a batch without slices for ticks that are due, if none with slices runs or is about to.
 
-        Returns when to look again, if nothing comes up before.
+        Not in a pause of either kind: what a tick emits would fail, as the records do. Not without a shard, for
+        then another consumer works, or nobody may. Returns when to look again, if nothing comes up before.
         """
-        due_at = self._ticking.due_at
+        due_at = ticks.due_at
         if due_at is None or due_at > now:
             return due_at
+        manager = self._manager
         is_idle = not (self._running or self._planned) and self._tip.arrived_at is None
-        if is_idle and self._ticking.may_come_alone:
+        if is_idle and manager.breaker_pause is None and not manager.owned <= manager.paused_shards:
             if self._slots.take(self, self._wake):
-                self._launch([], now)
+                self._advance(ticks, [], now)
+                self._running.launch([], now)
             else:
                 self._slots.withdraw(self)  # Batches of records go first.
         return None
@@ -409,15 +419,17 @@ class MicroBatchEngine:
         if letters_bytes > most // 2:
             return  # Retries may be read again, and be given up: their data would come on top.
         may_read = letters_bytes <= most // 4
+        granted = self._grants.ask(now)
         plans = self._manager.plan(
             now,
             carried={shard_id: len(shard.records) for shard_id, shard in shards},
             resting={shard_id for shard_id, shard in shards if shard.read_at > now or not may_read},
             barred={shard_id for shard_id, shard in shards if shard.barred_until > now},
-            most=self._grants.ask(now),
+            most=granted,
             coalesces=self._settings.coalescing is not None,
         )
-        self._grants.planned(plans, now)
+        if granted is not None:
+            self._grants.planned(plans, now)
         together: list[SlicePlan] = []
         for plan in plans:
             if plan.alone or self._is_incomplete(plan):
@@ -432,23 +444,19 @@ class MicroBatchEngine:
         return any(self._retry_data.get(plan.shard_id, retry.sequence) is None for retry in plan.retries)
 
     def _work(self, plan: SlicePlan) -> WorkSlice:
-        consumer, work = self._consumer, self._work_of(plan)
-        if self._manager.breaker_pause is not None:
-            return work  # Nothing is given up now.
-        return replace(work, age=RecordAge.of(consumer.config, consumer.ports.clock.time()))
-
-    def _work_of(self, plan: SlicePlan) -> WorkSlice:
-        shard = self._shards[plan.shard_id]
+        consumer, shard, age = self._consumer, self._shards[plan.shard_id], None
+        if self._manager.breaker_pause is None:  # Otherwise nothing is given up now.
+            age = RecordAge.of(consumer.config, consumer.ports.clock.time())
         if plan.kind is SliceKind.READ:
             shard.close_getter()
             state = self._manager.shard(plan.shard_id)
             hash_keys = None if state is None else HashKeys.to_check(state.shard)
             cursor = self._paced(shard.cursor, plan.shard_id)
-            return WorkSlice(plan=plan, cursor=cursor, hash_keys=hash_keys)
+            return WorkSlice(plan=plan, age=age, cursor=cursor, hash_keys=hash_keys)
         if plan.kind is SliceKind.CARRIED:
-            return WorkSlice(plan=plan, records=shard.carried(plan.limit))
+            return WorkSlice(plan=plan, age=age, records=shard.carried(plan.limit))
         kept = (self._retry_data.get(plan.shard_id, retry.sequence) for retry in plan.retries)
-        return WorkSlice(plan=plan, records=tuple(record for record in kept if record is not None))
+        return WorkSlice(plan=plan, age=age, records=tuple(record for record in kept if record is not None))
 
     def _paced(self, cursor: Cursor, shard_id: str) -> Cursor:
         """Tell executors how fast to read on, and not before what the driver has read meanwhile is paid for."""
@@ -460,27 +468,18 @@ class MicroBatchEngine:
             throttled_to=paces.of(shard_id).throttled_to,
         )
 
-    def _ended_batch(self, batch: Batch, ended: list[WorkResult] | Exception) -> None:
-        """Runs on a batch's thread."""
-        end = (
-            partial(self._failed, error=ended)
-            if isinstance(ended, Exception)
-            else partial(self._done, results=ended)
-        )
-        self._calls.put(partial(end, batch))
-
     def _done(self, batch: Batch, results: list[WorkResult]) -> None:
-        self._running.remove(batch)
+        self._running.remove(batch.number)
         self._slots.give_back(self)
-        self._grants.ended(batch.works, results)
+        self._grants.ended(batch.plans, results)
         now = self._consumer.now
-        is_whole = all(shard_of(work.plan, self._shards) is not None for work in batch.works)
+        is_whole = all(shard_of(plan, self._shards) is not None for plan in batch.plans)
         if not self._runner.settled(batch.tag, is_whole=is_whole):
             self._settling.died(batch, HandlerRaised("its shards were lost meanwhile"))
-            self._look_again(batch, now)
+            self._look_again(batch.plans, now)
             return
         results = self._settling.done(batch, results, now, stopping=self._stopping.is_set())
-        self._look_again(batch, now)
+        self._look_again(batch.plans, now)
         progress = batch_progress(
             name=self._name,
             stream=self._consumer.config.stream_name,
@@ -498,9 +497,9 @@ class MicroBatchEngine:
         self.recent_progress.append(progress)
 
     def _failed(self, batch: Batch, error: Exception) -> None:
-        self._running.remove(batch)
+        self._running.remove(batch.number)
         self._slots.give_back(self)
-        self._grants.ended(batch.works)
+        self._grants.ended(batch.plans)
         if self._stopping.is_set():
             return
         if isinstance(error, HandlerKilledWorker):
@@ -510,13 +509,13 @@ class MicroBatchEngine:
         else:
             self._consumer.end_with(error)
             return
-        self._look_again(batch, self._consumer.now)
+        self._look_again(batch.plans, self._consumer.now)
 
-    def _look_again(self, batch: Batch, now: float) -> None:
+    def _look_again(self, plans: Iterable[SlicePlan], now: float) -> None:
         """See to the shards of a batch that has ended: they may be polled, and planned for, again."""
         self._plan_at = now
-        for work in batch.works:
-            self._tip.look_again(work.plan.shard_id)
+        for plan in plans:
+            self._tip.look_again(plan.shard_id)
 
 
 def _nothing() -> None:

@@ -32,7 +32,7 @@ class EngineSettings:
     carries; a record waits for half the spacing at a steady trickle, and not at all when it comes alone."""
     batch_timeout_seconds: float | None
     coalescing: CoalescingKey | None = None
-    """See ``DeliverySettings``."""
+    """What records are coalesced by; None: each is handled."""
     quick_deaths: int = 16
     """So many jobs may die in a row, with nothing handled in between, before that is an outage: what it
     takes to halve 10,000 records down to one."""

@@ -25,7 +25,7 @@ from kinesis_spout.spark.rows import records_of
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.handlers import AnyHandler, delivery_to
 from kinesis_spout.spark.tasks.journal import SliceNotes
-from kinesis_spout.spark.tasks.work import Unfinished, WorkSlice
+from kinesis_spout.spark.tasks.work import Unfinished
 from shard_state import FailedRecord, Order, Position, SliceKind, SlicePlan
 
 if TYPE_CHECKING:
@@ -40,15 +40,13 @@ Failed = tuple[Unfinished, FailedRecord]
 _OVERHEAD_BYTES: Final = 500
 """What a failed record weighs besides its data, its error and where that was raised, roughly."""
 _NO_LIMIT: Final = 1 << 62
-_WHOLE_BATCH: Final = WorkSlice(
-    plan=SlicePlan(
-        shard_id="",
-        epoch=0,
-        kind=SliceKind.RETRY,  # the rows may be of several shards, so they are no piece of one
-        limit=_NO_LIMIT,
-        position=Position.trim_horizon(),
-        max_failures=_NO_LIMIT,
-    )
+_WHOLE_BATCH: Final = SlicePlan(
+    shard_id="",
+    epoch=0,
+    kind=SliceKind.RETRY,  # the rows may be of several shards, so they are no piece of one
+    limit=_NO_LIMIT,
+    position=Position.trim_horizon(),
+    max_failures=_NO_LIMIT,
 )
 
 

@@ -144,13 +144,9 @@ class CoalescingWindow:
 def window_of(
     records: Sequence[Record], base: int, key_of: KeyFunction, waiting: Collection[str]
 ) -> CoalescingWindow | None:
-    """See what stands for what; None if every record is to be handled.
+    """See what stands for what among the records at hand; None if every one is to be handled.
 
-    Args:
-        records: what is at hand, in the shard's order.
-        base: how many records of the slice come before them.
-        key_of: gives the key of a record.
-        waiting: the lines in which later records wait.
+    ``base`` records of the slice come before them. Later records wait in the ``waiting`` lines.
     """
     keys, failures = _keys(records, key_of)
     if not (failures or waiting) and len(set(keys)) == len(keys):

@@ -9,7 +9,7 @@ together. So a record and its stand-in are settled by the driver in one step:
     it is given up             it is dead-lettered, and they come again at once: the next newest stands
     it was not reached         they are held, and come again at once
 
-Between windows the order of the door holds, which is at least that of the key (``key.order_with``): while a record
+Between windows the order of the door holds, which is at least that of the key (``order_with``): while a record
 of a key waits, later ones of that key are held behind it. So what was handled last of a key is its newest record.
 """
 
@@ -24,17 +24,16 @@ from kinesis_spout.spark.tasks.delivery import (
     Handler,
     HandlerDelivery,
 )
-from kinesis_spout.spark.tasks.work import WorkSlice
-from shard_state import Order
+from shard_state import Order, SlicePlan
 
 
 class CoalescingDelivery(HandlerDelivery):
     """Hands over the newest record of each key at hand. Mutable."""
 
     def __init__(
-        self, work: WorkSlice, handler: Handler, settings: DeliverySettings, key: CoalescingKey
+        self, plan: SlicePlan, handler: Handler, settings: DeliverySettings, key: CoalescingKey
     ) -> None:
-        super().__init__(work, handler, settings)
+        super().__init__(plan, handler, settings)
         self._key_of = key.of_record
 
     def _hand_over(self, part: Sequence[Record], until: float) -> int:
@@ -101,12 +100,8 @@ class CoalescingDelivery(HandlerDelivery):
             else:
                 self.coalesced += stand_in != at
         for at in sorted(held.keys() | failures.keys()):
-            failure = failures.get(at)
-            self.note_failed(
-                part[at],
-                "" if failure is None else failure.error_text,
-                self.count + at,
-                part[at - 1] if at else None,
-                failure,
-                stand_in=held.get(at),
-            )
+            previous = part[at - 1] if at else None
+            if at in failures:
+                self.note_failed(part[at], failures[at], at, previous)
+            else:
+                self.note_held(part[at], at, previous, stand_in=held[at])

@@ -13,8 +13,7 @@ from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.concurrency.record_run import RecordRun, RunRules, Verdict
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import MARKS
-from kinesis_spout.spark.tasks.work import WorkSlice
-from shard_state import Order
+from shard_state import Order, SlicePlan
 
 _WAIT_SECONDS: Final = 1.0
 """When the time is over, records that wait for their key have so much more, or a quarter of the time there was."""
@@ -23,8 +22,8 @@ _WAIT_SECONDS: Final = 1.0
 class ConcurrentDelivery(SliceDelivery):
     """Delivers to the user's handler, several records at a time. Mutable."""
 
-    def __init__(self, work: WorkSlice, calls: ConcurrentCalls, settings: DeliverySettings) -> None:
-        super().__init__(work, settings)
+    def __init__(self, plan: SlicePlan, calls: ConcurrentCalls, settings: DeliverySettings) -> None:
+        super().__init__(plan, settings)
         self._calls = calls
         self._notes = settings.notes
         self.handling_seconds: float = 0.0
@@ -106,7 +105,7 @@ class ConcurrentDelivery(SliceDelivery):
             if failure is None:
                 instead.get(at, self.hold)(record)
             else:
-                self.note_failed(record, failure.error_text, self.count, None, failure)
+                self.note_failed(record, failure)
                 self.pass_over(record)
         self.delivered += run.begun
         self.count = base + run.reached

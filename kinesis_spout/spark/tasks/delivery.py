@@ -7,7 +7,7 @@ first); what was not reached is read, or carried, again.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,8 +17,8 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
 from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.journal import SliceNotes
-from kinesis_spout.spark.tasks.work import Unfinished, WorkSlice, before_bound
-from shard_state import FailedRecord, Order, SequenceNumber, SliceKind
+from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, before_bound, failed_record
+from shard_state import FailedRecord, Order, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 from shard_state.checkpoint.checkpoint import fits
 from shard_state.tracker.restored import within
 
@@ -56,28 +56,26 @@ class DeliverySettings:
     """Of this slice."""
     coalescing: CoalescingKey | None = None
     """What records are coalesced by; None: each is handled."""
-
-    @property
-    def one_by_one(self) -> bool:
-        """Whether each record waits for what came of the one before. Coalescing sees to its windows itself."""
-        return self.order is not Order.UNORDERED and self.coalescing is None
-
-    def line(self, record: Record) -> str | None:
-        """Name the line in which later records wait behind this one when it fails."""
-        return record.partition_key if self.coalescing is None else self.coalescing.line(record)
+    age: RecordAge | None = None
+    """What is too old to be delivered; None: nothing is."""
 
 
 class SliceDelivery(ABC):
     """The books of one slice. Mutable. How a run of records is delivered is left to the kinds of it."""
 
-    def __init__(self, work: WorkSlice, settings: DeliverySettings) -> None:
-        self._plan = work.plan
+    extra_columns: Sequence[str] = ()
+    """What ``fetch`` needs of a page read as columns, besides the usual ones."""
+
+    def __init__(self, plan: SlicePlan, settings: DeliverySettings) -> None:
+        self._plan = plan
         self._settings = settings
-        self._holes = work.plan.holes
-        self._attempts = dict(work.plan.attempts)
-        self._attempts.update((retry.sequence, retry.attempt - 1) for retry in work.plan.retries)
-        self._blocked = set(work.plan.blocked_keys)
-        self._age = work.age
+        self._holes = plan.holes
+        self._attempts = dict(plan.attempts)
+        self._attempts.update((retry.sequence, retry.attempt - 1) for retry in plan.retries)
+        self._blocked = set(plan.blocked_keys)
+        self._age = settings.age
+        self._is_ordered = settings.order is not Order.UNORDERED and settings.coalescing is None
+        """Whether each record waits for what came of the one before. Coalescing sees to its windows itself."""
         self._stops_shard = False
         """Whether something failed that the whole shard waits for."""
         self.first: SequenceNumber | None = None
@@ -95,11 +93,6 @@ class SliceDelivery(ABC):
         """How long the handler took; None if none is called here."""
         self.failures: list[FailedRecord] = []
         self.unfinished: list[Unfinished] = []
-
-    @property
-    def extra_columns(self) -> Sequence[str]:
-        """What ``fetch`` needs of a page read as columns, beside the usual ones."""
-        return ()
 
     @property
     def room(self) -> bool:
@@ -127,7 +120,11 @@ class SliceDelivery(ABC):
         if not records:
             return 0
         if self.first is None:
-            self._check_anchor(records[0])
+            self.first = records[0].sequence
+            if self._plan.kind is not SliceKind.RETRY and not fits(self._plan.anchor, self.first):
+                # The stored holes speak of another history: deliver again what they claim (invariant 11).
+                self._holes = ()
+                self._attempts = {}
         before = self.count
         for run in self._runs(records[: self._plan.limit - self.count]):
             reached = self.deliver_run(run, until)
@@ -135,21 +132,24 @@ class SliceDelivery(ABC):
                 break
         return self.count - before
 
-    def hold_rest(self, records: Sequence[Record]) -> None:
-        """Give back the records of a slice of retries that were not reached."""
-        for record in records:
-            self.hold(record)
-
-    def _check_anchor(self, first: Record) -> None:
-        self.first = first.sequence
-        if self._plan.kind is not SliceKind.RETRY and not fits(self._plan.anchor, self.first):
-            # The stored holes speak of another history: deliver again what they claim (invariant 11).
-            self._holes = ()
-            self._attempts = {}
+    def result(self) -> WorkResult:
+        """Close the books of a slice whose records travelled with it."""
+        return WorkResult(
+            plan=self._plan,
+            outcome=SliceOutcome(
+                first=self.first, last=self.last, count=self.count, failures=tuple(self.failures)
+            ),
+            unfinished=tuple(self.unfinished),
+            delivered=self.delivered,
+            coalesced=self.coalesced,
+            expired=self.expired,
+            timed_out=self.timed_out,
+            handling_seconds=self.handling_seconds,
+        )
 
     def _runs(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
         """Split off what is not delivered, and what must be watched one by one; normally all is one run."""
-        one_by_one = self._settings.one_by_one or self._plan.probe
+        one_by_one = self._is_ordered or self._plan.probe
         age = self._age if self._age is not None and self._age.expires(self.oldest(records)) else None
         if not (one_by_one or self._holes or self._attempts or self._blocked or age):
             yield records
@@ -188,7 +188,6 @@ class SliceDelivery(ABC):
         return min((at for at in arrivals if at is not None), default=None)
 
     def pass_expired(self, record: Record) -> None:
-        """Enter a record that is too old to be delivered."""
         age = self._age
         assert age is not None
         self.expired += 1
@@ -209,9 +208,9 @@ class SliceDelivery(ABC):
     def _must_wait(self, record: Record) -> bool:
         if self._plan.probe and record.sequence in self._attempts:
             return True
-        if not self._settings.one_by_one or not self._blocked:
+        if not self._is_ordered or not self._blocked:
             return False
-        return self._settings.line(record) in self._blocked
+        return self._line(record) in self._blocked
 
     @abstractmethod
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
@@ -219,47 +218,59 @@ class SliceDelivery(ABC):
 
     def hold(self, record: Record, *, suspected: bool = False) -> None:
         """Enter a record that is not delivered, or of whose delivery nobody knows how it ended; it comes again."""
-        self.note_failed(record, "", self.count, None, None, suspected=suspected)
+        self.note_held(record, suspected=suspected)
         self.pass_over(record)
 
     def note_failed(
+        self, record: Record, failure: Failure, at: int = 0, previous: Record | None = None
+    ) -> None:
+        """Note that a record failed, ``at`` after those that are entered; ``previous`` is the one before it."""
+        self.timed_out += failure.timed_out
+        self._note(
+            record,
+            failed_record(record, failure, index=self.count + at, previous=self._sequence_before(previous)),
+            Unfinished(record=record, error=failure.error_text, raised=failure.raised),
+        )
+
+    def note_held(
         self,
         record: Record,
-        error: str,
-        index: int,
-        previous: Record | None,
-        failure: Failure | None,
+        at: int = 0,
+        previous: Record | None = None,
         *,
         suspected: bool = False,
         stand_in: int | None = None,
     ) -> None:
-        """Enter a record that was not acked. Without a ``failure`` it was held, for a ``stand_in`` that failed.
-
-        ``index`` and ``stand_in`` are indices in the slice.
-        """
-        line = self._settings.line(record)
-        self.failures.append(
-            FailedRecord(
-                index=index,
-                sequence=record.sequence,
-                previous=self.last if previous is None else previous.sequence,
-                attempt=record.attempt - (failure is None),
-                held=failure is None,
-                partition_key=line,
-                rejected=failure is not None and failure.rejected,
-                put_off=failure is not None and failure.put_off,
-                delay_seconds=None if failure is None else failure.delay_seconds,
-                killed_worker=failure is not None and failure.killed_worker,
-                suspected=suspected,
-                stand_in=stand_in,
-            )
+        """Note that a record is held; ``stand_in`` is the index, in the slice, of what failed in its place."""
+        held = FailedRecord(
+            index=self.count + at,
+            sequence=record.sequence,
+            previous=self._sequence_before(previous),
+            attempt=record.attempt - 1,
+            held=True,
+            partition_key=record.partition_key,
+            suspected=suspected,
+            stand_in=stand_in,
         )
-        raised = None if failure is None else failure.raised
-        self.timed_out += failure is not None and failure.timed_out
-        self.unfinished.append(Unfinished(record=record, error=error, raised=raised))
+        self._note(record, held, Unfinished(record=record, error=""))
+
+    def _note(self, record: Record, failed: FailedRecord, unfinished: Unfinished) -> None:
+        line = self._line(record)
+        if self._settings.coalescing is not None:
+            failed = replace(failed, partition_key=line)
+        self.failures.append(failed)
+        self.unfinished.append(unfinished)
         self._stops_shard = self._settings.order is Order.SHARD
         if self._settings.order is Order.KEY and line is not None:
             self._blocked.add(line)
+
+    def _sequence_before(self, previous: Record | None) -> SequenceNumber | None:
+        return self.last if previous is None else previous.sequence
+
+    def _line(self, record: Record) -> str | None:
+        """Name the line in which later records wait behind this one when it fails."""
+        coalescing = self._settings.coalescing
+        return record.partition_key if coalescing is None else coalescing.line(record)
 
     def pass_over(self, record: Record) -> None:
         """Enter a record that is dealt with."""
@@ -270,8 +281,8 @@ class SliceDelivery(ABC):
 class HandlerDelivery(SliceDelivery):
     """Delivers to the user's handler, there and then. Mutable."""
 
-    def __init__(self, work: WorkSlice, handler: Handler, settings: DeliverySettings) -> None:
-        super().__init__(work, settings)
+    def __init__(self, plan: SlicePlan, handler: Handler, settings: DeliverySettings) -> None:
+        super().__init__(plan, settings)
         self._handler = handler
         self._notes = settings.notes
         self.handling_seconds: float = 0.0
@@ -294,9 +305,7 @@ class HandlerDelivery(SliceDelivery):
         delivered, failed = self._handler(part, until, self._notes)
         self.handling_seconds += self._settings.clock() - began
         for at, failure in failed:
-            self.note_failed(
-                part[at], failure.error_text, self.count + at, part[at - 1] if at else None, failure
-            )
+            self.note_failed(part[at], failure, at, part[at - 1] if at else None)
         self.delivered += delivered
         self.count += delivered
         self.last = part[delivered - 1].sequence
@@ -308,8 +317,8 @@ class ReplayedDelivery(SliceDelivery):
     """Enters what another delivery of the slice came to before its worker died. Calls no handler. Mutable.
 
     Args:
-        work: the slice.
-        settings: the rules.
+        plan: the slice.
+        settings: of this delivery.
         reached: how many of its records were dealt with.
         failures: what was said of those that failed, by their index; None for those that were held.
         stand_ins: of the records that were not handled, by index: that of the one to be handled in their place;
@@ -319,7 +328,7 @@ class ReplayedDelivery(SliceDelivery):
 
     def __init__(
         self,
-        work: WorkSlice,
+        plan: SlicePlan,
         settings: DeliverySettings,
         reached: int,
         failures: Mapping[int, Failure | None],
@@ -327,7 +336,7 @@ class ReplayedDelivery(SliceDelivery):
         *,
         suspects: Collection[int] = (),
     ) -> None:
-        super().__init__(work, settings)
+        super().__init__(plan, settings)
         self._reached = reached
         self._failures = failures
         self._stand_ins = stand_ins
@@ -335,12 +344,11 @@ class ReplayedDelivery(SliceDelivery):
 
     @property
     def room(self) -> bool:
-        """See ``SliceDelivery``. How far it came is known, whatever has failed by then."""
+        # How far it came is known, whatever has failed by then.
         return self.count < self._reached
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
-        """See ``SliceDelivery``. What was done took its time already."""
-        del until
+        del until  # what was done took its time already
         at = 0
         for at, record in enumerate(run, 1):
             if self.count >= self._reached:
@@ -355,7 +363,7 @@ class ReplayedDelivery(SliceDelivery):
     def _enter(self, record: Record) -> None:
         failure, stand_in = self._failures.get(self.count), self._stand_ins.get(self.count)
         if failure is not None:
-            self.note_failed(record, failure.error_text, self.count, None, failure)
+            self.note_failed(record, failure)
         if stand_in is None:
             self.delivered += 1
         elif 0 <= stand_in < self._reached and stand_in not in self._failures:
@@ -363,7 +371,7 @@ class ReplayedDelivery(SliceDelivery):
         else:
             # Nothing that was handled stands for it.
             has_failed = stand_in in self._failures and stand_in < self._reached
-            self.note_failed(record, "", self.count, None, None, stand_in=stand_in if has_failed else None)
+            self.note_held(record, stand_in=stand_in if has_failed else None)
 
 
 class HeldDelivery(SliceDelivery):

@@ -31,7 +31,7 @@ from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks import journal
 from kinesis_spout.spark.tasks.handlers import AnyHandler, delivery_to
-from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
+from kinesis_spout.spark.tasks.jobs import SparkRunner, tagged
 from kinesis_spout.spark.tasks.journal import Journal, Remains
 from kinesis_spout.spark.tasks.recovery import lost, recover
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -61,7 +61,6 @@ class _Folder:
         return Path(tempfile.gettempdir(), self.name)
 
     def file(self, task: int, attempt: int = 0) -> Path:
-        """Name the file of a task."""
         return self.path / f"{task}.{attempt}"
 
     def make(self) -> None:
@@ -146,22 +145,20 @@ class RunSlices:
             self._folder.remove(file)
 
 
-class HandlerRunner:
+class HandlerRunner(SparkRunner):
     """A ``BatchRunner`` for handlers that run on the executors."""
-
-    ticks = None
 
     def __init__(
         self, context: SparkContext, settings: TaskSettings, handler: PickledHandler[AnyHandler]
     ) -> None:
-        self._context = context
+        super().__init__(context)
         self._settings = settings
         self._handler = handler
         self._is_local = re.match(r"local(\[|$)", context.master or "") is not None
         self._name = f"kinesis-spout-{uuid.uuid4().hex}"
 
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
-        """See ``BatchRunner``. Raises only where nothing can be recovered."""
+        """Run slices; raises only where nothing can be recovered."""
         digest = hashlib.sha256(tag.encode()).hexdigest()[:16]
         folder = _Folder(name=f"{self._name}-{digest}", is_read_here=self._is_local)
         settings = self._settings.of_one_task(len(packs))
@@ -182,17 +179,6 @@ class HandlerRunner:
             if self._is_local and folder.is_ours:
                 shutil.rmtree(folder.path, ignore_errors=True)
 
-    def settled(self, tag: str, *, is_whole: bool) -> bool:
-        """See ``BatchRunner``. What a handler has done is done."""
-        del tag, is_whole
-        return True
-
-    def has_begun(self, tag: str) -> bool:
-        return has_begun(self._context, tag)
-
-    def cancel(self, tag: str) -> None:
-        cancel(self._context, tag)
-
 
 def recover_job(
     packs: Sequence[Sequence[WorkSlice]],
@@ -200,19 +186,10 @@ def recover_job(
     settings: TaskSettings,
     death: HandlerKilledWorker,
 ) -> list[WorkResult] | None:
-    """Say what came of the tasks of a job that failed on this machine.
+    """Say what came of the tasks of a job that failed on this machine; None if that blames no task.
 
     One task's worker has died, or the job was cancelled. Then those are to blame that stay in one handler for
-    longer than a whole task may take.
-
-    Args:
-        packs: the slices of each task.
-        file: names the journal of a task.
-        settings: the tasks'.
-        death: how the job failed.
-
-    Returns:
-        None if it failed in a way that blames no task.
+    longer than a whole task may take. ``file`` names the journal of a task.
     """
     failed = _FAILED_TASK.search(str(death))
     guilty = None if failed is None else int(failed[1])

@@ -27,7 +27,7 @@ from kinesis_spout.spark.tasks.delivery import (
     SliceDelivery,
 )
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, SliceNotes
-from kinesis_spout.spark.tasks.work import WorkSlice
+from shard_state import SlicePlan
 
 _LOOK_UP_SECONDS: Final = 0.1
 """How often a record handler looks up from its records: whether anybody still waits for them."""
@@ -67,13 +67,13 @@ def record_handler(
     return ConcurrentCalls(function, scheme, concurrency=concurrency, timeout_seconds=timeout_seconds)
 
 
-def delivery_to(handler: AnyHandler, work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+def delivery_to(handler: AnyHandler, plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
     """Make the delivery of a slice to a handler."""
     if isinstance(handler, ConcurrentCalls):
-        return ConcurrentDelivery(work, handler, rules)
+        return ConcurrentDelivery(plan, handler, rules)
     if rules.coalescing is None:
-        return HandlerDelivery(work, handler, rules)
-    return CoalescingDelivery(work, handler, rules, rules.coalescing)
+        return HandlerDelivery(plan, handler, rules)
+    return CoalescingDelivery(plan, handler, rules, rules.coalescing)
 
 
 class RecordHandler:
@@ -86,7 +86,6 @@ class RecordHandler:
     def __call__(
         self, records: Sequence[Record], until: float, notes: SliceNotes
     ) -> tuple[int, list[Failed]]:
-        """See ``Handler``."""
         failed: list[Failed] = []
         function, scheme, words = self._function, self._scheme, notes.words
         look_up_at, index = min(until, monotonic() + _LOOK_UP_SECONDS), notes.base - 1
@@ -150,8 +149,7 @@ class ArrowHandler:
     def __call__(
         self, records: Sequence[Record], until: float, notes: SliceNotes
     ) -> tuple[int, list[Failed]]:
-        """See ``Handler``. A batch that was begun is finished, whatever the time."""
-        del until
+        del until  # a batch that was begun is finished, whatever the time
         batch = batch_of_records(records, stream=records[0].stream, shard_id=records[0].shard_id)
         return len(records), self._handle(batch, 0, notes)
 

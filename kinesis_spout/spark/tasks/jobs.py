@@ -67,10 +67,7 @@ class Ticks(Protocol):
     def advance(self, now: float, read_to: float | None = None) -> None:
         """Take in that a batch is about to be run. Called by one thread.
 
-        Args:
-            now: monotonic.
-            read_to: everything that was put before then has gone out, with this batch; monotonic. None if that is
-                not known.
+        Everything that was put before ``read_to`` has gone out, with this batch; None: not known. Monotonic times.
         """
         ...
 
@@ -96,14 +93,9 @@ class BatchRunner(Protocol):
         ...
 
     def settled(self, tag: str, *, is_whole: bool) -> bool:
-        """Take in that the outcomes of a job are about to be taken in. Called under the consumer's lock.
+        """Tell whether the outcomes of a job may be taken in; if not, its slices are planned again.
 
-        Args:
-            tag: as given to ``run``, which has returned.
-            is_whole: whether all shards of the job are still owned, as they were when it began.
-
-        Returns:
-            Whether the outcomes may be taken in; if not, its slices are planned again.
+        Called under the consumer's lock, when ``run`` has returned. ``is_whole``: all its shards are still owned.
         """
         ...
 
@@ -114,6 +106,25 @@ class BatchRunner(Protocol):
     def cancel(self, tag: str) -> None:
         """Make the job that runs under ``tag``, if any does, die. Never raises an Exception."""
         ...
+
+
+class SparkRunner:
+    """A ``BatchRunner`` without ticks, for whose jobs nothing is left to do when they have ended."""
+
+    ticks: Ticks | None = None
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+
+    def settled(self, tag: str, *, is_whole: bool) -> bool:
+        del tag, is_whole
+        return True
+
+    def has_begun(self, tag: str) -> bool:
+        return has_begun(self._context, tag)
+
+    def cancel(self, tag: str) -> None:
+        cancel(self._context, tag)
 
 
 class tagged:  # noqa: N801 - a context manager, used like a function
@@ -145,7 +156,6 @@ def tags_of(name: str) -> str:
 
 
 def has_begun(context: SparkContext, tag: str) -> bool:
-    """Tell whether any task of the jobs under a tag has begun."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job_id) for job_id in tracker.getJobIdsForGroup(tag)]
     stages = [tracker.getStageInfo(int(stage_id)) for job in jobs if job for stage_id in job.stageIds]

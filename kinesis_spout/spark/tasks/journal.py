@@ -59,10 +59,9 @@ class SliceNotes:
         """How many records the slice had dealt with before those that are handed over now."""
 
     def begin(self, base: int) -> None:
-        """Note that records are handed over."""
         self.base = base
-        self.words[_SLICE], self.words[_TOGETHER] = self._number, 1
-        self.tick()
+        words = self.words
+        words[_SLICE], words[_TOGETHER], words[_SINCE] = self._number, 1, int(monotonic() * 1000)
 
     def together(self, at: int, rows: int) -> None:
         """Note that a handler is called with several records, ``at`` after those before."""
@@ -107,7 +106,6 @@ class SliceNotes:
         return bool(self.words[_STOP])
 
     def stop(self) -> None:
-        """Have the task hand over no further record."""
         self.words[_STOP] = 1
 
     def reached(self, count: int) -> None:
@@ -117,19 +115,15 @@ class SliceNotes:
         self.words[UNDER_WAY] = _NONE
 
     def ended(self, result: WorkResult) -> WorkResult:
-        """Keep what came of the slice. Returns it."""
         if self._journal is not None:
             self._journal.append((self._number, None, result))
         return result
 
 
 class Journal:
-    """The file of one task, while it runs. Mutable; used by one thread at a time.
+    """The file of one task of so many slices, while it runs. Mutable; used by one thread at a time.
 
-    Args:
-        path: the file.
-        slices: how many the task has.
-        has_marks: whether records are handed over several at a time.
+    With ``has_marks`` records are handed over several at a time.
     """
 
     def __init__(self, path: Path, slices: int, *, has_marks: bool = False) -> None:

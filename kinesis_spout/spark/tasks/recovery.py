@@ -20,7 +20,7 @@ from kinesis_spout.spark.tasks.delivery import DeliverySettings, ReplayedDeliver
 from kinesis_spout.spark.tasks.journal import Remains
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from shard_state import SliceKind, SliceOutcome
+from shard_state import SliceKind, SliceOutcome, SlicePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,8 @@ def recover(
         pack: its slices.
         remains: what it has noted.
         settings: the task's.
-        blame: what is said of the record that was under way, if the task died by its own fault; None if something
-            else ended it.
-        hangs: whether it was ended because its records took too long: then all that were under way are to blame.
+        blame: what is said of the record that was under way; None if the task did not die by its own fault.
+        hangs: whether its records took too long: then all that were under way are to blame.
     """
     unclear = blame is not None and remains.under_way is None and not remains.suspects
     results = []
@@ -68,7 +67,6 @@ def recover(
 
 
 def lost(work: WorkSlice) -> WorkResult:
-    """Give the result of a slice of which nothing is known."""
     return WorkResult(plan=work.plan, outcome=SliceOutcome(), cursor=work.cursor, lost=True)
 
 
@@ -113,9 +111,9 @@ def _replay(work: WorkSlice, reached: _Reached, settings: TaskSettings) -> WorkR
             plan=work.plan, outcome=SliceOutcome(), cursor=work.cursor, suspects=reached.suspects
         )
 
-    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
         return ReplayedDelivery(
-            work, rules, reached.count, reached.failures, reached.stand_ins, suspects=reached.suspected
+            plan, rules, reached.count, reached.failures, reached.stand_ins, suspects=reached.suspected
         )
 
     (result,) = run_slices([work], replace(settings, max_seconds=inf), deliver)

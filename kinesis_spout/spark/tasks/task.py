@@ -27,11 +27,11 @@ from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Journal, SliceNotes
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from shard_state import Order, SliceKind, SliceOutcome
+from shard_state import Order, SliceKind, SlicePlan
 
 _THREADS = 8
 
-Deliver = Callable[[WorkSlice, DeliverySettings], SliceDelivery]
+Deliver = Callable[[SlicePlan, DeliverySettings], SliceDelivery]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class TaskSettings:
     max_left_bytes: int = 0
     """Of fetched and not handled records, what the tasks of a job together give back to the driver."""
     coalescing: CoalescingKey | None = None
-    """See ``DeliverySettings``."""
+    """What records are coalesced by; None: each is handled."""
 
     def of_one_task(self, tasks: int) -> Self:
         """Give a task of a job of so many its share of what they have together."""
@@ -65,7 +65,6 @@ class _HandlingTime:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more should be fetched."""
         return self._until is not None and monotonic() >= self._until
 
     @property
@@ -95,16 +94,24 @@ def run_slices(
         for number, work in enumerate(pack):
             notes = SliceNotes(journal, number)
             rules = DeliverySettings(
-                order=settings.order, clock=monotonic, notes=notes, coalescing=settings.coalescing
+                order=settings.order,
+                clock=monotonic,
+                notes=notes,
+                coalescing=settings.coalescing,
+                age=work.age,
             )
-            delivery = deliver(work, rules)
+            delivery = deliver(work.plan, rules)
             if work.plan.kind is SliceKind.READ:
                 read = _Read(work, delivery, settings, notes)
                 reading[threads.submit(read.fetch)] = read
             else:
                 carried.append((work, delivery, notes))
         for work, delivery, notes in carried:
-            yield notes.ended(_deliver_carried(work, delivery, time.of_page()))
+            reached = delivery.deliver(work.records, time.of_page())
+            if work.plan.kind is SliceKind.RETRY:
+                for record in work.records[reached:]:
+                    delivery.hold(record)
+            yield notes.ended(delivery.result())
         while reading:
             for done in wait(reading, return_when=FIRST_COMPLETED).done:
                 read = reading.pop(done)
@@ -141,27 +148,6 @@ class _Left:
         return tuple(records[:taken])
 
 
-def _deliver_carried(work: WorkSlice, delivery: SliceDelivery, until: float) -> WorkResult:
-    reached = delivery.deliver(work.records, until)
-    if work.plan.kind is SliceKind.RETRY:
-        delivery.hold_rest(work.records[reached:])
-    return WorkResult(
-        plan=work.plan,
-        outcome=SliceOutcome(
-            first=delivery.first,
-            last=delivery.last,
-            count=delivery.count,
-            failures=tuple(delivery.failures),
-        ),
-        unfinished=tuple(delivery.unfinished),
-        delivered=delivery.delivered,
-        coalesced=delivery.coalesced,
-        expired=delivery.expired,
-        timed_out=delivery.timed_out,
-        handling_seconds=delivery.handling_seconds,
-    )
-
-
 class _Read:
     """One READ slice under way. Mutable; ``fetch`` runs on a fetching thread, one call at a time."""
 
@@ -194,7 +180,7 @@ class _Read:
         return self._delivery.fetch(self._getter, self._settings.read.max_records_per_fetch)
 
     def take(self, done: Future[Page]) -> Page | None:
-        """Look at a fetched page. None: the slice ends here."""
+        """Look at a fetched page; None: the slice ends here."""
         try:
             page = done.result()
         except KinesisError as error:
@@ -207,6 +193,8 @@ class _Read:
         self._millis_behind = page.millis_behind_latest
         self._at_end = page.at_end
         self._at_tip = page.at_end or page.millis_behind_latest == 0
+        if self._work.plan.bound is None:
+            return page
         records = self._delivery.before_bound(page.records)
         if len(records) == len(page.records):
             return page
@@ -254,39 +242,27 @@ class _Read:
             self._whole = False
 
     def result(self) -> WorkResult:
-        """Close the books."""
         delivery, getter = self._delivery, self._getter
         cursor = Cursor()
         if getter is not None:
             cursor = getter.cursor if self._whole else replace(getter.cursor, iterator=None)
-        result = WorkResult(
-            plan=self._work.plan,
-            outcome=SliceOutcome(
-                first=delivery.first,
-                last=delivery.last,
-                count=delivery.count,
-                failures=tuple(delivery.failures),
-                at_end=self._at_end,
-                at_tip=self._at_tip,
-                at_bound=self._at_bound,
-            ),
-            unfinished=tuple(delivery.unfinished),
-            cursor=cursor,
-            delivered=delivery.delivered,
-            coalesced=delivery.coalesced,
-            expired=delivery.expired,
-            timed_out=delivery.timed_out,
-            handling_seconds=delivery.handling_seconds,
-            bytes_read=self._bytes,
-            millis_behind_latest=self._millis_behind,
-            throttles=0 if getter is None else getter.throttles,
-            damaged_aggregates=self._damaged_aggregates,
-            records_outside_shard=self._records_outside_shard,
-            trimmed=self._trimmed,
-            error=self._error,
-            left=self._left,
+        result = delivery.result()
+        outcome = replace(result.outcome, at_end=self._at_end, at_tip=self._at_tip, at_bound=self._at_bound)
+        return self._notes.ended(
+            replace(
+                result,
+                outcome=outcome,
+                cursor=cursor,
+                bytes_read=self._bytes,
+                millis_behind_latest=self._millis_behind,
+                throttles=0 if getter is None else getter.throttles,
+                damaged_aggregates=self._damaged_aggregates,
+                records_outside_shard=self._records_outside_shard,
+                trimmed=self._trimmed,
+                error=self._error,
+                left=self._left,
+            )
         )
-        return self._notes.ended(result)
 
     def _open(self) -> PollingShardGetter:
         settings, work = self._settings, self._work

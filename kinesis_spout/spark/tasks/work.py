@@ -78,6 +78,15 @@ class WorkResult:
     """Why reading stopped early, if an error was the reason. What was read before it counts all the same."""
 
     @property
+    def speaks_of_death(self) -> bool:
+        """Whether the worker died, or some records were under way when it did."""
+        return (
+            self.lost
+            or self.suspects > 0
+            or any(failed.killed_worker or failed.suspected for failed in self.outcome.failures)
+        )
+
+    @property
     def failed(self) -> int:
         """Of those that were handed to the handler, how many were not acked."""
         failures = self.outcome.failures

@@ -16,7 +16,6 @@ from kinesis_spout.storm.hosting.pending_tuples import PendingTuples, Unanswered
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
 from kinesis_spout.storm.hosting.processes.children import ChildKey
 from kinesis_spout.storm.hosting.talk import Talk
-from kinesis_spout.storm.multilang.frames import CODECS
 from kinesis_spout.storm.multilang.messages import (
     DEFAULT_STREAM,
     Ack,
@@ -81,7 +80,6 @@ class LeasedChild:
         self._collector = collector
         self._reports = reports
         self._clock = clock
-        self._codec = CODECS[settings.serializer]
         nap_seconds = _NAP_SECONDS * settings.max_pending
         self._nap_seconds = min(nap_seconds, _MOST_NAP_SECONDS) if nap_seconds >= _LEAST_NAP_SECONDS else 0.0
         # Half of them go at once, while the child works on the other half.
@@ -100,15 +98,14 @@ class LeasedChild:
         """
         talk, tuples, source = self.talk, self._tuples, tup.source
         tuple_id = tuples.next_id()
-        frame = self._codec.encode(
+        frame = talk.encode(
             TupleIn(
                 id=tuple_id,
                 component=source.component,
                 stream=source.stream,
                 task=source.task,
                 values=tup.values,  # type: ignore[arg-type]  # any sequence is written alike
-            ),
-            self._settings.key.component,
+            )
         )
         pending = tuples.pending
         if not pending:

@@ -7,7 +7,7 @@ from time import monotonic
 from pyspark import SparkContext
 
 from kinesis_spout.spark.pickled_handler import PickledHandler
-from kinesis_spout.spark.tasks.jobs import HandlerRaised, cancel, has_begun
+from kinesis_spout.spark.tasks.jobs import HandlerRaised, SparkRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount
@@ -29,7 +29,7 @@ from kinesis_spout.storm.state import KeyedState, StateManifest, StateUpdate
 Packs = Sequence[Sequence[WorkSlice]]
 
 
-class TopologyRunner:
+class TopologyRunner(SparkRunner):
     """A ``BatchRunner`` that pushes records through the graph of a topology. Mutable; thread-safe.
 
     Args:
@@ -49,12 +49,12 @@ class TopologyRunner:
         to_values: ToValues,
         state: KeyedState | None = None,
     ) -> None:
-        self._context = context
+        super().__init__(context)
         self._settings = settings
         self._state = state
         self._jobs = TopologyJobs(context, program, None if state is None else state.address)
         self._to_values = PickledHandler.of(to_values)
-        self.ticks = TickClock(program.ticks, monotonic())
+        self.ticks: TickClock = TickClock(program.ticks, monotonic())
         self._choice = RunChoice()
         """Needs no lock: micro-batches with state run one at a time."""
         self._changes: dict[str, tuple[StateManifest, list[StateUpdate], Ticks]] = {}
@@ -115,12 +115,6 @@ class TopologyRunner:
         if not counts:
             self.ticks.did_not_count(ticks)
         return counts
-
-    def has_begun(self, tag: str) -> bool:
-        return has_begun(self._context, tag)
-
-    def cancel(self, tag: str) -> None:
-        cancel(self._context, tag)
 
     def _run(self, tag: str, packs: Packs, ticks: Ticks, state: StateManifest | None = None) -> list[Block]:
         first = FirstStage(

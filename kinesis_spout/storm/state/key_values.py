@@ -10,6 +10,7 @@ in place; and so that a value that cannot be kept is found where it was put.
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
 from typing import Any, Final
 
 from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
@@ -26,6 +27,10 @@ _PLAIN_VALUES: Final = _PLAIN | {float}
 _CAN_BE_READ: Final = _PLAIN_VALUES | {OpenWindows}
 """The types of values that can be unpickled if they can be pickled. What is in windows was unpickled when it came
 here: to do that again would cost as much as to pickle it."""
+
+
+_MOVED: Final = {"kinesis_spout.topology.components.open_windows": OpenWindows.__module__}
+"""Modules whose names are in stored values, by the names that they had."""
 
 
 class UnfitValue(Exception):  # noqa: N818 - what was found; the runner says what follows
@@ -228,12 +233,22 @@ class PartitionState:
 def read_value(key: Any, pickled: bytes) -> Any:
     """Give a stored value. StateUnreadable: its class is not there any more, or refuses."""
     try:
-        return pickle.loads(pickled)  # noqa: S301 - written by the user's own bolt
+        try:
+            return pickle.loads(pickled)  # noqa: S301 - written by the user's own bolt
+        except ModuleNotFoundError:
+            return _MovedNames(BytesIO(pickled)).load()
     except Exception as error:
         raise StateUnreadable(
             f"the value that is stored for the key {key!r} cannot be read: {type(error).__name__}: {error}. "
             "Values are pickled: deploy the classes that they are of, under the names that they had"
         ) from error
+
+
+class _MovedNames(pickle.Unpickler):
+    """Reads values of classes of this package that had another module when they were stored."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        return super().find_class(_MOVED.get(module_name, module_name), global_name)
 
 
 def _check_key(key: Any) -> None:

@@ -82,11 +82,7 @@ class JavaServer:
     def launch(self, port: int, standard_input: int) -> "subprocess.Popen[bytes]":
         """Start it, guarded: it is killed when ``standard_input`` ends. ZooKeeper's log is made for that.
 
-        Returns:
-            The guard, which ends after the server, with its status.
-
-        Raises:
-            InvalidConfig: Java or PySpark's jars are missing.
+        Gives the guard, which ends after the server, with its status.
         """
         java, jars = find_java(), find_jars()
         config = self._write_configuration(port)
@@ -144,11 +140,7 @@ class JavaServer:
 
 
 def find_java() -> str:
-    """Find the ``java`` command, in JAVA_HOME or else on the PATH.
-
-    Raises:
-        InvalidConfig: says how to install it.
-    """
+    """Find the ``java`` command, in JAVA_HOME or else on the PATH."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:
@@ -162,11 +154,7 @@ def find_java() -> str:
 
 
 def find_jars() -> Path:
-    """Find the directory of the jars that PySpark ships.
-
-    Raises:
-        InvalidConfig: this PySpark ships none, or no ZooKeeper among them.
-    """
+    """Find the directory of the jars that PySpark ships, ZooKeeper among them."""
     spec = importlib.util.find_spec("pyspark")
     folders = [] if spec is None else [Path(folder) for folder in spec.submodule_search_locations or ()]
     # The processes that Spark starts have it from <Spark>/python/lib/pyspark.zip: the jars are beside "python".
@@ -208,11 +196,7 @@ def is_free(port: int) -> bool:
 
 
 def port_for(data_dir: Path) -> int:
-    """Choose a free port. The same directory leads to the same port, as long as that is free.
-
-    Raises:
-        StoreError: all are taken.
-    """
+    """Choose a free port. The same directory leads to the same port, as long as that is free."""
     first = zlib.crc32(str(data_dir).encode())
     for step in range(len(_PORTS)):
         port = _PORTS[(first + step) % len(_PORTS)]
@@ -220,5 +204,5 @@ def port_for(data_dir: Path) -> int:
             return port
     raise StoreError(
         f"expected a free port for the embedded ZooKeeper on {HOST} between {_PORTS[0]} and {_PORTS[-1]}, "
-        "found every one in use: end what uses them, or name an existing ensemble: zookeeper=host:2181"
+        "found every one in use: free one, or name an existing ensemble: zookeeper=host:2181"
     )

@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
-from types import TracebackType
 from typing import IO, Final, Self
 
 from kinesis_spout.model.directories.writable_directory import check_directory
@@ -43,12 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 def check_startable(data_dir: Path) -> None:
-    """Find out, without starting it, what would keep the server of a directory from starting.
-
-    Raises:
-        InvalidConfig: Java or PySpark's jars are missing.
-        StoreError: the directory cannot be used.
-    """
+    """Find out, without starting it, what would keep the server of a directory from starting."""
     find_java()
     find_jars()
     try:
@@ -96,16 +90,11 @@ class EmbeddedZooKeeper:
 
     @property
     def started_here(self) -> bool:
-        """Whether it was this object that started the server now running."""
         return self._started_here
 
     @property
     def connect_string(self) -> str:
-        """``host:port`` for clients, as it is now.
-
-        Raises:
-            StoreError: it is not started.
-        """
+        """``host:port`` for clients, as it is now."""
         if self._port is None:
             raise StoreError("the embedded ZooKeeper is not started: call start() first")
         return f"{HOST}:{self._port}"
@@ -153,12 +142,7 @@ class EmbeddedZooKeeper:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _care(self) -> None:
@@ -254,7 +238,7 @@ class EmbeddedZooKeeper:
 
     def _check_patience(self, deadline: float, problem: str) -> None:
         if self._leaving.is_set():
-            raise StoreError(f"the embedded ZooKeeper in {self.data_dir} is needed no longer")
+            raise StoreError(f"the embedded ZooKeeper in {self.data_dir} is no longer needed")
         if time.monotonic() >= deadline:
             raise StoreError(
                 f"expected the embedded ZooKeeper in {self.data_dir} to serve within "

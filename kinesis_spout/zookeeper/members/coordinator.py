@@ -12,8 +12,8 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from kinesis_spout.model.errors import StoreError, StoreUnavailable
-from kinesis_spout.zookeeper.members.pauses import PauseNotices
-from kinesis_spout.zookeeper.nodes import make_layout
+from kinesis_spout.zookeeper.members.pause_notices import PauseNotices
+from kinesis_spout.zookeeper.nodes import Nodes, make_layout
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
 from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.progress.store import ZooKeeperCheckpointStore
@@ -81,17 +81,10 @@ class ZooKeeperCoordinator:
 
     @property
     def member(self) -> str:
-        """The name of this process among the application's members."""
         return self._member
 
     def join(self, says: bytes = b"") -> None:
-        """Register this process as a living member, waiting for an older session of its name to end.
-
-        Raises:
-            StoreError: another living process uses the name.
-            ProgressLost: what this process began with is gone.
-            StoreUnavailable: retriable.
-        """
+        """Register this process as a living member, waiting for an older session of its name to end."""
         self._says = says
         self._register()
 
@@ -127,12 +120,11 @@ class ZooKeeperCoordinator:
         self._session.found(self._client.set_async(self._paths.member(self._member), says))
 
     def members(self) -> list[str]:
-        """Name the living members, in order."""
         self._session.ready()
         return self._session.children(self._paths.members)
 
     def acquire(self, shard_id: str, fresh: Checkpoint, *, fences: bool = False) -> Checkpoint | None:
-        """Become the owner of a shard (see the port).
+        """Become the owner of a shard.
 
         An owner node of our own session is never another's: it is left from an acquisition whose answer was
         lost, or from an ownership given up while the connection was down, or is the one we hold. It is
@@ -159,7 +151,9 @@ class ZooKeeperCoordinator:
             if acquired is not None:
                 return acquired
             if self._session.clock.monotonic() >= deadline:
-                raise StoreUnavailable(f"acquiring {shard_id} found no end: others keep changing it")
+                raise StoreUnavailable(
+                    f"{shard_id} could not be acquired in time: other members keep changing it"
+                )
 
     def _owner_changed(self, event: WatchedEvent) -> None:
         if event.type == EventType.DELETED:
@@ -203,11 +197,7 @@ class ZooKeeperCoordinator:
         return acquired if ours and self._ownerships.claim(shard_id, ownership) else None
 
     def release(self, shard_ids: Iterable[str]) -> None:
-        """Give shards up (see the port).
-
-        What cannot be released now because the connection is down is released when it is back, or goes with
-        the session.
-        """
+        """Give shards up; what cannot be now, when the connection is back. Or it goes with the session."""
         given_up = self._ownerships.give_up(shard_ids)
         try:
             self._delete_owner_nodes(given_up)
@@ -221,20 +211,9 @@ class ZooKeeperCoordinator:
         if not released:
             return
         self._session.ready()
-        sync = self._client.sync_async(self._paths.base)
-        # The versions first: an acquisition after that raises them, and one before it shows in the owner node.
-        shard_requests = {
-            shard_id: self._client.exists_async(self._paths.shard(shard_id)) for shard_id in released
-        }
-        owner_requests = {
-            shard_id: self._client.exists_async(self._paths.owner(shard_id)) for shard_id in released
-        }
-        self._session.answer(sync)
         deletions = []
-        for shard_id, ownership in released.items():
-            owner = self._session.answer(owner_requests[shard_id])
-            shard = self._session.answer(shard_requests[shard_id])
-            if owner is None or shard is None or owner.czxid != ownership.owner_czxid:
+        for shard_id, (shard, owner) in Nodes(self._session, self._paths).read_owned(released).items():
+            if owner is None or shard is None or owner.czxid != released[shard_id].owner_czxid:
                 continue
             transaction = self._client.transaction()
             transaction.check(self._paths.shard(shard_id), shard.version)
@@ -264,7 +243,6 @@ class ZooKeeperCoordinator:
         self._notices.end()
 
     def pauses(self) -> Mapping[str, str]:
-        """Give the notices of the members that have paused."""
         return self._notices.all()
 
     def resume(self) -> list[str]:
@@ -289,7 +267,9 @@ class ZooKeeperCoordinator:
             self._notices.end()
             self._session.delete(self._paths.member(self._member))
         except StoreError as error:
-            _log.warning("%s is left when the connection to ZooKeeper is back: %s", self._paths.base, error)
+            _log.warning(
+                "%s is given up when the connection to ZooKeeper is back: %s", self._paths.base, error
+            )
             return
         self._session.unsubscribe(self._ownerships)
         self._session.unsubscribe(self)

@@ -63,12 +63,10 @@ class ZooKeeperElection:
 
     @property
     def name(self) -> str:
-        """What it is for."""
         return self._name
 
     @property
     def session_timeout_seconds(self) -> float:
-        """The session's."""
         return self._session.session_timeout_seconds
 
     def campaign(self) -> Elected | None:
@@ -144,11 +142,7 @@ class ZooKeeperElection:
         return found is not None and bool(found[0] != _NO_TERM)
 
     def leader(self) -> str | None:
-        """Name the member that leads, or is about to; None while nobody stands for election.
-
-        Raises:
-            StoreUnavailable: retriable.
-        """
+        """Name the member that leads, or is about to; None while nobody stands for election."""
         nodes = self._session.children(self._queue)
         if not nodes:
             return None
@@ -164,7 +158,6 @@ class ZooKeeperElection:
             candidacy.cancel()
 
     def close(self) -> None:
-        """End the session, and with it the candidacy."""
         self._close()
 
 

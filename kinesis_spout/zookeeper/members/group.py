@@ -16,12 +16,13 @@ from kazoo.protocol.states import EventType, WatchedEvent
 from kinesis_spout.model.errors import CheckpointUnreadable, KinesisSpoutError, StoreUnavailable
 from kinesis_spout.ports.term import Term
 from kinesis_spout.zookeeper.members.election import ZooKeeperElection
-from kinesis_spout.zookeeper.members.pauses import OperatorPauses, operator_pause_of
 from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from shard_state import Assignment, GroupMember, OperatorPause
 from shard_state.errors import InvalidStoredForm
 
+_EVERYTHING: Final = "~all"
+"""The node by which an operator pauses the whole application; no shard can be called so."""
 _CAMPAIGN_SECONDS: Final = 60.0
 """How long a member queues up for the leadership before it does so anew: three requests each time."""
 _PAUSE_SECONDS: Final = 0.2
@@ -42,7 +43,6 @@ class ZooKeeperGroup:
         self._election = ZooKeeperElection(
             name, paths.leader, session, member, close=_nothing, campaign_seconds=_CAMPAIGN_SECONDS
         )
-        self._operator_pauses = OperatorPauses(session, paths)
         self._lock = threading.Lock()
         """Guards the two below."""
         self._read: dict[str, Any] = {}
@@ -71,11 +71,7 @@ class ZooKeeperGroup:
     # -- the leadership
 
     def leads(self) -> bool:
-        """Say whether this member leads (see the port).
-
-        Raises:
-            StoreError: ZooKeeper refuses it to stand.
-        """
+        """Say whether this member leads. Raises what ended its candidacy for good."""
         if self._refused is not None:
             raise self._refused
         term = self._term
@@ -180,16 +176,34 @@ class ZooKeeperGroup:
         self._session.delete(self._paths.drain(member))
 
     def pause(self, shard_id: str | None) -> None:
-        self._operator_pauses.begin(shard_id)
+        self._session.ready()
+        path = self._operator_pause(shard_id)
+        with suppress(NodeExistsError):
+            try:
+                self._session.answer(self._client.create_async(path, b""))
+            except NoNodeError:
+                # The application is from a version that had no such pauses.
+                self._session.answer(self._client.ensure_path_async(self._paths.operator_pauses))
+                self._session.answer(self._client.create_async(path, b""))
 
     def resume(self, shard_id: str | None) -> OperatorPause:
-        return self._operator_pauses.end(shard_id)
+        self._session.ready()
+        ended = []
+        for name in self._session.children(self._paths.operator_pauses) if shard_id is None else [shard_id]:
+            with suppress(NoNodeError):
+                self._session.answer(self._client.delete_async(self._operator_pause(name)))
+                ended.append(name)
+        return _operator_pause_of(ended)
 
     def paused(self) -> OperatorPause:
-        return operator_pause_of(self._children(self._paths.operator_pauses))
+        return _operator_pause_of(self._children(self._paths.operator_pauses))
+
+    def _operator_pause(self, shard_id: str | None) -> str:
+        name = _EVERYTHING if shard_id is None else check_name("shard_id", shard_id)
+        return self._paths.operator_pause(name)
 
     def close(self) -> None:
-        """End the term and the candidacy (see the port). A member that leaves is drained no more."""
+        """End the term and the candidacy. A member that leaves is drained no more."""
         if self._candidate is not None and not self._closing.is_set():
             # Without waiting: nobody else has this name, so that what is left of it harms nobody.
             self._client.delete_async(self._paths.drain(self._member))
@@ -250,6 +264,10 @@ class ZooKeeperGroup:
         with self._lock:
             self._changes += 1
             self._read.pop(path, None)
+
+
+def _operator_pause_of(names: list[str]) -> OperatorPause:
+    return OperatorPause(everything=_EVERYTHING in names, shards=frozenset(names) - {_EVERYTHING})
 
 
 def _nothing() -> None:

@@ -45,7 +45,6 @@ class Application:
         return replace(self, start=start, deployments=deployments, begun=False)
 
     def encode(self) -> bytes:
-        """Give the stored form."""
         document: dict[str, Any] = {
             "version": VERSION if self.start.shards else 1,
             "stream_created": self.stream_created,
@@ -60,11 +59,6 @@ class Application:
 
     @classmethod
     def decode(cls, stored: bytes, path: str) -> "Application":
-        """Read the stored form.
-
-        Raises:
-            CheckpointUnreadable: names ``path``.
-        """
         try:
             document = json.loads(stored)
             deployments, begun = document.get("deployments", []), document["begun"]
@@ -86,15 +80,11 @@ class Application:
             ) from error
 
     def check_stream(self, stream_created: float, path: str) -> None:
-        """Make sure that the stream is the one the application began on.
-
-        Raises:
-            StreamRecreated: it is another one.
-        """
+        """Make sure that the stream is the one the application began on."""
         if not is_same_creation(self.stream_created, stream_created):
             raise StreamRecreated(
                 f"{path} keeps the progress on a stream created at {self.stream_created}, but the stream of this "
-                f"name was created at {stream_created}: it was deleted and made again. Use another app name, or "
+                f"name was created at {stream_created}: it was deleted and recreated. Use another app name, or "
                 "remove the old progress with `kinesis-spout checkpoints forget`"
             )
 
@@ -112,11 +102,7 @@ def _is_known(document: dict[str, Any]) -> bool:
 
 
 def refuse_latest(start: StartPositions) -> None:
-    """Make sure that a start is resolved before it is stored (invariant 9).
-
-    Raises:
-        InvalidConfig: it is LATEST, of all shards or of one.
-    """
+    """Make sure that a start is resolved before it is stored (invariant 9)."""
     if any(position.type is PositionType.LATEST for position in start.every):
         raise InvalidConfig(f"start={start}: expected a resolved position; resolve LATEST to a time first")
 
@@ -125,9 +111,6 @@ def check_named(start: StartPositions, shards: Collection[Shard]) -> None:
     """Make sure that the shards that a start names are those of the stream, and not too many to be stored.
 
     Called when an application begins, and only then: a shard may be gone at a later start, where nothing begins.
-
-    Raises:
-        InvalidConfig: names the shards that are not there, and those that are.
     """
     if len(start.shards) > MAX_NAMED_SHARDS:
         raise InvalidConfig(
@@ -138,19 +121,13 @@ def check_named(start: StartPositions, shards: Collection[Shard]) -> None:
     unknown = sorted(start.shards.keys() - known)
     if unknown:
         raise InvalidConfig(
-            f"expected shards that the stream has ({', '.join(sorted(known))}), got {', '.join(unknown)}; of a "
-            "shard that retention took nothing is left to read: leave it out"
+            f"expected shards that the stream has ({', '.join(sorted(known))}), got {', '.join(unknown)}; a "
+            "shard that retention has removed has nothing left to read: leave it out"
         )
 
 
 def progress_lost(path: str, expected: bytes, found: bytes | None) -> ProgressLost:
-    """Say that the mark that a consumer began with is not there any more.
-
-    Args:
-        path: of the mark.
-        expected: its stored form, as the consumer found or made it.
-        found: what is there now; empty while somebody begins anew; None where there is no node.
-    """
+    """Say that the mark that a consumer began with is gone; ``found`` is empty while somebody begins anew."""
     what = (
         "no such node"
         if found is None

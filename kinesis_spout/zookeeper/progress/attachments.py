@@ -89,10 +89,9 @@ class Attachments:
                 self._known[name] = _Known(version=known.next_version)
 
     def resolve(self, name: str) -> Fate:
-        """Find out what became of the write in doubt, if there is one. The answer is not older than the question.
+        """Find out what became of the write in doubt, if there is one; the answer is not older than the question.
 
-        Raises:
-            StoreUnavailable: still in doubt; ask again.
+        If it raises, it is in doubt still: ask again.
         """
         with self._lock:
             known = self._known.get(name)
@@ -112,7 +111,6 @@ class Attachments:
         return fate
 
     def _found(self, name: str) -> Any:
-        """Give data and stat of the node, or None where there is none."""
         path = self._paths.attachment(check_name("name", name))
         sync = self._client.sync_async(self._paths.base)
         asked = self._client.get_async(path)
@@ -141,16 +139,10 @@ class WholeCommit:
         self._max_bytes = max_bytes
 
     def commit(self, encoded: Mapping[str, bytes], attachment: Attachment, deadline: float) -> CommitResult:
-        """Store checkpoints, encoded, and the attachment.
+        """Store checkpoints, encoded, and the attachment, by a monotonic ``deadline``.
 
-        Args:
-            encoded: of shards that were owned under their epochs a moment ago.
-            attachment: what goes with them.
-            deadline: by when to end, in monotonic time.
-
-        Raises:
-            CommitTooLarge: it is more than one transaction takes.
-            StoreUnavailable: the outcome is unknown, and the next commit finds it out.
+        The shards were owned under their epochs a moment ago. If it raises, the next commit finds out what took
+        effect.
         """
         self._attachments.resolve(attachment.name)  # of an earlier commit
         while True:
@@ -177,7 +169,7 @@ class WholeCommit:
                 return CommitResult(fenced=frozenset(encoded))
             if self._session.clock.monotonic() >= deadline:
                 raise StoreUnavailable(
-                    f"committing {len(encoded)} shards with {attachment.name} found no end within "
+                    f"{len(encoded)} shards could not be committed with {attachment.name} within "
                     f"{self._session.answer_timeout_seconds:g} s"
                 ) from failure
 

@@ -45,7 +45,6 @@ class Lifecycle:
         Raises:
             BadVersionError, NodeExistsError, NoNodeError: another process does the same; look again.
             CheckpointUnreadable: this is no first start, but there is no mark.
-            StoreUnavailable: retriable.
         """
         meanwhile = b"" if application.begun else application.encode()
         claim = self._session.answer(
@@ -75,14 +74,9 @@ class Lifecycle:
     def claim_again(self, application: Application, version: int) -> None:
         """Say in the mark's node that the application begins again, while no member is registered.
 
-        Args:
-            application: what it begins with, ``begun`` unset.
-            version: of the mark's node.
-
         Raises:
             NotEmptyError: a member is registered.
             BadVersionError, NoNodeError: the mark has changed meanwhile; look again.
-            StoreUnavailable: retriable.
         """
         transaction = self._client.transaction()
         transaction.set_data(self._paths.base, application.encode(), version)
@@ -100,13 +94,7 @@ class Lifecycle:
                 )
 
     def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Replace the stored progress, also where what is stored cannot be read.
-
-        Raises:
-            ConsumerAlive: names the members, or the shard that somebody acquired meanwhile.
-            StoreError: the application has not begun; there is nothing to replace.
-            StoreUnavailable: some chunks may have been written; calling again is safe.
-        """
+        """Replace the stored progress, also where what is stored cannot be read. Calling again is safe."""
         self._session.ready()
         self._refuse_while_alive()
         if not self._session.answer(self._client.exists_async(self._paths.shards)):
@@ -133,11 +121,6 @@ class Lifecycle:
         The mark goes first: no consumer that starts from now on takes what is half removed for progress, and
         after a failure in between, calling again removes the rest. A consumer that is just starting is
         noticed, and left alone with what it stores.
-
-        Raises:
-            ConsumerAlive: names the members, or says that somebody has just started.
-            StoreError: nothing is stored.
-            StoreUnavailable: some or all of it may be removed; calling again is safe.
         """
         self._session.ready()
         self._refuse_while_alive()
@@ -250,11 +233,7 @@ def _next_epoch(stored: StoredShard | None) -> int:
 
 
 def begun_applications(session: ZooKeeperSession, root: str) -> list[tuple[str, str]]:
-    """Name every application below ``root`` that has begun, with each of its streams, in order.
-
-    Raises:
-        StoreUnavailable: retriable.
-    """
+    """Name every application below ``root`` that has begun, with each of its streams, in order."""
     session.ready()
     return [
         (app, stream)
@@ -268,9 +247,6 @@ def begun_streams(session: ZooKeeperSession, root: str, app: str) -> tuple[float
     """Say when an application first began, in seconds since the epoch, and name the streams on which it has.
 
     The time is that of the node of all its streams, by ZooKeeper's clock; None where it has begun on none.
-
-    Raises:
-        StoreUnavailable: retriable.
     """
     session.ready()
     node = session.answer(session.client.exists_async(f"/{root}/{app}"))

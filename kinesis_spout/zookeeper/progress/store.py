@@ -100,7 +100,7 @@ class ZooKeeperCheckpointStore:
     def begin_again(
         self, deployment: str, start: StartPositions, shards: Collection[Shard]
     ) -> StartPositions | None:
-        """Begin again at ``start``, once for each deployment (see the port)."""
+        """Begin again at ``start``, once for each deployment."""
         refuse_latest(start)
         deadline = self._session.deadline()
         self._session.await_connection(deadline)
@@ -131,12 +131,7 @@ class ZooKeeperCheckpointStore:
     # -- reading
 
     def read_application(self) -> Application | None:
-        """Say what the application began with, or None when it has not begun.
-
-        Raises:
-            CheckpointUnreadable: names the node.
-            StoreUnavailable: retriable.
-        """
+        """Say what the application began with, or None when it has not begun."""
         self._session.ready()
         found = self._session.found(self._client.get_async(self._paths.base))
         return Application.decode(found[0], self._paths.base) if found and found[0] else None
@@ -146,15 +141,10 @@ class ZooKeeperCheckpointStore:
         return self._client.get_async(self._paths.base)
 
     def mark_version(self, asked: Any) -> int | None:
-        """Make sure that the mark is the one that ``open`` found or made.
+        """Make sure that the mark is the one that ``open`` found or made; raise ``ProgressLost`` if it is not.
 
-        Returns:
-            The version of its node, for transactions that depend on it. None where ``open`` was not called: there
-            is no mark to miss.
-
-        Raises:
-            ProgressLost: it is gone, or it is another one.
-            StoreUnavailable: retriable.
+        Gives the version of its node, for transactions that depend on it. None where ``open`` was not called:
+        there is no mark to miss.
         """
         found = self._session.found(asked)
         if self._mark is None:
@@ -168,7 +158,6 @@ class ZooKeeperCheckpointStore:
         return int(found[1].version)
 
     def load(self) -> Mapping[str, Checkpoint]:
-        """Read every shard's checkpoint (see the port). Needs no ownership."""
         self.check_begun()
         return {
             shard_id: self._nodes.decode(shard_id, shard.data)
@@ -180,21 +169,15 @@ class ZooKeeperCheckpointStore:
         self.mark_version(self.ask_for_mark())
 
     def shard_ids(self) -> list[str]:
-        """Name every shard that something is stored of, readable or not, in order."""
         self._session.ready()
         return self._nodes.shard_ids()
 
     def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
-        """Give one shard's checkpoint and the version of its node, or None where nothing is stored.
-
-        Raises:
-            CheckpointUnreadable, StoreUnavailable: as ``load``.
-        """
+        """Give one shard's checkpoint and the version of its node, or None where nothing is stored."""
         shard = self._nodes.read_shards([shard_id]).get(shard_id)
         return None if shard is None else (self._nodes.decode(shard_id, shard.data), shard.version)
 
     def owners(self) -> Mapping[str, str]:
-        """Name the member that owns each owned shard, as it was a moment ago."""
         self._session.ready()
         nodes = self._nodes.present(self._session.children(self._paths.owners), self._paths.owner)
         return {shard_id: data.decode() for shard_id, (data, _) in nodes.items()}
@@ -206,7 +189,7 @@ class ZooKeeperCheckpointStore:
     # -- committing
 
     def commit(self, writes: Sequence[CheckpointWrite], attachment: Attachment | None = None) -> CommitResult:
-        """Store the writes under the fence (see the port). Of two for one shard the later counts."""
+        """Store the writes under the fence. Of two for one shard the later counts."""
         deadline = self._session.deadline()
         self._ownerships.notice_silence()
         self._session.await_connection(deadline)
@@ -256,7 +239,7 @@ class ZooKeeperCheckpointStore:
             pending = {shard_id: pending[shard_id] for shard_id in owned if shard_id not in committed}
             if pending and self._session.clock.monotonic() >= deadline:
                 raise StoreUnavailable(
-                    f"committing {len(pending)} shards found no end within "
+                    f"{len(pending)} shards could not be committed within "
                     f"{self._session.answer_timeout_seconds:g} s"
                 ) from failure
 
@@ -272,30 +255,20 @@ class ZooKeeperCheckpointStore:
     def _resolve(self, doubtful: Mapping[str, Ownership]) -> set[str]:
         """Find out what became of the writes in doubt; name those that took effect.
 
-        The read is queued behind the write, in the same session, so nothing in doubt can follow it.
-
-        Raises:
-            StoreUnavailable: still in doubt; the next commit asks again.
+        The read is queued behind the write, in the same session, so nothing in doubt can follow it. If that fails
+        they are in doubt still, and the next commit asks again.
         """
         if not doubtful:
             return set()
-        sync = self._client.sync_async(self._paths.base)
-        shard_requests = {
-            shard_id: self._client.get_async(self._paths.shard(shard_id)) for shard_id in doubtful
-        }
-        owner_requests = {
-            shard_id: self._client.exists_async(self._paths.owner(shard_id)) for shard_id in doubtful
-        }
-        self._session.answer(sync)
+        read = self._nodes.read_owned(doubtful)
         applied: dict[str, Ownership] = {}
         not_applied: dict[str, Ownership] = {}
         lost: dict[str, Ownership] = {}
         for shard_id, owned in doubtful.items():
-            stored = self._session.found(shard_requests[shard_id])
-            owner = self._session.answer(owner_requests[shard_id])
+            stored, owner = read[shard_id]
             still_owner = owner is not None and owner.czxid == owned.owner_czxid
-            version = None if stored is None else stored[1].version
-            if version == owned.version + 1 and stored is not None and stored[0] == owned.in_doubt:
+            version = None if stored is None else stored.version
+            if version == owned.version + 1 and stored is not None and stored.data == owned.in_doubt:
                 applied[shard_id] = owned
                 if not still_owner:
                     lost[shard_id] = owned

@@ -49,7 +49,11 @@ class FanOutServer:
 
     def settings(self, **others: Any) -> KinesisClientSettings:
         return KinesisClientSettings(
-            region="us-east-1", endpoint_url=self.url, access_key="test", secret_key="test", **others
+            region="us-east-1",
+            endpoint_url=self.url,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+            **others,
         )
 
     def close(self) -> None:

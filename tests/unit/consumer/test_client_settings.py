@@ -44,11 +44,11 @@ def test_every_setting_about_kinesis_reaches_the_client() -> None:
     )
     assert settings.region == "eu-west-1"
     assert settings.endpoint_url == "https://kinesis.example"
-    assert (settings.access_key, settings.secret_key) == ("AKIA-1", "secret-1")
-    assert settings.session_token == "token-1"
+    assert (settings.aws_access_key_id, settings.aws_secret_access_key) == ("AKIA-1", "secret-1")
+    assert settings.aws_session_token == "token-1"
     assert settings.role_arn == "arn:aws:iam::123456789012:role/reader"
     assert (settings.role_session_name, settings.role_external_id) == ("session-1", "external-1")
-    assert settings.sts_endpoint_url == "https://sts.example"
+    assert settings.sts_endpoint == "https://sts.example"
 
 
 def test_the_way_to_kinesis_reaches_the_client() -> None:
@@ -61,7 +61,7 @@ def test_the_way_to_kinesis_reaches_the_client() -> None:
             proxy_url="http://me:hush@proxy:3128",
         )
     )
-    assert (settings.profile, settings.ca_bundle) == ("me", "/etc/ca.pem")
+    assert (settings.aws_profile, settings.ca_bundle) == ("me", "/etc/ca.pem")
     assert settings.proxy_url == "http://me:hush@proxy:3128"
     assert "hush" not in repr(settings)
 

@@ -112,7 +112,9 @@ def test_what_is_no_place_is_refused_and_shows_no_secret(url: str) -> None:
 
 @pytest.mark.usefixtures("endpoint")
 def test_the_settings_of_the_spout_say_whose_credentials_are_used() -> None:
-    aws = KinesisClientSettings(access_key="AKIDOFTHESPOUT", secret_key="x", region="eu-west-1")
+    aws = KinesisClientSettings(
+        aws_access_key_id="AKIDOFTHESPOUT", aws_secret_access_key="x", region="eu-west-1"
+    )
     sink = open_sink("s3://letters/dead", aws=aws)
     sink.write([letter(1)])
     assert isinstance(sink, S3Sink)
@@ -127,7 +129,7 @@ from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import KinesisClientSettings
 from tests.support.letters import letter
 
-aws = KinesisClientSettings(access_key="k", secret_key="s", region="eu-west-1")
+aws = KinesisClientSettings(aws_access_key_id="k", aws_secret_access_key="s", region="eu-west-1")
 sink = open_sink("s3://letters/dead", aws=aws)
 sink.check_writable()
 sink.write([letter(1)])

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 SETTINGS = KinesisClientSettings(
     region="eu-west-1",
     endpoint_url="http://127.0.0.1:9",
-    access_key="AKIAPUBLIC",
-    secret_key="hush-key",
-    session_token="hush-token",
+    aws_access_key_id="AKIAPUBLIC",
+    aws_secret_access_key="hush-key",
+    aws_session_token="hush-token",
     role_external_id="hush-id",
 )
 
@@ -36,7 +36,9 @@ class _Body:
 
 
 def _answering(status: int, content_type: str, content: bytes) -> "KinesisClient":
-    client = KinesisClientSettings(region="eu-west-1", access_key="a", secret_key="b").create()
+    client = KinesisClientSettings(
+        region="eu-west-1", aws_access_key_id="a", aws_secret_access_key="b"
+    ).create()
 
     def answer(**_event: Any) -> Any:
         return AWSResponse("http://x", status, {"content-type": content_type}, _Body(content))  # type: ignore[arg-type]
@@ -134,7 +136,7 @@ def test_a_missing_region_is_a_setting_to_mend(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
 
     with pytest.raises(InvalidConfig, match="region"):
-        KinesisClientSettings(access_key="a", secret_key="b").create()
+        KinesisClientSettings(aws_access_key_id="a", aws_secret_access_key="b").create()
 
 
 def test_a_stream_is_named_by_name_or_by_arn() -> None:

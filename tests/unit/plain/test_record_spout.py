@@ -637,7 +637,7 @@ class TestLife:
                 seen.append(values)
                 tuples.ack(message_id)
                 if values == "f":
-                    assert [status.phase for status in spout.status()].count(ShardPhase.OVER) == 3
+                    assert [status.phase for status in spout.shards()].count(ShardPhase.OVER) == 3
                     break
         assert seen[:3] == list("abc")
         assert sorted(seen) == list("abcdef")
@@ -716,7 +716,7 @@ class TestLife:
             spout.activate,
             spout.deactivate,
             spout.next_tuple,
-            spout.status,
+            spout.shards,
             lambda: spout.ack(one),
             lambda: spout.fail(one),
             lambda: next(iter(spout)),

@@ -501,5 +501,4 @@ def test_a_forked_child_has_no_producer() -> None:
     with pytest.raises(ProducerClosed):
         producer.put(b"", "k")
     producer._engine.stop("the test is over")
-    assert producer._workers is not None
-    producer._workers.join(10.0)
+    producer._engine.join(10.0)

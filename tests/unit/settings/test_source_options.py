@@ -13,7 +13,7 @@ from kinesis_spout.settings.documentation import markdown_table
 from kinesis_spout.settings.grammar.shard_positions import EndPositions
 from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
-from kinesis_spout.settings.source_options.given import GivenOptions
+from kinesis_spout.settings.source_options.option_reader import OptionReader
 from kinesis_spout.settings.table import OPTIONS
 from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSettings
 from shard_state import Position, StartPositions
@@ -117,7 +117,7 @@ def test_the_case_of_an_option_says_nothing(spelling: str) -> None:
 def test_every_alias_means_its_option(use: Use) -> None:
     for spec in OPTIONS:
         for alias in spec.aliases if use in spec.uses else ():
-            given = GivenOptions({alias: "x"}, use)
+            given = OptionReader({alias: "x"}, use)
             assert given.text(spec.name) == "x", alias
 
 
@@ -227,7 +227,7 @@ OF_GLUE = """
 def test_every_option_of_another_source_is_taken_or_refused_with_what_to_do_here(option: str) -> None:
     refused = ""
     try:
-        GivenOptions({option: "1"}, *Use)
+        OptionReader({option: "1"}, *Use)
     except InvalidConfig as error:
         refused = str(error)
     assert not refused or refused.startswith(f"option {option} is not taken: ")
@@ -398,7 +398,7 @@ def test_a_profile_a_proxy_and_authorities_travel_to_the_executors_from_every_do
     given = {"awsProfile": "me", "proxyUrl": "http://proxy:3128/", "caBundle": "/etc/ca.pem"}
     for options in (stream_read(**given), batch_read(**given), WriteOptions.of(given)):
         client = pickle.loads(pickle.dumps(options)).client
-        assert (client.profile, client.proxy_url) == ("me", "http://proxy:3128/")
+        assert (client.aws_profile, client.proxy_url) == ("me", "http://proxy:3128/")
         assert client.ca_bundle == "/etc/ca.pem"
 
 
@@ -409,8 +409,8 @@ def test_secrets_are_in_no_text() -> None:
     }  # fmt: skip
     for options in (stream_read(**secrets), batch_read(**secrets), WriteOptions.of(secrets)):
         client = options.client
-        assert (client.access_key, client.secret_key) == ("hush1", "hush2")
-        assert (client.session_token, client.role_external_id) == ("hush3", "hush4")
+        assert (client.aws_access_key_id, client.aws_secret_access_key) == ("hush1", "hush2")
+        assert (client.aws_session_token, client.role_external_id) == ("hush3", "hush4")
         assert client.proxy_url == "http://me:hush5@proxy:3128"
         assert "hush" not in repr(options)
         assert "hush" not in str(options)
@@ -420,7 +420,7 @@ def test_a_secret_is_not_shown_when_it_is_refused() -> None:
     spec = next(spec for spec in OPTIONS if spec.secret)
 
     with pytest.raises(InvalidConfig) as refused:
-        raise GivenOptions({}, Use.WRITE).refusal(spec.setting, "nothing", "hush")
+        raise OptionReader({}, Use.WRITE).refusal(spec.setting, "nothing", "hush")
 
     assert spec.name in str(refused.value)
     assert "hush" not in str(refused.value)
@@ -695,7 +695,7 @@ def test_contradictions_about_zookeeper_are_refused_in_the_words_of_options(
 
 
 def test_a_secret_of_zookeeper_stays_out_of_tables() -> None:
-    given = GivenOptions({"option.zookeeperPassword": "hush"}, *Use)
+    given = OptionReader({"option.zookeeperPassword": "hush"}, *Use)
 
     with pytest.raises(InvalidConfig, match="option of the query") as refused:
         given.to_keep()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kinesis_spout.kinesis.errors import translated
-from kinesis_spout.kinesis.naming import account_arguments
+from kinesis_spout.kinesis.naming import account_arguments, shard_text
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
 from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.read.page import GetRecordsReply, decode_reply, reply_from_botocore
@@ -69,8 +69,3 @@ def call_get_records(
         response: Any = client.get_records(ShardIterator=iterator, Limit=limit, **account_arguments(stream))
     body = response.get(RAW_BODY)
     return form.convert(reply_from_botocore(response)) if body is None else form.decode(body)
-
-
-def shard_text(stream: str, shard_id: str) -> str:
-    """Name a shard."""
-    return f"shard {shard_id!r} of stream {stream!r}"

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from kinesis_spout.consumer.ports import Ports
@@ -18,7 +19,7 @@ from kinesis_spout.spark.driver.batches.reread import Reread, read_missing
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerBroken, tags_of
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from shard_state import SliceKind, SliceOutcome
+from shard_state import SliceKind, SliceOutcome, SlicePlan
 
 _REREAD_SECONDS: Final = 5.0
 """How long a batch may read again what is to be retried. The rest of it comes later."""
@@ -43,6 +44,10 @@ class Batch:
     cancelled_for: str | None = None
     """Why it was cancelled; None if it was not."""
 
+    @property
+    def plans(self) -> list[SlicePlan]:
+        return [work.plan for work in self.works]
+
 
 class RunningBatches:
     """The batches that were launched and have not ended. Mutable; its methods are the engine's thread's.
@@ -52,7 +57,9 @@ class RunningBatches:
         settings: limits and times.
         ports: where records are read again that the driver did not keep.
         name: the query's.
-        ended: called on a thread of a batch when that is through: with its results, or with what it raised.
+        call: has a function called on the engine's thread: ``done`` or ``failed``, when a batch has ended.
+        done: is given the batch and its results.
+        failed: is given the batch and what it raised.
     """
 
     def __init__(
@@ -61,13 +68,18 @@ class RunningBatches:
         settings: EngineSettings,
         ports: Ports,
         name: str,
-        ended: Callable[[Batch, list[WorkResult] | Exception], None],
+        *,
+        call: Callable[[Callable[[], None]], None],
+        done: Callable[[Batch, list[WorkResult]], None],
+        failed: Callable[[Batch, Exception], None],
     ) -> None:
         self._runner = runner
         self._settings = settings
         self._ports = ports
         self._tags = tags_of(name)
-        self._ended = ended
+        self._call = call
+        self._done = done
+        self._failed = failed
         self._batches: dict[int, Batch] = {}
         self.launched = 0
         """How many there were so far."""
@@ -92,9 +104,8 @@ class RunningBatches:
         self._batches[number] = batch
         self._threads.submit(self._run, batch)
 
-    def remove(self, batch: Batch) -> None:
-        """Take in that a batch has ended."""
-        del self._batches[batch.number]
+    def remove(self, number: int) -> None:
+        del self._batches[number]
 
     def cancel_all(self) -> None:
         """Cancel the jobs that Spark knows by now. May be called on any thread."""
@@ -135,13 +146,13 @@ class RunningBatches:
                 for result in self._run_job(batch)
             ]
         except Exception as error:  # noqa: BLE001 - sorted out on the engine's thread
-            self._ended(batch, error)
+            self._call(partial(self._failed, batch, error))
         except BaseException as error:  # noqa: BLE001 - unnoticed, the batch would be under way for ever
             unexpected = HandlerBroken(f"the batch was ended by {failure_of(error).error_text}")
             unexpected.__cause__ = error
-            self._ended(batch, unexpected)
+            self._call(partial(self._failed, batch, unexpected))
         else:
-            self._ended(batch, results)
+            self._call(partial(self._done, batch, results))
         finally:
             self._this_thread.runs = False
 
@@ -186,7 +197,6 @@ class HandlingTime:
         self._seconds_a_record: float | None = None
 
     def took(self, results: Iterable[WorkResult]) -> None:
-        """Take in what came of a batch. Slices that called no handler say nothing."""
         timed = [each for each in results if each.handling_seconds is not None and each.delivered]
         if not timed:
             return
@@ -206,15 +216,10 @@ def pack(
 ) -> list[list[WorkSlice]]:
     """Spread slices over tasks: every core gets work, and as few tasks beyond that as possible.
 
-    Slices that are read wait for Kinesis most of the time, so there are tasks enough that ``per_task`` of them
-    share one. Records that travel with their slice only need a core, and are spread evenly; if they are the whole
-    batch, over no more tasks than they are worth.
-
-    Args:
-        works: the slices.
-        per_task: how many slices that are read share a task.
-        parallelism: how many tasks can run at a time.
-        handling: what is known of the handler; None if it is not called in the tasks.
+    Slices that are read wait for Kinesis most of the time, so ``per_task`` of them share a task. Records that
+    travel with their slice only need a core, and are spread evenly; if they are the whole batch, over no more
+    tasks than they are worth. ``parallelism`` tasks can run at a time. Without ``handling`` no handler is called
+    in the tasks.
     """
     read = [work for work in works if work.plan.kind is SliceKind.READ]
     carried = [work for work in works if work.plan.kind is not SliceKind.READ]

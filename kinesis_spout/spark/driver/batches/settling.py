@@ -23,7 +23,7 @@ from kinesis_spout.spark.driver.polling.tip_poller import TipPoller
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HeldDelivery
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from shard_state import Order, RecordState, SequenceNumber, SliceKind, SliceOutcome
+from shard_state import Order, RecordState, SequenceNumber, SliceKind
 
 _REREAD_PAUSE_SECONDS: Final = 1.0
 
@@ -31,15 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Settling:
-    """Takes in how batches ended. Mutable; used by the engine's thread only, under the consumer's lock.
-
-    Args:
-        consumer: whose records they are.
-        shards: what the driver knows of each owned shard.
-        retry_data: where the data of failed records is kept.
-        tip: is told how reading went.
-        settings: how long shards rest after deaths.
-    """
+    """Takes in how batches ended. Mutable; used by the engine's thread only, under the consumer's lock."""
 
     def __init__(
         self,
@@ -73,7 +65,11 @@ class Settling:
             if self._consumer.last_error is self._outage:
                 self._consumer.last_error = None
             self._outages, self._outage = 0, None
-        results = self._judged(batch, results, now, stopping=stopping)
+        if any(result.delivered > len(result.unfinished) for result in results):
+            self.deaths = 0
+        self._consumer.counters.batches_timed_out += batch.cancelled_for is not None
+        if any(result.speaks_of_death for result in results):
+            results = self._judged(batch, results, now, stopping=stopping)
         for result in results:
             self._settle(result, now, batch.started)
         return results
@@ -174,14 +170,6 @@ class Settling:
         self, batch: Batch, results: list[WorkResult], now: float, *, stopping: bool
     ) -> list[WorkResult]:
         """Sort out the slices whose worker died; gives those of which it is known how far they came."""
-        if any(result.delivered > len(result.unfinished) for result in results):
-            self.deaths = 0
-        counters = self._consumer.counters
-        counters.batches_timed_out += batch.cancelled_for is not None
-        if not any(
-            result.lost or result.suspects or _killed(result) or _suspected(result) for result in results
-        ):
-            return results
         if stopping:
             # The record under way when the stop cancelled the job did nothing wrong.
             return [result for result in results if not (result.lost or _killed(result))]
@@ -189,7 +177,7 @@ class Settling:
         reason = batch.cancelled_for or "its worker died"
         if batch.cancelled_for is not None:
             results = [_timed_out(result, reason) for result in results]
-            counters.timed_out += sum(len(_killed(result)) for result in results)
+            self._consumer.counters.timed_out += sum(len(_killed(result)) for result in results)
         _log.warning("batch %d: %s; what it had finished counts", batch.number, reason)
         works = {(work.plan.shard_id, work.plan.kind): work for work in batch.works}
         error = HandlerKilledWorker(f"batch {batch.number}: {reason}")
@@ -197,7 +185,7 @@ class Settling:
             shard = shard_of(result.plan, self._shards)
             if result.lost:
                 self._slice_died(works[result.plan.shard_id, result.plan.kind], batch, error, reason)
-            elif shard is not None and (result.suspects or _killed(result) or _suspected(result)):
+            elif shard is not None and result.speaks_of_death:
                 shard.barred_until = now + self._settings.rest_after(self.deaths)
         return [result for result in results if not result.lost]
 
@@ -217,11 +205,9 @@ class Settling:
         shard.barred_until = now + self._settings.rest_after(self.deaths)
         self._consumer.last_error = shard.error = error
         rules = DeliverySettings(order=Order.UNORDERED, clock=monotonic, coalescing=self._settings.coalescing)
-        held = HeldDelivery(replace(work, age=None), rules)
+        held = HeldDelivery(plan, rules)
         held.deliver(work.records, math.inf)
-        outcome = SliceOutcome(
-            first=held.first, last=held.last, count=held.count, failures=tuple(held.failures)
-        )
+        outcome = held.result().outcome
         before = self._manager.shard(plan.shard_id)
         position = None if before is None else before.position
         known = None if plan.kind is SliceKind.READ else outcome
@@ -243,11 +229,6 @@ class Settling:
 def _killed(result: WorkResult) -> set[SequenceNumber]:
     """Name the record of a slice that was under way when its worker died."""
     return {failed.sequence for failed in result.outcome.failures if failed.killed_worker}
-
-
-def _suspected(result: WorkResult) -> bool:
-    """Tell whether several records of a slice were under way when its worker died."""
-    return any(failed.suspected for failed in result.outcome.failures)
 
 
 def _timed_out(result: WorkResult, reason: str) -> WorkResult:

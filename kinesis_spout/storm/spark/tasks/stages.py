@@ -35,6 +35,7 @@ from kinesis_spout.storm.spark.tasks.tree_delivery import (
     failed_trees,
 )
 from kinesis_spout.storm.state import StateManifest, StateParts, StateUpdate, UnfitValue
+from shard_state import SlicePlan
 
 TaskId = tuple[int, int]
 """Stage and partition."""
@@ -147,16 +148,16 @@ class FirstStage:
             to_values = self.to_values.load()
             number = {(work.plan.shard_id, work.plan.kind): at for at, work in enumerate(pack)}
 
-            def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+            def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
                 delivery = TreeDelivery(
-                    work,
+                    plan,
                     rules,
                     emit_root=run.emit_root,
                     trees=run.trees,
                     to_values=to_values,
                     goes_on=exchanges,
                     ackers=program.ackers,
-                    acker=(partition + number[work.plan.shard_id, work.plan.kind]) % max(1, program.ackers),
+                    acker=(partition + number[plan.shard_id, plan.kind]) % max(1, program.ackers),
                 )
                 deliveries.append(delivery)
                 return delivery

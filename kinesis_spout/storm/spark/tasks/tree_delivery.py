@@ -17,12 +17,12 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
-from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice, failed_record
+from kinesis_spout.spark.tasks.work import WorkResult, failed_record
 from kinesis_spout.storm.acking import TreeEnd, Words
 from kinesis_spout.storm.running.blocks import ForDriver, OpenTrees
 from kinesis_spout.storm.running.stage_run import EmitRoot
 from kinesis_spout.storm.running.trees import Trees, Unfinished
-from shard_state import SequenceNumber
+from shard_state import SequenceNumber, SlicePlan
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis import PollingShardGetter
@@ -191,7 +191,7 @@ class TreeDelivery(SliceDelivery):
     failures can be kept.
 
     Args:
-        work: the slice.
+        plan: the slice.
         settings: the rules.
         emit_root: emits.
         trees: of this process.
@@ -203,7 +203,7 @@ class TreeDelivery(SliceDelivery):
 
     def __init__(
         self,
-        work: WorkSlice,
+        plan: SlicePlan,
         settings: DeliverySettings,
         *,
         emit_root: EmitRoot,
@@ -213,15 +213,15 @@ class TreeDelivery(SliceDelivery):
         ackers: int,
         acker: int = 0,
     ) -> None:
-        super().__init__(work, settings)
+        super().__init__(plan, settings)
         self._emit_root = emit_root
         self._trees = trees
         self._to_values = to_values
         self._ackers = ackers
         self._acker = acker
-        self._most_open = work.plan.max_failures if work.plan.room is None else work.plan.room
+        self._most_open = plan.max_failures if plan.room is None else plan.room
         stays_open = goes_on and ackers > 0
-        self._most_fetched = min(work.plan.limit, self._most_open) if stays_open else work.plan.limit
+        self._most_fetched = min(plan.limit, self._most_open) if stays_open else plan.limit
         self._opened = _Opened()
 
     @property
@@ -237,7 +237,7 @@ class TreeDelivery(SliceDelivery):
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         clock = self._settings.clock
         # To call the method of an object costs less than to call the object.
-        emit, to_values, base = self._emit_root, self._to_values.__call__, self.count
+        emit, to_values = self._emit_root, self._to_values.__call__
         open_here = array("Q")
         add_root, add_open = self._opened.roots.append, open_here.append
         may_open = self._most_open - len(self.failures) - len(self._opened.roots)
@@ -252,7 +252,7 @@ class TreeDelivery(SliceDelivery):
                 raise  # no record is to blame
             except BaseException as error:  # noqa: BLE001 - whatever the scheme raises fails its record
                 failure = failure_of(error)
-                self.note_failed(record, failure.error_text, base + at, run[at - 1] if at else None, failure)
+                self.note_failed(record, failure, at, run[at - 1] if at else None)
                 may_open = (may_open - 1) if super().room else 0
             if may_open <= 0 or clock() >= until:
                 break

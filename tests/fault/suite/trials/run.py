@@ -88,8 +88,8 @@ class TrialWorld:
             "app": f"trial-{door}",
             "region": self.endpoint.region,
             "endpoint_url": self.kinesis.url,
-            "aws_access_key_id": self.endpoint.access_key,
-            "aws_secret_access_key": self.endpoint.secret_key,
+            "aws_access_key_id": self.endpoint.aws_access_key_id,
+            "aws_secret_access_key": self.endpoint.aws_secret_access_key,
             "zookeeper": self.zookeeper.connect_string,
             "initial_position": "trim_horizon",
             "session_timeout_seconds": 20.0,
@@ -158,8 +158,8 @@ class TrialWorld:
             stream,
             region=self.endpoint.region,
             endpoint_url=self.kinesis.url,
-            aws_access_key_id=self.endpoint.access_key,
-            aws_secret_access_key=self.endpoint.secret_key,
+            aws_access_key_id=self.endpoint.aws_access_key_id,
+            aws_secret_access_key=self.endpoint.aws_secret_access_key,
             spool=None if spool is None else SqliteSpool(spool, stream=stream),
             max_records_per_call=_RECORDS_PER_CALL,
             delivery_timeout_seconds=self.plan.phase_seconds,
@@ -318,8 +318,8 @@ def _on_stream(endpoint: "KinesisClientSettings", stream: str) -> Counter[int]:
         "kinesis",
         region_name=endpoint.region,
         endpoint_url=endpoint.endpoint_url,
-        aws_access_key_id=endpoint.access_key,
-        aws_secret_access_key=endpoint.secret_key,
+        aws_access_key_id=endpoint.aws_access_key_id,
+        aws_secret_access_key=endpoint.aws_secret_access_key,
     )
     found: Counter[int] = Counter()
     for shard in client.list_shards(StreamName=stream)["Shards"]:

@@ -85,7 +85,7 @@ def test_a_member_is_drained_and_has_its_share_again() -> None:
     assert err == "one hands its shards over; `kinesis-spout members list` shows how far it is\n"
     assert [member["draining"] for member in world.json("members", "list")["members"]] == [True, False]
     _, err = world.call("members", "drain", "two", *SETTINGS)
-    assert err.splitlines()[1] == "nobody else takes shards now: they wait until another member comes"
+    assert err.splitlines()[1] == "no other member takes shards now: they wait until one joins"
     _, err = world.call("members", "undrain", "one", *SETTINGS)
     assert err == "one has its share again\n"
     assert [member["draining"] for member in world.json("members", "list")["members"]] == [False, True]

@@ -8,7 +8,7 @@ def test_who_has_paused_is_told_to_go_on() -> None:
     consumer = world.consumer()
     assert not consumer.coordinator.show_pause("all failed")
     _, err = world.call("resume", *SETTINGS)
-    assert err == "consumer goes on\n"
+    assert err == "consumer is resumed\n"
     assert consumer.coordinator.show_pause("all failed")
 
 
@@ -37,7 +37,7 @@ def test_a_shard_is_paused_shown_and_resumed() -> None:
     _, err = world.call("shards", *SETTINGS)
     assert "an operator has paused shards; `kinesis-spout resume` lets them go on" in err
     _, err = world.call("resume", "--shard", first, "--shard", second, *SETTINGS)
-    assert err == f"{first} goes on\n{second} is not paused by an operator\n"
+    assert err == f"{first} is resumed\n{second} is not paused by an operator\n"
 
 
 def test_the_whole_application_is_paused_and_resumed_and_no_part_of_it_alone() -> None:
@@ -49,7 +49,7 @@ def test_the_whole_application_is_paused_and_resumed_and_no_part_of_it_alone() -
     _, err = world.call("resume", "--shard", first, *SETTINGS, exit_code=2)
     assert "the whole application is paused" in err
     _, err = world.call("resume", *SETTINGS)
-    assert err == "the whole application goes on\n"
+    assert err == "the whole application is resumed\n"
 
 
 def test_a_shard_that_is_none_is_not_paused() -> None:

@@ -151,8 +151,8 @@ def test_an_endpoint_that_answered_before_is_waited_for() -> None:
     settings = KinesisClientSettings(
         region="us-east-1",
         endpoint_url=f"http://127.0.0.1:{server.server_port}",
-        access_key="x",
-        secret_key="y",
+        aws_access_key_id="x",
+        aws_secret_access_key="y",
     )
     client = fail_at_once(settings.create())
     with pytest.raises(ClientError):

@@ -404,7 +404,7 @@ def test_a_jvm_that_was_stopped_by_the_same_signal_is_a_note_and_no_traceback(
 
     monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", Gone().start)
     _, err = FakeWorld().call("run", "json:loads", *SETTINGS, exit_code=130)
-    assert "Spark's JVM had ended already" in err
+    assert "Spark's JVM had already ended" in err
     assert "Traceback" not in err
 
 

@@ -186,7 +186,7 @@ def test_a_topology_that_cannot_run_is_refused_before_spark_starts(monkeypatch: 
     monkeypatch.setenv("KINESIS_SPOUT_ORDER", "shard")
     _, err = run(exit_code=2)
     assert err.startswith("error: wired:words: ")
-    assert "next: mend it in its module" in err
+    assert "next: fix it in its module" in err
     assert spark.names == []
 
 

@@ -83,7 +83,7 @@ def test_nothing_is_moved_where_the_file_cannot_be_written(folder: Path, tmp_pat
     _, err = FakeWorld().call(
         "spool", "save", str(folder), "--to", str(tmp_path / "saved.jsonl"), exit_code=2
     )
-    assert "expected a file that can be made anew" in err
+    assert "expected a file that does not exist yet" in err
     assert len(list(folder.glob("*.spool"))) == 2
 
 

@@ -94,7 +94,7 @@ def test_what_may_pass_is_told_and_read_again() -> None:
     world.kinesis.make_unavailable(times=1)
     out, err = world.call("tail", *BEGINNING, "-n", "1", *STREAM)
     assert out.endswith("data\n")
-    assert "is read again" in err
+    assert "is tried again" in err
 
 
 def test_what_does_not_pass_ends_it() -> None:

@@ -86,7 +86,7 @@ def test_what_cannot_run_is_explained_with_the_reason_why_it_would_be_refused() 
     out, err = FakeWorld().call("topology", "explain", "wired:without_address")
     assert out.startswith("topology wired: 3 components\n")
     said = " ".join(err.split())
-    assert "`topology run` refuses it so far: topology 'wired': expected the option state, an address" in said
+    assert "`topology run` would refuse it: topology 'wired': expected the option state, an address" in said
 
 
 def test_programs_get_the_explanation_as_json() -> None:

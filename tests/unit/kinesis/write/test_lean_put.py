@@ -36,7 +36,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def client(server: Server) -> Iterator[Any]:
     client = KinesisClientSettings(
-        region="us-east-1", endpoint_url=server.url, access_key="a", secret_key="hush"
+        region="us-east-1", endpoint_url=server.url, aws_access_key_id="a", aws_secret_access_key="hush"
     ).create()
     yield client
     client.close()

@@ -266,7 +266,7 @@ def test_a_thread_that_times_out_fails_its_record_and_another_takes_its_place() 
 def abandoned(calls: ConcurrentCalls) -> int:
     runner = calls._runner
     assert runner is not None
-    return runner._bounds.abandoned.count
+    return calls.concurrency - runner._bounds.abandoned._value
 
 
 def test_no_more_threads_are_abandoned_than_may_be_under_way() -> None:

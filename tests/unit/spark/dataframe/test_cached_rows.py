@@ -37,6 +37,8 @@ from tests.unit.spark.driver.world import FIRST, StreamClient, task_settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from kinesis_spout.spark.dataframe.cached_rows import CachedRows
+
 TAG = "billing-7"
 
 
@@ -203,8 +205,8 @@ def outcome_of_handler(
 ) -> WorkResult:
     """What the record door makes of the same slice."""
 
-    def deliver(work: WorkSlice, rules: DeliverySettings) -> HandlerDelivery:
-        return HandlerDelivery(work, RecordHandler(handle, lambda record: record), rules)
+    def deliver(plan: SlicePlan, rules: DeliverySettings) -> HandlerDelivery:
+        return HandlerDelivery(plan, RecordHandler(handle, lambda record: record), rules)
 
     (result,) = run_slices([work], settings, deliver)
     return result
@@ -238,7 +240,7 @@ def test_failed_rows_end_as_the_failed_records_of_the_record_door_do(world: Worl
         if record.data in bad:
             raise ValueError("bad")
 
-    (ours,) = with_failures(kept, failures)
+    (ours,) = with_failures(cast("CachedRows", kept), failures)
     theirs = outcome_of_handler(settings, work, handle)
     assert ours.outcome == theirs.outcome
     assert ours.delivered == theirs.delivered
@@ -337,7 +339,7 @@ def test_rows_of_an_aggregate_cannot_be_failed_by_its_sequence_number_alone(worl
     collector.fail([{"shardId": FIRST, "sequenceNumber": user_records[0].sequence_number}], "bad")
 
     with pytest.raises(HandlerBroken, match="subSequenceNumber: the last one tells"):
-        with_failures(kept, collector.failures)
+        with_failures(cast("CachedRows", kept), collector.failures)
 
 
 @pytest.mark.parametrize("sub", [1, 1.0])
@@ -357,7 +359,7 @@ def test_rows_are_named_by_their_index_in_the_aggregate_also_as_pandas_has_it(
         "bad",
     )
 
-    (result,) = with_failures(kept, collector.failures)
+    (result,) = with_failures(cast("CachedRows", kept), collector.failures)
 
     assert [each.sequence for each in result.outcome.failures] == [plain.sequence, user_records[1].sequence]
     assert [each.record.data for each in result.unfinished] == [b"plain", b"2"]

@@ -146,7 +146,9 @@ def test_executors_that_come_after_the_start_get_tasks_too() -> None:
         cast("EngineSettings", settings),
         cast("Ports", SimpleNamespace(clock=SystemClock())),
         "test",
-        lambda _, end: ended.put(end),
+        call=lambda call: call(),
+        done=lambda _, results: ended.put(results),
+        failed=lambda _, error: ended.put(error),
     )
     for cores[0] in (2, 16, 4):
         running.launch(works(64, SliceKind.CARRIED), now=0.0)

@@ -25,7 +25,7 @@ def test_the_credentials_of_the_dead_letter_stream_stay_out_of_the_functions_tex
         ignore,
         dead_letters="kinesis://letters",
         app="billing",
-        dead_letter_client=KinesisClientSettings(access_key="AKIA-me", secret_key="sesame"),
+        dead_letter_client=KinesisClientSettings(aws_access_key_id="AKIA-me", aws_secret_access_key="sesame"),
     )
 
     assert "sesame" not in repr(function)

@@ -73,7 +73,7 @@ def deliver(
     rules = DeliverySettings(
         order=order, clock=lambda: 0.0, coalescing=CoalescingKey.of(key, Order.UNORDERED.value)
     )
-    delivery = delivery_to(handler, WorkSlice(plan=plan(**changes)), rules)  # type: ignore[arg-type]
+    delivery = delivery_to(handler, plan(**changes), rules)  # type: ignore[arg-type]
     assert isinstance(delivery, CoalescingDelivery)
     return delivery, delivery.deliver(records(text), NEVER)
 
@@ -128,7 +128,7 @@ def test_later_records_of_a_key_wait_for_a_record_that_failed_before() -> None:
 def test_what_the_handler_takes_is_measured() -> None:
     key = CoalescingKey.of("partition_key", "unordered")
     rules = DeliverySettings(order=Order.KEY, clock=map(float, count()).__next__, coalescing=key)
-    delivery = delivery_to(Recording(), WorkSlice(plan=plan()), rules)
+    delivery = delivery_to(Recording(), plan(), rules)
     delivery.deliver(records("aba"), NEVER)
     assert delivery.handling_seconds == 1.0
 
@@ -220,8 +220,8 @@ def run_until_death(folder: Path, text: str, dies_at: int, **changes: object) ->
                 handle(record)
             return super().__call__(records, until, notes)
 
-    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-        return delivery_to(Dying(lambda _: None, lambda record: record), work, rules)
+    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+        return delivery_to(Dying(lambda _: None, lambda record: record), plan, rules)
 
     file = folder / "notes"
     with pytest.raises(KillsWorker), closing(Journal(file, 1)) as notes:

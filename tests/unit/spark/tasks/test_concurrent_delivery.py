@@ -89,7 +89,7 @@ def deliver(
     until: float = NEVER,
 ) -> tuple[SliceDelivery, int]:
     delivery = ConcurrentDelivery(
-        WorkSlice(plan=slice_plan or plan()),
+        slice_plan or plan(),
         concurrent(handler, concurrency),
         DeliverySettings(order=order, clock=lambda: 0.0),
     )
@@ -115,9 +115,9 @@ def test_what_asks_for_nothing_is_called_as_before() -> None:
     rules = DeliverySettings(order=Order.UNORDERED, clock=lambda: 0.0)
     handler = plain(print)
     assert isinstance(handler, RecordHandler)
-    assert isinstance(delivery_to(handler, WorkSlice(plan=plan()), rules), HandlerDelivery)
+    assert isinstance(delivery_to(handler, plan(), rules), HandlerDelivery)
     for asked in (plain(print, 2), plain(print, 1, 5.0), plain(later)):
-        assert isinstance(delivery_to(asked, WorkSlice(plan=plan()), rules), ConcurrentDelivery)
+        assert isinstance(delivery_to(asked, plan(), rules), ConcurrentDelivery)
 
 
 def test_records_that_are_coalesced_are_handled_one_at_a_time() -> None:
@@ -173,7 +173,7 @@ def test_with_the_order_of_keys_later_records_of_a_failed_key_are_held() -> None
 def test_a_key_that_failed_before_is_held_in_this_slice_and_in_its_next_page() -> None:
     handler = Handler(1)
     delivery = ConcurrentDelivery(
-        WorkSlice(plan=plan(blocked_keys=frozenset("b"))),
+        plan(blocked_keys=frozenset("b")),
         concurrent(handler),
         DeliverySettings(order=Order.KEY, clock=lambda: 0.0),
     )

@@ -12,7 +12,6 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, Failed, HandlerDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler
 from kinesis_spout.spark.tasks.journal import SliceNotes
-from kinesis_spout.spark.tasks.work import WorkSlice
 from shard_state import (
     Capacity,
     Checkpoint,
@@ -86,9 +85,7 @@ def deliver(
     order: Order = Order.UNORDERED,
     now: float = 0.0,
 ) -> tuple[HandlerDelivery, int]:
-    delivery = HandlerDelivery(
-        WorkSlice(plan=slice_plan), handler, DeliverySettings(order=order, clock=lambda: now)
-    )
+    delivery = HandlerDelivery(slice_plan, handler, DeliverySettings(order=order, clock=lambda: now))
     return delivery, delivery.deliver(given_records, NEVER)
 
 
@@ -193,7 +190,8 @@ def test_retries_that_were_not_reached_are_held_uncounted() -> None:
     retries = (Redelivery(sequence=seq(1), attempt=2), Redelivery(sequence=seq(2), attempt=4))
     given_records = records(1, 2)
     delivery, reached = deliver(plan(SliceKind.RETRY, retries=retries), given_records, handler)
-    delivery.hold_rest(given_records[reached:])
+    for record in given_records[reached:]:
+        delivery.hold(record)
 
     assert handler.seen == [(1, 2)]
     assert [(f.sequence, f.held, f.attempt) for f in delivery.failures] == [(seq(2), True, 3)]

@@ -50,8 +50,8 @@ class Task:
 
         handler = ArrowHandler(by_rows) if arrow else RecordHandler(handle, lambda record: record)
 
-        def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-            return HandlerDelivery(work, handler, rules)
+        def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+            return HandlerDelivery(plan, handler, rules)
 
         notes = Journal(self.file, len(pack))
         list(run_slices(pack, self.settings, deliver, notes))
@@ -231,8 +231,8 @@ def test_a_task_that_nobody_waits_for_any_more_hands_nothing_over(
     task = Task(tmp_path, stream)
     seen: list[Record] = []
 
-    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-        return HandlerDelivery(work, RecordHandler(seen.append, lambda record: record), rules)
+    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+        return HandlerDelivery(plan, RecordHandler(seen.append, lambda record: record), rules)
 
     notes = Journal(task.file, 1)
     journal.ask_to_stop(task.file)

@@ -39,8 +39,8 @@ def read_slice(shard_id: str = FIRST, position: Position | None = None, **change
 def run(
     settings: TaskSettings, *pack: WorkSlice, handle: Callable[[Record], None] = lambda _: None
 ) -> Iterator[WorkResult]:
-    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-        return HandlerDelivery(work, RecordHandler(handle, lambda record: record), rules)
+    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+        return HandlerDelivery(plan, RecordHandler(handle, lambda record: record), rules)
 
     return run_slices(pack, settings, deliver)
 
@@ -331,10 +331,10 @@ def test_a_slice_ends_before_the_record_that_ends_its_shard(
     world.put(1)  # behind the end, whenever it arrived
     end = Position.at(late[0].sequence) if by == "number" else Position.at_timestamp(1_700_000_010.0)
 
-    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
         if kind is CachingDelivery:
-            return CachingDelivery(work, rules)
-        return HandlerDelivery(work, RecordHandler(lambda _: None, lambda record: record), rules)
+            return CachingDelivery(plan, rules)
+        return HandlerDelivery(plan, RecordHandler(lambda _: None, lambda record: record), rules)
 
     (result,) = run_slices([bounded(end)], task_settings(world.client, records_per_fetch=7), deliver)
     outcome = result.outcome
@@ -370,10 +370,10 @@ def test_records_that_are_too_old_are_passed_over_wherever_they_stand(
     age = RecordAge(arrived_from=1_700_000_050.0, maximum_seconds=50.0, skips=skips)
     seen: list[Record] = []
 
-    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
         if kind is CachingDelivery:
-            return CachingDelivery(work, rules)
-        return HandlerDelivery(work, RecordHandler(seen.append, lambda record: record), rules)
+            return CachingDelivery(plan, rules)
+        return HandlerDelivery(plan, RecordHandler(seen.append, lambda record: record), rules)
 
     work = replace(read_slice(), age=age)
     (result,) = run_slices([work], task_settings(world.client), deliver)

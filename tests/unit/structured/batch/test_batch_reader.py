@@ -115,7 +115,7 @@ class World:
 
     def reader(self, **given: str) -> KinesisBatchReader:
         options = BatchReadOptions.of({"streamName": self.name, "region": "us-east-1", **given})
-        settings = InMemorySettings(region="us-east-1", secret_key="very-secret", name=self.name)
+        settings = InMemorySettings(region="us-east-1", aws_secret_access_key="very-secret", name=self.name)
         return KinesisBatchReader(replace(options, client=settings), now=self.clock.time())
 
     def tasks(self, **given: str) -> list[ShardIntervals]:

@@ -77,8 +77,8 @@ def settings() -> Iterator[KinesisClientSettings]:
         yield KinesisClientSettings(
             region="us-east-1",
             endpoint_url=f"http://127.0.0.1:{server.server_port}",
-            access_key="test",
-            secret_key="not to be seen",
+            aws_access_key_id="test",
+            aws_secret_access_key="not to be seen",
         )
         server.shutdown()
         thread.join()

@@ -93,9 +93,9 @@ def client(server: Server, request: pytest.FixtureRequest) -> Iterator[Any]:
     settings = KinesisClientSettings(
         region="us-east-1",
         endpoint_url=server.url,
-        access_key="AKIAFIRST",
-        secret_key="hush",
-        session_token="token",
+        aws_access_key_id="AKIAFIRST",
+        aws_secret_access_key="hush",
+        aws_session_token="token",
         read_timeout_seconds=getattr(request, "param", 60.0),
     )
     client = settings.create()
@@ -211,7 +211,10 @@ def test_behind_a_proxy_every_call_is_botocores(server: Server, monkeypatch: pyt
             monkeypatch.delenv(name)
     monkeypatch.setenv("http_proxy", server.url)
     client = KinesisClientSettings(
-        region="us-east-1", endpoint_url="http://kinesis.example", access_key="a", secret_key="b"
+        region="us-east-1",
+        endpoint_url="http://kinesis.example",
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
     ).create()
 
     assert [call(client) for _ in range(3)] == [EMPTY] * 3
@@ -227,7 +230,10 @@ def test_over_tls_later_calls_use_the_connection_whose_certificate_botocore_chec
     context.load_cert_chain(chain)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     settings = KinesisClientSettings(
-        region="us-east-1", endpoint_url=server.url.replace("http:", "https:"), access_key="a", secret_key="b"
+        region="us-east-1",
+        endpoint_url=server.url.replace("http:", "https:"),
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
     )
     strangers = settings.create()
     monkeypatch.setenv("AWS_CA_BUNDLE", str(chain))

@@ -48,8 +48,8 @@ def get_records(server: Server, *, read_timeout_seconds: float = 60.0) -> bytes:
     client = KinesisClientSettings(
         region="us-east-1",
         endpoint_url=f"http://127.0.0.1:{server.server_address[1]}",
-        access_key="test",
-        secret_key="test",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
         read_timeout_seconds=read_timeout_seconds,
     ).create()
     try:

@@ -10,7 +10,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
-from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from kinesis_spout.spark.tasks.work import WorkResult
 from kinesis_spout.storm import Topology, TopologyBuilder
 from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import OpenTrees
@@ -83,7 +83,7 @@ class FirstStage:
         self.run.begin()
         self.plan = plan(**changes)
         self.delivery = TreeDelivery(
-            WorkSlice(plan=self.plan),
+            self.plan,
             DeliverySettings(order=Order.UNORDERED, clock=lambda: 0.0),
             emit_root=self.run.emit_root,
             trees=self.run.trees,

@@ -9,8 +9,7 @@ under LATEST it is read from its oldest record, so that nothing of it is lost.
 import logging
 from dataclasses import dataclass
 
-from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.consumer.streams.streams_ports import StreamsPorts
+from kinesis_spout.consumer.ports import Ports, StreamsPorts
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.streams import is_pattern, is_younger, matching, name_of
 

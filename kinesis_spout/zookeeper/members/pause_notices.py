@@ -1,23 +1,15 @@
-"""What pauses: members whose breaker is open, and what an operator has paused.
+"""The members that pause, and how an operator tells them to go on: the operator removes their notices.
 
-A member shows a notice, which an operator removes to tell it to go on. A notice is ephemeral, so none outlives its
-member; and what is gone because the session is, nobody took away. What an operator pauses is a node that outlives
-every consumer: one for each shard, or one for all.
+A notice is ephemeral, so none outlives its member; and what is gone because the session is, nobody took away.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import Final
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from kinesis_spout.zookeeper.nodes import Nodes
-from kinesis_spout.zookeeper.paths import Paths, check_name
+from kinesis_spout.zookeeper.paths import Paths
 from kinesis_spout.zookeeper.session import ZooKeeperSession
-from shard_state import OperatorPause
-
-EVERYTHING: Final = "~all"
-"""The node of the whole application; no shard can be called so."""
 
 
 class PauseNotices:
@@ -75,44 +67,3 @@ class PauseNotices:
         for member in members:
             self._session.delete(self._paths.pause(member))
         return members
-
-
-class OperatorPauses:
-    """Begins and ends an operator's pauses of one application. May raise ``StoreUnavailable``."""
-
-    def __init__(self, session: ZooKeeperSession, paths: Paths) -> None:
-        self._session = session
-        self._client = session.client
-        self._paths = paths
-
-    def begin(self, shard_id: str | None) -> None:
-        self._session.ready()
-        path = self._path(shard_id)
-        with suppress(NodeExistsError):
-            try:
-                self._session.answer(self._client.create_async(path, b""))
-            except NoNodeError:
-                # The application is from a version that had no such pauses.
-                self._session.answer(self._client.ensure_path_async(self._paths.operator_pauses))
-                self._session.answer(self._client.create_async(path, b""))
-
-    def end(self, shard_id: str | None) -> OperatorPause:
-        self._session.ready()
-        names = [shard_id] if shard_id is not None else self._session.children(self._paths.operator_pauses)
-        ended = []
-        for name in names:
-            with suppress(NoNodeError):
-                self._session.answer(
-                    self._client.delete_async(self._paths.operator_pause(check_name("shard_id", name)))
-                )
-                ended.append(name)
-        return operator_pause_of(ended)
-
-    def _path(self, shard_id: str | None) -> str:
-        name = EVERYTHING if shard_id is None else check_name("shard_id", shard_id)
-        return self._paths.operator_pause(name)
-
-
-def operator_pause_of(names: list[str]) -> OperatorPause:
-    """Read the names of nodes."""
-    return OperatorPause(everything=EVERYTHING in names, shards=frozenset(names) - {EVERYTHING})

@@ -6,10 +6,9 @@ Clients of Kinesis are shared by themselves, by those streams that are reached i
 from contextlib import ExitStack
 
 from kinesis_spout.consumer.open_ports import client_settings, ports_of, zookeeper_settings
-from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.ports import History, Ports
 from kinesis_spout.consumer.rates import DeliveryRate
-from kinesis_spout.consumer.streams.streams_ports import History
-from kinesis_spout.kinesis import KinesisStreamDirectory
+from kinesis_spout.kinesis import stream_names
 from kinesis_spout.kinesis.pace import ApplicationBudget
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.settings import SpoutConfig
@@ -46,7 +45,7 @@ class JointPorts:
 
     def names(self, config: SpoutConfig) -> list[str]:
         """Name every stream; see the port."""
-        return KinesisStreamDirectory(client_settings(config).connect(), clock=self._clock).names()
+        return stream_names(client_settings(config).connect(), clock=self._clock)
 
     def history(self) -> History:
         """Say what is stored of the application; see the port."""

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from kinesis_spout.kinesis import KinesisStreamDirectory
+from kinesis_spout.kinesis import stream_names
 from kinesis_spout.model.errors import AccessDenied
 from kinesis_spout.testing import ManualClock
 
@@ -30,26 +30,26 @@ class Client:
         return {"StreamNames": page, "HasMoreStreams": first + self._a_page < len(self._names)}
 
 
-def directory(client: Client) -> KinesisStreamDirectory:
-    return KinesisStreamDirectory(cast("Any", client), clock=ManualClock(), jitter=lambda: 0.0)
+def listed(client: Client) -> list[str]:
+    return stream_names(cast("Any", client), clock=ManualClock(), jitter=lambda: 0.0)
 
 
 def test_all_pages_are_read() -> None:
     names = [f"stream-{at}" for at in range(25)]
     client = Client(names, 10)
-    assert directory(client).names() == names
+    assert listed(client) == names
     assert client.calls == 3
 
 
 def test_a_page_without_streams_ends_the_listing() -> None:
-    assert directory(Client([], 10)).names() == []
+    assert listed(Client([], 10)) == []
 
 
 def test_a_throttle_is_waited_out() -> None:
     client = Client(["orders"], 10, "LimitExceededException", "LimitExceededException")
-    assert directory(client).names() == ["orders"]
+    assert listed(client) == ["orders"]
 
 
 def test_a_missing_permission_is_told_at_once() -> None:
     with pytest.raises(AccessDenied):
-        directory(Client(["orders"], 10, "AccessDeniedException")).names()
+        listed(Client(["orders"], 10, "AccessDeniedException"))

@@ -1,0 +1,135 @@
+"""How fast shards are read, so that other consumers of the stream have room: rules and counts, no calls.
+
+What makes the calls, and waits for them, is in ``read``.
+
+**One shard** gives 5 calls and 2 MB a second to all its pollers together: all of that, or the part that a user
+gives us (`Pace`). After a few polls in a row that bring nothing, each makes the next pause twice as long, up to
+the longest that a user allows; the first records bring the shortest pause back (`idle_period`).
+
+**All shards of a process** (`ByteBudget`). A page's size is known only when it is here, so it is paid for
+afterwards. All pages of a process are paid for one after the other, at the budget's rate, in the order in which
+they came; a shard is read again when its own last page is paid for. So
+
+* while one shard has records, it has the whole budget; while many have, each has the same number of pages;
+* an empty page costs nothing: a shard at its tip is polled, whatever the others read;
+* a page larger than the budget of a second is read like any other, and the pause after it is longer;
+* in any span of time no more is read than the budget of that span and one page (on executors: one slice) of each
+  shard.
+
+**All members of an application** (`ApplicationBudget`). The application's budget is divided by the shards that
+are assigned, of all streams to all members; this member has the part of those that are its own. So a stream with
+many shards does not have less than its shards are worth, and one that is idle leaves its part to the others of
+the same member. Every member knows those numbers from the assignments, so they need not talk about it, and it
+holds after a failover. A member leaves nothing to another.
+"""
+
+import threading
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+MIN_INTERVAL_SECONDS: Final = 0.2
+BYTES_PER_SECOND: Final = 2_000_000
+IDLE_AFTER: Final = 5
+"""Empty polls in a row, before polls become rarer."""
+
+_MAX_DOUBLINGS: Final = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The rate of one shard. Can be pickled: it travels with what an executor is to read."""
+
+    interval_seconds: float = MIN_INTERVAL_SECONDS
+    """Between the beginnings of two calls, at least."""
+    bytes_per_second: float = BYTES_PER_SECOND
+
+    def seconds_for(self, size_bytes: int) -> float:
+        """Say how long after the beginning of a read of so many bytes the next one may begin."""
+        return max(self.interval_seconds, size_bytes / self.bytes_per_second)
+
+
+def idle_period(empty_polls: int, shortest: float, longest: float) -> float:
+    """Tell how many seconds polls are apart after so many in a row that brought nothing."""
+    return min(max(shortest, longest), shortest * _factor(empty_polls))
+
+
+def aligned_idle_period(empty_polls: int, shortest: float, longest: float) -> float:
+    """The same in whole ticks: ``shortest`` times a power of two, at most ``longest`` (but for ``shortest``)."""
+    period, slowest = shortest, shortest * _factor(empty_polls)
+    while 2 * period <= min(slowest, longest):
+        period *= 2
+    return period
+
+
+def _factor(empty_polls: int) -> float:
+    return float(1 << min(_MAX_DOUBLINGS, max(0, empty_polls - IDLE_AFTER)))
+
+
+class ByteBudget:
+    """Bytes a second, over all shards of one process. Mutable, thread-safe; times are the clock's monotonic ones.
+
+    Args:
+        bytes_per_second: of the whole application; None: no limit.
+    """
+
+    def __init__(self, bytes_per_second: float | None = None) -> None:
+        self._whole = inf if bytes_per_second is None else bytes_per_second
+        self._rate = self._whole
+        self._paid_at = -inf
+        """When everything is paid for that was read so far."""
+        self._lock = threading.Lock()
+
+    @property
+    def bytes_per_second(self) -> float:
+        """The rate of this process; infinite without a limit."""
+        return self._rate
+
+    def take_part(self, part: float) -> None:
+        """Use only so much of the application's budget from now on: more than 0, at most 1."""
+        self._rate = self._whole * part
+
+    def pay(self, size_bytes: int, since: float) -> float:
+        """Charge what was read since a time, and say when it is paid for.
+
+        Args:
+            size_bytes: of the page, or of several that were read in one go.
+            since: when the read began.
+        """
+        if size_bytes == 0 or self._rate == inf:
+            return since
+        with self._lock:
+            self._paid_at = max(self._paid_at, since) + size_bytes / self._rate
+            return self._paid_at
+
+
+class ApplicationBudget:
+    """One for all streams of a process. Mutable, thread-safe.
+
+    Args:
+        bytes_per_second: of the whole application; None: no limit.
+    """
+
+    def __init__(self, bytes_per_second: float | None = None) -> None:
+        self.bytes = ByteBudget(bytes_per_second)
+        """What whoever reads a shard of any stream pays from."""
+        self._assigned: dict[object, tuple[int, int]] = {}
+        """Of each stream: how many shards are this member's, and how many there are."""
+        self._lock = threading.Lock()
+
+    def assigned(self, stream: object, ours: int, shards: int) -> None:
+        """Take in how many shards of a stream are to be this member's, of so many that are assigned to all."""
+        with self._lock:
+            self._assigned[stream] = ours, shards
+            self._divide()
+
+    def left(self, stream: object) -> None:
+        """Take in that a stream is read no more."""
+        with self._lock:
+            if self._assigned.pop(stream, None) is not None:
+                self._divide()
+
+    def _divide(self) -> None:
+        ours, shards = map(sum, zip(*self._assigned.values(), strict=True)) if self._assigned else (0, 0)
+        if ours and shards:  # else nothing is read, or nothing is known yet
+            self.bytes.take_part(min(1.0, ours / shards))
