@@ -56,7 +56,6 @@ class ReplyGetter(ABC):
 
     @property
     def position(self) -> Position:
-        """From where the next page comes."""
         return self._position
 
     @property
@@ -106,7 +105,6 @@ class ReplyGetter(ABC):
         self._position = Position.trim_horizon()
 
     def _verified(self, error: KinesisSpoutError) -> KinesisSpoutError:
-        """Find out what an error really is."""
         return self._question.not_found(error) if isinstance(error, ResourceNotFound) else error
 
     def _note(self, error: KinesisSpoutError) -> None:

@@ -90,7 +90,6 @@ class FetchedShards:
 
     @property
     def has_all_until(self) -> bool:
-        """Whether everything up to ``until`` was read."""
         return all(fetcher.at_end or fetcher.has_all_until for fetcher in self._fetchers.values())
 
     def at_end(self) -> dict[ShardKey, bool]:
@@ -142,7 +141,6 @@ class FetchedShards:
         return min(late, default=0) / 1000
 
     def failures(self) -> Iterator[tuple[str, Exception]]:
-        """Give what the reading of shards ended with, each with its stream."""
         return ((key[0], each.failure) for key, each in self._fetchers.items() if each.failure is not None)
 
     def leave(self, stream: str) -> bool:
@@ -155,7 +153,6 @@ class FetchedShards:
         return not any(self.buffer.bytes_of(key) for key in keys)
 
     def close(self) -> None:
-        """Read no more. May be called twice."""
         for key in list(self._fetchers):
             self._close(key)
 

@@ -78,11 +78,9 @@ class QueryStreams:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether there may be others later."""
         return len(self._named) < len(self._options.streams)
 
     def listed(self) -> dict[str, list[Shard]]:
-        """Give the shards of every stream that is read."""
         return {name: list(stream.listed) for name, stream in self.shards.items()}
 
     # With I/O, so not under the lock
@@ -123,7 +121,6 @@ class QueryStreams:
         self._join(name, lister, shards)
 
     def _look(self) -> float | None:
-        """Open the streams that a pattern finds and that are not read; see ``prefetcher.Fetch``."""
         try:
             found = find_streams(self._options.streams, self._client, self._clock)
             self._told.pop("", None)
@@ -271,7 +268,6 @@ class QueryStreams:
 
     @property
     def leaving(self) -> frozenset[str]:
-        """The streams that are gone and are in the offsets still."""
         return frozenset(self._leaving)
 
     def leave(self, name: str) -> None:

@@ -88,11 +88,9 @@ class ReadAhead:
             self._life.started(self._streams.listed())
 
     def rejoin(self, offset: QueryOffset) -> None:
-        """Open the streams of an offset that Spark gives back, if they are not read; see ``QueryStreams``."""
         self._streams.rejoin(offset)
 
     def first_offset(self) -> QueryOffset:
-        """Give the offset of a query's very first start: LATEST resolved to now (invariant 9)."""
         now, start = self._clock.time(), self._options.start
         self._life.resolved(start.default, start.default.resolved(now))
         with self._changed:
@@ -225,7 +223,6 @@ class ReadAhead:
         return None if self._server is None else self._server.address
 
     def progress(self) -> SourceProgress:
-        """Say how far the reading is. Without I/O."""
         with self._changed:
             shards = [
                 shard

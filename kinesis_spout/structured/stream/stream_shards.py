@@ -57,11 +57,6 @@ class StreamShards:
         return summary
 
     def load_once(self) -> None:
-        """Do the same, and try nothing again.
-
-        Raises:
-            KinesisError: what the lister raises.
-        """
         self._take_in(self._lister.summary(), self._lister.list_shards())
 
     def _take_in(self, summary: StreamSummary, shards: Iterable[Shard]) -> None:
@@ -71,15 +66,12 @@ class StreamShards:
 
     @property
     def listed(self) -> Iterable[Shard]:
-        """Every shard that is known to be there."""
         return self._listed.values()
 
     def shard(self, shard_id: str) -> Shard | None:
-        """Give a shard; None if it is not known to be there."""
         return self._listed.get(shard_id)
 
     def refresh(self) -> float | None:
-        """List again; runs on a thread of the prefetcher. See ``prefetcher.Fetch``."""
         try:
             shards = self._lister.list_shards()
         except KinesisSpoutError as error:
@@ -120,7 +112,6 @@ class StreamShards:
         return [*shards, *self._promised.values()]
 
     def first_offset(self, start: StartPositions, now: float) -> StreamOffset:
-        """Give the offset of a query's very first start, LATEST resolved to ``now`` (invariant 9)."""
         return StreamOffset(
             created=self.created,
             shards={
@@ -135,7 +126,6 @@ class StreamShards:
         )
 
     def is_same(self, offset: StreamOffset) -> bool:
-        """Tell whether an offset was made for this very stream, not for one that it replaced."""
         return is_same_creation(offset.created, self.created)
 
     def brought_up_to_date(self, offset: StreamOffset) -> StreamOffset:
@@ -171,12 +161,10 @@ class StreamShards:
         return found
 
     def anew(self) -> StreamOffset:
-        """Give the offset of the beginning, for a stream that replaced another."""
         return self.first_offset(StartPositions(default=Position.trim_horizon()), now=0.0)
 
     @property
     def created(self) -> float:
-        """When the stream was made, in seconds since the epoch. It is loaded."""
         assert self.summary is not None
         return self.summary.created
 

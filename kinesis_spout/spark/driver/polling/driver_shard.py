@@ -118,7 +118,6 @@ class DriverShard:
         self.cursor = Cursor()
 
     def close_getter(self) -> None:
-        """Read no more here, until a getter is opened again."""
         if self.getter is not None:
             self.getter.close()
             self.getter = None
