@@ -65,7 +65,6 @@ class ReadAhead:
             processes=self._processes,
             prefetcher=self._prefetcher,
             streams=self._streams.shards,
-            listers=self._streams.listers,
             changed=self._changed,
             until=until,
             clock=self._clock,

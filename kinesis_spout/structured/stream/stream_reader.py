@@ -199,17 +199,7 @@ class RefusedStreamReader(DataSourceStreamReader):
     def __init__(self, message: str) -> None:
         self._message = message
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        self._refuse()
-
-    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: ARG002, N802
-        self._refuse()
-
-    def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:  # noqa: ARG002
-        self._refuse()
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *_asked: object, **_named: object) -> NoReturn:
         raise InvalidConfig(self._message)
+
+    initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815 - Spark's names
