@@ -83,7 +83,7 @@ class DriverShard:
         if page.says_nothing:
             self.empty_polls += 1
             return
-        wanted = before_bound(page.records, bound)
+        wanted = page.records if bound is None else before_bound(page.records, bound)
         self.records.extend(wanted)
         if wanted:
             is_plain = page.kinesis_records is None
