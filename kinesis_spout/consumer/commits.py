@@ -52,7 +52,6 @@ class Commits:
 
     @property
     def uncommitted(self) -> int:
-        """How many records are finished and not stored as such."""
         return self._state.counters.finished - self._finished
 
     def commit(self) -> None:

@@ -202,12 +202,10 @@ class Consumer(ConsumerState):
 
     @property
     def uncommitted(self) -> int:
-        """How many records are finished and not stored as such."""
         with self.lock:
             return self._commits.uncommitted
 
     def shards(self) -> list[ShardStatus]:
-        """Describe every known shard, parents before children."""
         with self.lock:
             return self.manager.status()
 

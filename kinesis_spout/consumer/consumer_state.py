@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.dead_lettering import WaitingLetters
+from kinesis_spout.consumer.delivery_rate import DeliveryRate
 from kinesis_spout.consumer.owning.sharing import Sharing
 from kinesis_spout.consumer.ports import OwnershipListener, Ports
-from kinesis_spout.consumer.rates import DeliveryRate
 from kinesis_spout.consumer.read_errors import ReadErrors
 from kinesis_spout.model.logs.failure_kinds import FailureKinds
 from kinesis_spout.settings import SpoutConfig

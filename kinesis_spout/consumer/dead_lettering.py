@@ -44,7 +44,6 @@ class WaitingLetters:
         self.size_bytes += _weight(letter)
 
     def copy(self) -> Mapping[RecordId, DeadLetter]:
-        """Give what waits now, to be written."""
         return dict(self._letters)
 
     def written(self, record: RecordId, letter: DeadLetter) -> bool:
@@ -60,7 +59,6 @@ class WaitingLetters:
         return True
 
     def drop_shards(self, shard_ids: Collection[str]) -> None:
-        """Drop the letters of shards that are somebody else's now."""
         for record in [record for record in self._letters if record[0] in shard_ids]:
             self._remove(record)
 

@@ -46,7 +46,6 @@ class FoundStreams:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether there may be others later."""
         return any(is_pattern(part) for part in self._config.streams)
 
     def find(self) -> list[FoundStream]:

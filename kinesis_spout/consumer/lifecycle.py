@@ -48,7 +48,6 @@ class Lifecycle:
         self._commits = 0
 
     def started(self) -> None:
-        """It begins."""
         self._is_running = True
         _log.info(
             "started: stream %s, app %s, member %s, kinesis-spout %s, by %s",
@@ -82,7 +81,6 @@ class Lifecycle:
             )
 
     def began_again(self, deployment: str, before: StartPositions, start: StartPositions) -> None:
-        """Say that the stored progress was given up, and where reading begins now."""
         _log.warning(
             "position: %s begins again at %s, for deployment %s; its stored progress, begun at %s, is given up",
             self._app,
@@ -92,7 +90,6 @@ class Lifecycle:
         )
 
     def listed(self, listed: Iterable[Shard]) -> None:
-        """Take in the stream's shards."""
         for line in self._reshards.listed(listed, self._stream):
             _log.info("%s", line)
 
@@ -117,7 +114,6 @@ class Lifecycle:
         self._waited_for = set(missing)
 
     def assigned(self, before: Assignment, assignment: Assignment) -> None:
-        """Say what this member has assigned, as the leader."""
         moved = [
             shard_id for shard_id, owner in assignment.owners.items() if before.owners.get(shard_id) != owner
         ]
@@ -145,7 +141,6 @@ class Lifecycle:
             _log.info("is to hand over %s", of_stream(news, self._stream))
 
     def handed_over(self, shard_ids: Collection[str], open_records: int) -> None:
-        """Shards were given up for another member."""
         if not shard_ids:
             return
         _log.info("handed over %s", of_stream(shard_ids, self._stream))
@@ -155,7 +150,6 @@ class Lifecycle:
             )
 
     def finished(self, shard_ids: Collection[str]) -> None:
-        """Shards are over."""
         if shard_ids:
             _log.info(
                 "finished %s: read to the end, and all of it is done", of_stream(shard_ids, self._stream)
@@ -199,7 +193,6 @@ class Lifecycle:
             _log.info("resumed by an operator: %s", self._stream)
 
     def committed(self, commits: Sequence[PendingCommit], counters: Counters, now: float) -> None:
-        """Progress was stored."""
         self._commits += 1
         _log.debug("commit of %s: %s", shards(len(commits)), named([commit.shard_id for commit in commits]))
         if self._pace.may_tell(now):

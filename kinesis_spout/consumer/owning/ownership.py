@@ -146,6 +146,5 @@ class Ownership:
         self._life.handed_over(leaving, open_records)
 
     def left(self, now: float) -> None:
-        """Note that this consumer delivers nothing more."""
         self._state.deliveries.left(self, now)
         self._state.listener = None
