@@ -26,12 +26,13 @@ from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.owning.ownership import Ownership
-from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent, operator_pause_text
+from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
 from kinesis_spout.kinesis.retry_policy import Action, Reaction, RetryPolicy, Tries, Work
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt
+from kinesis_spout.model.logs.life_lines import of_stream
 from kinesis_spout.model.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
@@ -242,7 +243,8 @@ class Consumer(ConsumerState):
         paused, config = self.paused_shards, self.config
         if not paused:
             return None
-        return operator_pause_text(paused, config.stream_name, bounded=config.until is not None)
+        ends = "; the run does not end before they are resumed" if config.until is not None else ""
+        return f"paused by an operator: {of_stream(paused, config.stream_name)}{ends}"
 
     def pause_shards(self, shard_ids: Collection[str]) -> None:
         """Pause shards for all members, as an operator says; the whole application if none is named.
@@ -377,7 +379,7 @@ class Consumer(ConsumerState):
         """Lead if this member is to; say what is new; take in what is assigned; let go, and acquire."""
         chores = self._chores
         if now >= chores.reporting.until:
-            self._tried(chores.reporting, self._report)
+            self._tried(chores.reporting, lambda: self.sharing.report(now))
         if now >= chores.leading.until:
             self._tried(chores.leading, self._lead)
         if now >= chores.following.until:
@@ -389,9 +391,6 @@ class Consumer(ConsumerState):
     def _is_leaving(self) -> bool:
         with self.lock:
             return bool(self.sharing.leaving)
-
-    def _report(self) -> None:
-        self.sharing.report(self.now)
 
     def _lead(self) -> None:
         self._chores.lead_at = self._leading.lead(self.now)
