@@ -60,11 +60,6 @@ class ShardInQuestion:
         )
 
 
-def start_to_keep(position: Position) -> Position | None:
-    """Give the position before which no record is to be given; None if it names no record."""
-    return None if position.sequence_number is None else position
-
-
 def give_up_position(error: DataLoss, *, fail_on_data_loss: bool) -> None:
     """Say that reading goes on at the oldest record, because the position is lost.
 

@@ -58,7 +58,6 @@ class MissingSetting(InvalidConfig):
 
 
 def shown(value: Any, *, secret: bool = False) -> str:
-    """Give a value as messages show it."""
     if value is None:
         return "None"
     if secret:

@@ -33,8 +33,6 @@ https://kubernetes.io/docs/concepts/services-networking/service/#environment-var
 
 
 class Setting(NamedTuple):
-    """A value as it was given."""
-
     value: Any
     source: str
     """How a message calls the place it came from; empty for a keyword argument."""
@@ -92,12 +90,10 @@ def from_toml_file(path: Path) -> dict[str, Setting]:
 
 
 def variable(name: str) -> str:
-    """Give the environment variable of a setting."""
     return ENVIRONMENT_PREFIX + name.upper()
 
 
 def topology_key(name: str) -> str:
-    """Give the key of a setting in a Storm topology's configuration."""
     return TOPOLOGY_PREFIX + name
 
 

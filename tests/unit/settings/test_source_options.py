@@ -13,7 +13,7 @@ from kinesis_spout.settings.documentation import markdown_table
 from kinesis_spout.settings.grammar.shard_positions import EndPositions
 from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
-from kinesis_spout.settings.source_options.given import GivenOptions
+from kinesis_spout.settings.source_options.option_reader import OptionReader
 from kinesis_spout.settings.table import OPTIONS
 from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSettings
 from shard_state import Position, StartPositions
@@ -117,7 +117,7 @@ def test_the_case_of_an_option_says_nothing(spelling: str) -> None:
 def test_every_alias_means_its_option(use: Use) -> None:
     for spec in OPTIONS:
         for alias in spec.aliases if use in spec.uses else ():
-            given = GivenOptions({alias: "x"}, use)
+            given = OptionReader({alias: "x"}, use)
             assert given.text(spec.name) == "x", alias
 
 
@@ -227,7 +227,7 @@ OF_GLUE = """
 def test_every_option_of_another_source_is_taken_or_refused_with_what_to_do_here(option: str) -> None:
     refused = ""
     try:
-        GivenOptions({option: "1"}, *Use)
+        OptionReader({option: "1"}, *Use)
     except InvalidConfig as error:
         refused = str(error)
     assert not refused or refused.startswith(f"option {option} is not taken: ")
@@ -420,7 +420,7 @@ def test_a_secret_is_not_shown_when_it_is_refused() -> None:
     spec = next(spec for spec in OPTIONS if spec.secret)
 
     with pytest.raises(InvalidConfig) as refused:
-        raise GivenOptions({}, Use.WRITE).refusal(spec.setting, "nothing", "hush")
+        raise OptionReader({}, Use.WRITE).refusal(spec.setting, "nothing", "hush")
 
     assert spec.name in str(refused.value)
     assert "hush" not in str(refused.value)
@@ -695,7 +695,7 @@ def test_contradictions_about_zookeeper_are_refused_in_the_words_of_options(
 
 
 def test_a_secret_of_zookeeper_stays_out_of_tables() -> None:
-    given = GivenOptions({"option.zookeeperPassword": "hush"}, *Use)
+    given = OptionReader({"option.zookeeperPassword": "hush"}, *Use)
 
     with pytest.raises(InvalidConfig, match="option of the query") as refused:
         given.to_keep()

@@ -1,7 +1,7 @@
 """Aggregated records parsed as far as the bytes of each user record: those of a page are then looked at together.
 
 A user record is a message in the message. Told that it is just bytes, the parser is done with it in no time. What
-is in it is found by ``user_fields``.
+is in it is found by ``user_rows``.
 """
 
 from collections.abc import Sequence
