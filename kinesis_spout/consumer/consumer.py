@@ -55,15 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 class Consumer(ConsumerState):
-    """One member of an application on one stream. Mutable; see ``ConsumerState`` for its lock.
-
-    Args:
-        config: of one stream.
-        ports: the outside world, closed with this.
-        message_timeout_seconds: for records that come one by one.
-        door: what the user called, for the log.
-        companion: what changes with the records that are finished, and is stored with the progress.
-    """
+    """One member of an application on one stream. Mutable; see ``ConsumerState`` for its lock."""
 
     def __init__(
         self,
@@ -355,10 +347,12 @@ class Consumer(ConsumerState):
         chores = self._chores
         # Here too: the housekeeper may be waiting for ZooKeeper when the session must have ended.
         self._ownership.take_lost()
-        if self.letters and now >= chores.dead_lettering.until:
+        if now >= chores.dead_lettering.until:
             self._tried(chores.dead_lettering, self._dead_lettering.write)
         look_at = now + _LOOK_AROUND_SECONDS
-        return min(look_at, max(chores.dead_lettering.until, now + 0.01)) if self.letters else look_at
+        with self.lock:
+            some_wait = bool(self.letters)
+        return min(look_at, max(chores.dead_lettering.until, now + 0.01)) if some_wait else look_at
 
     def _do_chores(self, now: float) -> float:
         chores = self._chores

@@ -33,13 +33,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerState:
-    """The shared state of one consumer. Mutable.
-
-    Args:
-        config: of one stream.
-        ports: the outside world.
-        message_timeout_seconds: for records that come one by one.
-    """
+    """The shared state of one consumer. Mutable. The message time-out is for records that come one by one."""
 
     def __init__(self, config: SpoutConfig, ports: Ports, *, message_timeout_seconds: float | None) -> None:
         self.config = config

@@ -59,13 +59,7 @@ class Lifecycle:
         )
 
     def resolved(self, initial: str, wanted: StartPositions, begun: StartPositions) -> None:
-        """Say where reading begins.
-
-        Args:
-            initial: the setting, as it was given.
-            wanted: where an application would begin now.
-            begun: where this one has begun.
-        """
+        """Say where reading begins: at ``begun``, while an application that is new would begin at ``wanted``."""
         if begun == wanted:
             _log.info(
                 "position: %s reads shards without stored progress from %s (initial_position %s)",
@@ -94,12 +88,7 @@ class Lifecycle:
             _log.info("%s", line)
 
     def acquired(self, positions: Sequence[tuple[str, Position]], missing: Collection[str]) -> None:
-        """Say which shards are read from now on, and which their old owners keep still.
-
-        Args:
-            positions: of the shards that were acquired.
-            missing: the shards that are ours, and that their old owner keeps still.
-        """
+        """Say which shards are read from now on, and which are ours and their old owners keep still."""
         ours = {shard_id for shard_id, _ in positions}
         taken_over, taken = ours & self._waited_for, ours - self._waited_for
         if taken:
@@ -127,12 +116,7 @@ class Lifecycle:
         )
 
     def follows(self, ours: Collection[str], leaving: Collection[str]) -> None:
-        """Take in what is assigned to this member.
-
-        Args:
-            ours: the shards that it should own.
-            leaving: the shards that it owns and should not.
-        """
+        """Take in which shards this member should own, and which it owns and should not."""
         if not ours and not self._stands_by:
             _log.info("stands by: no shard of %s is assigned to this member", self._stream)
         self._stands_by = not ours

@@ -76,13 +76,9 @@ class Emitted(NamedTuple):
 
 
 class StreamTuples:
-    """The tuples of one stream. Mutable; thread-safe.
+    """The tuples of one stream. Mutable; thread-safe. Its caller makes the announcements, once the lock is free.
 
     Args:
-        consumer: of the stream; started.
-        shards: what is read of it.
-        scheme: makes the values of a record.
-        announcements: to the user's listener; made by the caller, when the lock is free.
         prefix: of the message ids that users see.
         is_active: tells whether tuples may be handed out.
     """
