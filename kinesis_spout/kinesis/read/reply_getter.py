@@ -10,9 +10,9 @@ from kinesis_spout.kinesis.errors import ResourceNotFound
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.calls.get_records import RecordsForm, Reply, ReplyForm
 from kinesis_spout.kinesis.read.pacing import Pacing
-from kinesis_spout.kinesis.read.page import GetRecordsReply
+from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS, ReadSettings
-from kinesis_spout.kinesis.read.user_records import HashKeys, page_of_reply
+from kinesis_spout.kinesis.read.user_records import HashKeys, page_as_set
 from kinesis_spout.kinesis.retry_policy import reaction_to
 from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position
 from kinesis_spout.model.clock import Clock
@@ -68,9 +68,8 @@ class ReplyGetter(ABC):
         """Give the next page; after the end: the empty last page again, without a call."""
         start = self._start
         reply = self._next_reply(limit, RecordsForm())
-        return page_of_reply(
-            reply, self._settings, self._stream, self._shard_id, start=start, hash_keys=self._hash_keys
-        )
+        page = page_of(reply, stream=self._stream, shard_id=self._shard_id)
+        return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
 
     def read_arrow(self, limit: int) -> ArrowPage:
         """Give the next page as columns; otherwise the same as ``read``."""

@@ -15,7 +15,6 @@ from hashlib import md5
 from typing import Final, NamedTuple
 
 from kinesis_spout.kinesis.aggregated_record import MAGIC, Contents, contents
-from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
 from kinesis_spout.kinesis.read.read_settings import ReadSettings
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
@@ -71,17 +70,10 @@ class TakenApart(NamedTuple):
     """How many user records lie outside the shard by their hash keys."""
 
 
-def page_of_reply(
-    reply: GetRecordsReply,
-    settings: ReadSettings,
-    stream: str,
-    shard_id: str,
-    *,
-    start: Position | None,
-    hash_keys: HashKeys | None,
+def page_as_set(
+    page: Page, settings: ReadSettings, *, start: Position | None, hash_keys: HashKeys | None
 ) -> Page:
-    """Make the page that the settings ask for; ``start`` and ``hash_keys`` as ``with_user_records`` has them."""
-    page = page_of(reply, stream=stream, shard_id=shard_id)
+    """Take the aggregated records of a page apart if the settings say so; see ``with_user_records``."""
     return with_user_records(page, start=start, hash_keys=hash_keys) if settings.deaggregate else page
 
 
