@@ -167,15 +167,6 @@ def rows_up_to(batch: pa.RecordBatch, last: SequenceNumber) -> int:
     return bisect_right(range(batch.num_rows), last, key=lambda row: sequence_at(batch, row))
 
 
-def decode_to_arrow(body: bytes, *, stream: str, shard_id: str) -> pa.RecordBatch:
-    """Decode the body of a good JSON reply of GetRecords into columns of ``SCHEMA``.
-
-    Raises:
-        Unavailable: see ``decode_reply``.
-    """
-    return ArrowForm(stream=stream, shard_id=shard_id).decode(body).page.batch
-
-
 def user_sequence_at(batch: pa.RecordBatch, row: int) -> SequenceNumber:
     """Give the sequence number of a row of a batch with ``HANDLED_SCHEMA``, and its index if it was aggregated."""
     sub = batch.column("subSequenceNumber")[row].as_py()
