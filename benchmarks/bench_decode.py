@@ -62,8 +62,9 @@ def _parse_only(records: int, size: int, repeats: int) -> Iterator[Figure]:
     parser: ResponseParser = create_parser("json")
     shape, reply = _reply_shape(), _http_reply(body)
     assert len(parser.parse(reply, shape)["Records"]) == records
-    assert ArrowForm(stream="s", shard_id="0").decode(body).page.batch.num_rows == records
-    ours = cpu_seconds(lambda: ArrowForm(stream="s", shard_id="0").decode(body), repeats=repeats)
+    form = ArrowForm(stream="s", shard_id="0")
+    assert form.decode(body).page.batch.num_rows == records
+    ours = cpu_seconds(lambda: form.decode(body), repeats=repeats)
     theirs = cpu_seconds(lambda: parser.parse(reply, shape), repeats=repeats)
     yield from _compared("parse only", records, size, theirs=theirs, ours=ours)
 

@@ -49,7 +49,6 @@ class HashKeys(NamedTuple):
         return cls(first.to_bytes(16), last.to_bytes(16))
 
     def have(self, partition_key: bytes) -> bool:
-        """Tell whether a partition key, in UTF-8, is of the shard."""
         digest: bytes = md5_of_key(partition_key).digest()
         return self.first <= digest <= self.last
 
@@ -61,8 +60,6 @@ class HashKeys(NamedTuple):
 
 
 class TakenApart(NamedTuple):
-    """The records of a page with its aggregated records taken apart."""
-
     records: Sequence[Record]
     damaged_aggregates: int = 0
     """How many began like an aggregated record and had a wrong digest, message or key: they are records as any."""
@@ -130,7 +127,6 @@ def taken_apart(records: Sequence[Record], hash_keys: HashKeys | None = None) ->
 
 
 def outside_of(hash_keys: HashKeys, inside: Contents) -> int:
-    """Count the user records of an aggregated record whose hash keys lie outside a shard's."""
     outside = {key for key in set(inside.partition_keys) if not hash_keys.have(key.encode())}
     if inside.explicit_hash_keys is None:
         return sum(map(outside.__contains__, inside.partition_keys)) if outside else 0

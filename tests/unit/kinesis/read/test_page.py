@@ -15,6 +15,10 @@ from shard_state import Shard
 NUMBER = "49680427482694328467366729337512435546436086034247712770"
 
 
+def _decoded(body: bytes) -> pa.RecordBatch:
+    return ArrowForm(stream="s", shard_id="x").decode(body).page.batch
+
+
 def _wire(data: bytes = b"payload", **others: Any) -> dict[str, Any]:
     return {
         "SequenceNumber": NUMBER,
@@ -46,9 +50,7 @@ def test_a_record_may_have_no_partition_key() -> None:
     del wire["PartitionKey"]
 
     assert decode_reply(_body(wire)).records[0].partition_key is None
-    assert ArrowForm(stream="s", shard_id="x").decode(_body(wire)).page.batch.column(
-        "partitionKey"
-    ).to_pylist() == [None]
+    assert _decoded(_body(wire)).column("partitionKey").to_pylist() == [None]
 
 
 def test_unknown_members_are_passed_over() -> None:
@@ -106,7 +108,7 @@ def test_what_botocore_could_not_parse_is_never_the_end_of_a_shard() -> None:
 
 
 def test_columns_have_the_schemas_names_and_types() -> None:
-    batch = ArrowForm(stream="s", shard_id="x").decode(_body(_wire(b"one"), _wire(b"two"))).page.batch
+    batch = _decoded(_body(_wire(b"one"), _wire(b"two")))
 
     assert batch.schema.equals(SCHEMA)
     assert batch.to_pylist()[1] == {
@@ -127,8 +129,6 @@ def test_columns_of_an_empty_page_are_empty() -> None:
 
 
 def test_a_record_without_an_arrival_has_none() -> None:
-    batch = (
-        ArrowForm(stream="s", shard_id="x").decode(_body(_wire(ApproximateArrivalTimestamp=None))).page.batch
-    )
+    batch = _decoded(_body(_wire(ApproximateArrivalTimestamp=None)))
 
     assert batch.column("approximateArrivalTimestamp").to_pylist() == [None]
