@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
 
-from kinesis_spout.consumer.open_ports import open_ports
-from kinesis_spout.consumer.streams.joint_ports import JointPorts
+from kinesis_spout.consumer.open_ports import RealPorts
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.unfinished_work import refuse_unfinished_function
-from kinesis_spout.plain.streams_spout import StreamsSpout
+from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import with_settings
 from kinesis_spout.settings.table import SETTINGS
@@ -21,11 +20,9 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-    from kinesis_spout.consumer.ports import Companion, Ports
+    from kinesis_spout.consumer.ports import Companion
     from kinesis_spout.spark.dataframe.dataframe_runner import Collector
     from kinesis_spout.spark.driver.query import SpoutQuery
-    from kinesis_spout.spark.streams.batch_slots import BatchSlots
-    from kinesis_spout.spark.streams.streams_query import StreamsQuery
     from kinesis_spout.spark.tasks.coalescing import CoalescingKey, KeyFunction
     from kinesis_spout.spark.tasks.handlers import AnyHandler, ArrowCollector
     from kinesis_spout.spark.tasks.jobs import BatchRunner
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @with_settings(SETTINGS.values())
-class KinesisSpout(StreamsSpout):
+class KinesisSpout(RecordSpout):
     """Reads a Kinesis stream, or several, reliably: every record ends acked, or in the dead letters.
 
     Plain Python uses Storm's verbs (``open``, ``next_tuple``, ``ack``, ``fail``; see ``RecordSpout``). On Spark
@@ -190,32 +187,8 @@ class KinesisSpout(StreamsSpout):
         from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
         from kinesis_spout.spark.tasks.jobs import classic_context  # noqa: PLC0415
 
-        context, config = classic_context(spark), config or self.config
-        if config.is_several:
-            return self._start_several(
-                config, context, make_runner, name, door=door, companion=companion, coalescing=coalescing
-            )
-        runner = make_runner(context, task_settings(config))
-        ports = self._given_ports or open_ports(config)
-        return start_query(
-            config, ports, context, runner, name, door=door, companion=companion, coalescing=coalescing
-        )
-
-    def _start_several(
-        self,
-        config: SpoutConfig,
-        context: "SparkContext",
-        make_runner: "Callable[[SparkContext, TaskSettings], BatchRunner]",
-        name: str | None,
-        *,
-        door: str,
-        companion: "Companion | None",
-        coalescing: "CoalescingKey | None" = None,
-    ) -> "StreamsQuery":
-        from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
-        from kinesis_spout.spark.streams.streams_query import start_streams_query  # noqa: PLC0415
-
-        if companion is not None:
+        config = config or self.config
+        if config.is_several and companion is not None:
             raise InvalidConfig(
                 f"stream: expected one stream for a topology that keeps state, got {config.stream!r}: state is "
                 "exact because it is stored in one transaction with the progress of all that it has taken in, and "
@@ -223,15 +196,17 @@ class KinesisSpout(StreamsSpout):
                 'their keys meet, put the records onto one stream; or use format("kinesis"), which reads several '
                 "with Spark's state"
             )
-
-        def start_one(of_one: SpoutConfig, ports: "Ports", name: str, slots: "BatchSlots") -> "SpoutQuery":
-            runner = make_runner(context, task_settings(of_one))
-            return start_query(
-                of_one, ports, context, runner, name, door=door, slots=slots, coalescing=coalescing
-            )
-
-        ports = self._given_streams_ports or JointPorts(config)
-        return start_streams_query(config, ports, start_one, name or config.app)
+        context = classic_context(spark)
+        return start_query(
+            config,
+            self._given_ports or RealPorts(config),
+            context,
+            lambda of_one: make_runner(context, task_settings(of_one)),
+            name,
+            door=door,
+            companion=companion,
+            coalescing=coalescing,
+        )
 
     def _run(
         self,
@@ -246,9 +221,10 @@ class KinesisSpout(StreamsSpout):
         from kinesis_spout.spark.tasks.coalescing import order_with  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
 
+        pickled = PickledHandler.of(handler)
+
         def runner(context: "SparkContext", settings: "TaskSettings") -> "BatchRunner":
-            settings = replace(settings, coalescing=coalescing)
-            return HandlerRunner(context, settings, PickledHandler.of(handler))
+            return HandlerRunner(context, replace(settings, coalescing=coalescing), pickled)
 
         config = self.config
         if coalescing is not None:

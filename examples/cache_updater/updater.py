@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.plain.record_spout import Emitted
+from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.recipes import KeyedRate
 from kinesis_spout.recipes.coalescing import CoalescingCounts, QueueCoordinator
 

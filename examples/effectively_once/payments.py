@@ -11,7 +11,7 @@ from typing import Final
 from examples.effectively_once.sqlite_progress import SqliteProgress
 from kinesis_spout import KinesisSpout, Record
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.plain.record_spout import Emitted
+from kinesis_spout.plain.stream_tuples import Emitted
 
 APP: Final = "bank"
 STREAM: Final = "payments"

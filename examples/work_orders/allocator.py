@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from examples.work_orders.register import Register, Slot
 from kinesis_spout import KinesisSpout
-from kinesis_spout.plain.record_spout import Emitted
+from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.recipes.leader import HandOver, Term
 
 _UNIT = 10

@@ -1,19 +1,16 @@
 """Stores the progress of the owned shards, and what goes with it, in one transaction after the other."""
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Final
 
-from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.ownership import Ownership
-from kinesis_spout.consumer.owning.sharing import Sharing
-from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.model.logs.life_lines import of_stream
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
-from shard_state import PendingCommit, StateManager
+from shard_state import PendingCommit
 
 _COPIED_AT_ONCE: Final = 16
 """Shards. Each takes up to a millisecond if it has thousands of holes."""
@@ -23,52 +20,34 @@ _log = logging.getLogger(__name__)
 
 
 class Commits:
-    """The commits of one consumer. Mutable; one at a time.
+    """The commits of one consumer, one at a time. Mutable.
 
-    Args:
-        ports: of the consumer.
-        manager: guarded by ``lock``.
-        lock: the consumer's.
-        sharing: is told which shards are over.
-        ownership: loses what another owns.
-        companionship: has what is stored with the progress.
-        counters: of the consumer.
-        life: tells people.
-        stream: for messages.
-        ended: is called when shards are over, so that their children are looked for.
+    ``ended`` is called when shards are over, so that their children are looked for.
     """
 
     def __init__(
         self,
-        ports: Ports,
-        *,
-        manager: StateManager,
-        lock: threading.RLock,
-        sharing: Sharing,
+        state: ConsumerState,
         ownership: Ownership,
         companionship: Companionship,
-        counters: Counters,
         life: Lifecycle,
-        stream: str,
+        *,
         ended: Callable[[], None],
     ) -> None:
-        self._ports = ports
-        self._manager = manager
-        self._lock = lock
-        self._sharing = sharing
+        self._state = state
+        self._ports = state.ports
+        self._lock = state.lock
+        self._manager = state.manager
         self._ownership = ownership
         self._companionship = companionship
-        self._counters = counters
         self._life = life
-        self._stream = stream
         self._ended = ended
         self._finished = 0
         """So many records were finished at the last commit."""
 
     @property
     def uncommitted(self) -> int:
-        """How many records are finished and not stored as such."""
-        return self._counters.finished - self._finished
+        return self._state.counters.finished - self._finished
 
     def commit(self) -> None:
         """Store what has changed; what is another's now is lost.
@@ -76,7 +55,7 @@ class Commits:
         Raises:
             KinesisSpoutError: see ``CheckpointStore.commit``.
         """
-        finished = self._counters.finished
+        finished = self._state.counted().finished
         pending, attachment = self._copies()
         if not pending and attachment is None:
             self._finished = finished
@@ -112,7 +91,7 @@ class Commits:
             lost = self._ports.coordinator.take_lost()
             given_up = self._ownership.lose(lost if attachment is not None else lost | result.fenced)
         name = "the state" if attachment is None else attachment.name
-        what = of_stream(result.fenced, self._stream) if result.fenced else name
+        what = of_stream(result.fenced, self._state.config.stream_name) if result.fenced else name
         _log.warning("fenced: somebody else owns %s now", what)
         self._ports.coordinator.release(result.fenced | given_up)
 
@@ -120,12 +99,12 @@ class Commits:
         with self._lock:
             self._companionship.committed(attachment)
             over = self._manager.committed(pending)
-            self._counters.commits += 1
-            self._sharing.ended(over)
-            listener = self._ownership.listener
+            self._state.counters.commits += 1
+            self._state.sharing.ended(over)
+            listener = self._state.listener
             if over and listener is not None:
                 listener.shards_lost(over)
-        self._life.committed(pending, self._counters, self._ports.clock.monotonic())
+        self._life.committed(pending, self._state.counted(), self._ports.clock.monotonic())
         self._life.finished(over)
         if over:
             self._ports.coordinator.release(over)

@@ -19,33 +19,28 @@ from contextlib import ExitStack, contextmanager
 from time import monotonic
 from typing import Final
 
-from kinesis_spout.consumer.chores import CAP_SECONDS, FIRST_SECONDS, Chores
 from kinesis_spout.consumer.commits import Commits
-from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.dead_lettering import DeadLettering
-from kinesis_spout.consumer.deciding import state_manager
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.owning.ownership import Ownership
-from kinesis_spout.consumer.owning.sharing import Sharing
 from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
-from kinesis_spout.consumer.rates import DeliveryRate
-from kinesis_spout.consumer.read_errors import ReadErrors
-from kinesis_spout.kinesis.retry_policy import Action, Reaction, RetryPolicy, Tries
+from kinesis_spout.kinesis.retry_policy import Action, Reaction, RetryPolicy, Tries, Work
+from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt
-from kinesis_spout.model.logs.failure_kinds import FailureKinds
+from kinesis_spout.model.logs.life_lines import of_stream
 from kinesis_spout.model.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
-from shard_state import (
-    Exhausted,
-    OperatorPause,
-    Shard,
-)
+from shard_state import BreakerPause, Exhausted, Shard, ShardStatus
 
+_FIRST_SECONDS: Final = 1.0
+_CAP_SECONDS: Final = 10.0
+"""Between the tries at a chore."""
 _LOOK_AROUND_SECONDS: Final = 0.5
 """How soon a lost session is noticed."""
 _FIRST_ASSIGNMENT_SECONDS: Final = 1.0
@@ -59,8 +54,8 @@ LAST_COMMIT_SECONDS: Final = 30.0
 _log = logging.getLogger(__name__)
 
 
-class Consumer:
-    """One member of an application on one stream. Mutable; ``lock`` guards ``manager``."""
+class Consumer(ConsumerState):
+    """One member of an application on one stream. Mutable; see ``ConsumerState`` for its lock."""
 
     def __init__(
         self,
@@ -71,75 +66,18 @@ class Consumer:
         door: str = "next_tuple",
         companion: Companion | None = None,
     ) -> None:
-        self.config = config
-        self.ports = ports
-        self.lock = threading.RLock()
-        self.counters = Counters()
-        self.sharers = 1
-        """How many streams share `max_buffered_bytes`, this one included; may change at any time."""
-        self.deliveries = ports.deliveries or DeliveryRate(
-            config.max_deliveries_per_second, config.max_total_deliveries_per_second
-        )
-        """What whoever delivers asks. Thread-safe."""
-        self.last_error: KinesisSpoutError | None = None
-        """The last error that is being retried; None once what failed has worked again."""
-        self.read_errors = ReadErrors(ports.clock)
-        """The shards that cannot be read now. Guarded by ``lock``."""
-        self.manager = state_manager(config, ports, message_timeout_seconds=message_timeout_seconds)
-        self.failures = FailureKinds()
-        """Guarded by ``lock``."""
+        super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds)
         self._pauses = PauseReports(config, ports.coordinator)
         self._life = Lifecycle(
             stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
         )
         self._leading = Leading(ports, self._life, list_seconds=config.shard_list_interval_seconds)
-        self.sharing = Sharing(config, ports, self.manager, self.lock)
-        """Which shards are ours. Guarded by ``lock``."""
-        companionship = Companionship(
-            companion,
-            ports.store,
-            manager=self.manager,
-            lock=self.lock,
-            stream=config.stream_name,
-            patience_seconds=config.hand_over_timeout_seconds + config.session_timeout_seconds,
-        )
-        self._dead_lettering = DeadLettering(
-            config,
-            ports.dead_letters,
-            ports.clock,
-            manager=self.manager,
-            counters=self.counters,
-            lock=self.lock,
-        )
-        self.letters = self._dead_lettering.letters
-        self._ownership = Ownership(
-            ports,
-            manager=self.manager,
-            lock=self.lock,
-            sharing=self.sharing,
-            companionship=companionship,
-            deliveries=self.deliveries,
-            letters=self.letters,
-            read_errors=self.read_errors,
-            life=self._life,
-            stream=config.stream_name,
-            end_with=self.end_with,
-        )
-        self._chores = Chores(ports.clock)
-        self._fatal: BaseException | None = None
+        self._dead_lettering = DeadLettering(self)
+        companionship = Companionship(self, companion)
+        self._ownership = Ownership(self, companionship, self._life)
+        self._chores = _Chores(ports.clock)
         self._chore_due = threading.Event()
-        self._commits = Commits(
-            ports,
-            manager=self.manager,
-            lock=self.lock,
-            sharing=self.sharing,
-            ownership=self._ownership,
-            companionship=companionship,
-            counters=self.counters,
-            life=self._life,
-            stream=config.stream_name,
-            ended=self._chore_due.set,
-        )
+        self._commits = Commits(self, self._ownership, companionship, self._life, ended=self._chore_due.set)
         self._letter_due = threading.Event()
         self._stopping = False
         self._housekeeper: threading.Thread | None = None
@@ -155,7 +93,7 @@ class Consumer:
             KinesisSpoutError: whatever goes wrong at the start is raised at once, so that a wrong name or
                 missing permission does not end in silent retries.
         """
-        self._ownership.listener = listener
+        self.listener = listener
         ports, now = self.ports, self.ports.clock.monotonic()
         summary = ports.lister.summary()
         shards = ports.lister.list_shards()
@@ -194,7 +132,9 @@ class Consumer:
         while True:
             self._chore_due.clear()
             self._share(self.now)
-            if self.sharing.is_placed or not self._chore_due.wait(until - monotonic()):
+            with self.lock:
+                is_placed = self.sharing.is_placed
+            if is_placed or not self._chore_due.wait(until - monotonic()):
                 return
 
     def _started(
@@ -205,20 +145,6 @@ class Consumer:
         )
         thread.start()
         return thread
-
-    def check(self) -> None:
-        """Raise the error that ended the consumer, if one did."""
-        if self._fatal is not None:
-            raise self._fatal
-
-    def end_with(self, error: BaseException) -> None:
-        """End the consumer with an error that cannot be retried."""
-        self._fatal = self._fatal or error
-
-    @property
-    def uncommitted(self) -> int:
-        """How many records are finished and not stored as such: at most so many come again after a kill now."""
-        return self._commits.uncommitted
 
     @property
     def run_is_done(self) -> bool:
@@ -231,11 +157,6 @@ class Consumer:
         if self.sharing.all_over:
             return True
         return bool(self.manager.owned) and self.sharing.is_settled and self.manager.is_done
-
-    @property
-    def now(self) -> float:
-        """The time that the manager is told."""
-        return self.ports.clock.monotonic()
 
     def reading_failed(self, shard_id: str, error: BaseException) -> Reaction:
         """Decide what an error of reading a shard means, log it and count it. Call under the lock.
@@ -256,47 +177,10 @@ class Consumer:
         self.counters.shards_trimmed += 1
         self.manager.end_read(shard_id)
 
-    def resume(self) -> bool:
-        """End the pause of an open circuit breaker, as an operator says; False if there is none."""
-        with self.lock:
-            resumed = self.manager.resume()
-            if resumed and (listener := self._ownership.listener) is not None:
-                listener.resumed()
+    def commit_soon(self) -> None:
+        """Have the progress committed now. Not sooner than a commit that failed is tried again."""
+        self._chores.commit_at = 0.0
         self._chore_due.set()
-        return resumed
-
-    def pause_shards(self, shard_ids: Collection[str]) -> None:
-        """Pause shards for all members, as an operator says; the whole application if none is named.
-
-        Raises:
-            InvalidConfig: one is not a shard of the stream.
-            StoreUnavailable: retriable.
-        """
-        with self.lock:
-            known = {shard.shard_id for shard in self.manager.status()}
-        for shard_id in shard_ids:
-            if shard_id not in known:
-                raise InvalidConfig(
-                    f"expected a shard of {self.config.stream_name} to pause ({', '.join(sorted(known))}), got "
-                    f"{shard_id!r}"
-                )
-        for each in shard_ids or (None,):
-            self.ports.group.pause(each)
-        self._chore_due.set()
-
-    def resume_shards(self, shard_ids: Collection[str]) -> OperatorPause:
-        """End the pauses of shards that are paused by themselves, or all; give what has ended.
-
-        Raises:
-            StoreUnavailable: retriable.
-        """
-        if not shard_ids:
-            ended = self.ports.group.resume(None)
-        else:
-            parts = [self.ports.group.resume(shard_id) for shard_id in shard_ids]
-            ended = OperatorPause(shards=frozenset().union(*(part.shards for part in parts)))
-        self._chore_due.set()
-        return ended
 
     def dead_letter(
         self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None
@@ -307,10 +191,80 @@ class Consumer:
         if self._letter_writer is None and not self._stopping:
             self._letter_writer = self._started("letter-writer", self._write_letters, self._letter_due)
 
-    def commit_soon(self) -> None:
-        """Have the progress committed now. Not sooner than a commit that failed is tried again."""
-        self._chores.commit_at = 0.0
+    # What a handle tells and does; on any thread, not under the lock
+
+    @property
+    def uncommitted(self) -> int:
+        with self.lock:
+            return self._commits.uncommitted
+
+    def shards(self) -> list[ShardStatus]:
+        with self.lock:
+            return self.manager.status()
+
+    @property
+    def retried_error(self) -> KinesisSpoutError | None:
+        """An error that is being retried now, of storing or of reading."""
+        with self.lock:
+            return self.last_error or next(iter(self.read_errors.current), None)
+
+    @property
+    def breaker_pause(self) -> BreakerPause | None:
+        """The state of the circuit breaker's pause; None while there is none."""
+        with self.lock:
+            return self.manager.breaker_pause
+
+    def resume(self) -> bool:
+        """End that pause, as an operator says; False if there is none."""
+        with self.lock:
+            resumed = self.manager.resume()
+            if resumed and (listener := self.listener) is not None:
+                listener.resumed()
         self._chore_due.set()
+        return resumed
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The owned shards that an operator has paused, and that there is something left to do with."""
+        with self.lock:
+            return self.manager.paused_shards
+
+    @property
+    def paused_by_operator(self) -> str | None:
+        """The same in words; None if there is none."""
+        paused, config = self.paused_shards, self.config
+        if not paused:
+            return None
+        ends = "; the run does not end before they are resumed" if config.until is not None else ""
+        return f"paused by an operator: {of_stream(paused, config.stream_name)}{ends}"
+
+    def pause_shards(self, shard_ids: Collection[str]) -> None:
+        """Pause shards for all members, as an operator says; the whole application if none is named.
+
+        Raises:
+            InvalidConfig: one is not a shard of the stream.
+            StoreUnavailable: retriable.
+        """
+        known = {shard.shard_id for shard in self.shards()}
+        for shard_id in shard_ids:
+            if shard_id not in known:
+                raise InvalidConfig(
+                    f"expected a shard of {self.config.stream_name} to pause ({', '.join(sorted(known))}), got "
+                    f"{shard_id!r}"
+                )
+        for each in shard_ids or (None,):
+            self.ports.group.pause(each)
+        self._chore_due.set()
+
+    def resume_shards(self, shard_ids: Collection[str]) -> bool:
+        """End the pauses of shards that are paused by themselves, or all; tell whether there was one.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ended = [self.ports.group.resume(each) for each in shard_ids or (None,)]
+        self._chore_due.set()
+        return any(ended)
 
     def close(self, *, commit: bool = True) -> None:
         """Stop keeping house, write what is left to write, give the shards up. May be called twice.
@@ -327,11 +281,11 @@ class Consumer:
         if self._housekeeper is not None:
             self._housekeeper.join()
         try:
-            if commit and self._ownership.listener is not None:
+            if commit and self.listener is not None:
                 self._store_the_last()
         finally:
             self._ownership.left(self.now)
-            self._life.stopped(self._fatal, self.counters)
+            self._life.stopped(self.fatal, self.counted())
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
                 if not self._dead_lettering.sink_hangs:
@@ -348,10 +302,10 @@ class Consumer:
                 # The checkpoint stays behind what could not be dead-lettered; all else is worth storing.
                 self._commit_the_last()
         except KinesisSpoutError as error:
-            if self._fatal is None:
+            if self.fatal is None:
                 raise
             # What ended the consumer is what its user must see; what is not stored now comes again.
-            _log.warning("after %r, the last progress could not be stored either: %s", self._fatal, error)
+            _log.warning("after %r, the last progress could not be stored either: %s", self.fatal, error)
 
     def _commit_the_last(self) -> None:
         """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
@@ -361,12 +315,14 @@ class Consumer:
         def commit() -> None:
             self._ownership.take_lost()
             self._commits.commit()
-            self.ports.coordinator.release(self.manager.owned)
+            with self.lock:
+                owned = self.manager.owned
+            self.ports.coordinator.release(owned)
 
         retry_policy = RetryPolicy(
             deadline_seconds=LAST_COMMIT_SECONDS,
-            first_backoff_seconds=FIRST_SECONDS,
-            backoff_cap_seconds=CAP_SECONDS,
+            first_backoff_seconds=_FIRST_SECONDS,
+            backoff_cap_seconds=_CAP_SECONDS,
             clock=self.ports.clock,
         )
         Tries(retry_policy, "the last commit").call(commit)
@@ -378,7 +334,7 @@ class Consumer:
 
     def _keep(self, work: Callable[[float], float], due: threading.Event) -> None:
         """Do a work again and again: each time it says until when it can rest, unless something comes up."""
-        while not self._stopping and self._fatal is None:
+        while not self._stopping and self.fatal is None:
             try:
                 rest_until = work(self.now)
             except Exception as error:  # noqa: BLE001 - whatever ended the thread must reach the user
@@ -391,10 +347,12 @@ class Consumer:
         chores = self._chores
         # Here too: the housekeeper may be waiting for ZooKeeper when the session must have ended.
         self._ownership.take_lost()
-        if self.letters and now >= chores.dead_lettering.until:
+        if now >= chores.dead_lettering.until:
             self._tried(chores.dead_lettering, self._dead_lettering.write)
         look_at = now + _LOOK_AROUND_SECONDS
-        return min(look_at, max(chores.dead_lettering.until, now + 0.01)) if self.letters else look_at
+        with self.lock:
+            some_wait = bool(self.letters)
+        return min(look_at, max(chores.dead_lettering.until, now + 0.01)) if some_wait else look_at
 
     def _do_chores(self, now: float) -> float:
         chores = self._chores
@@ -407,7 +365,7 @@ class Consumer:
             self._tell_back_pressure()
         if now >= chores.pausing.until:
             self._tried(chores.pausing, self._tell_of_pauses)
-        look_seconds = _LOOK_AT_LEAVING_SECONDS if self.sharing.leaving else _LOOK_AROUND_SECONDS
+        look_seconds = _LOOK_AT_LEAVING_SECONDS if self._is_leaving else _LOOK_AROUND_SECONDS
         commit_at = max(chores.commit_at, chores.committing.until)
         return min(commit_at, max(chores.lead_at, chores.leading.until), now + look_seconds)
 
@@ -415,16 +373,18 @@ class Consumer:
         """Lead if this member is to; say what is new; take in what is assigned; let go, and acquire."""
         chores = self._chores
         if now >= chores.reporting.until:
-            self._tried(chores.reporting, self._report)
+            self._tried(chores.reporting, lambda: self.sharing.report(now))
         if now >= chores.leading.until:
             self._tried(chores.leading, self._lead)
         if now >= chores.following.until:
             self._tried(chores.following, lambda: self._ownership.follow(now))
-        if self.sharing.leaving and now >= chores.committing.until:
+        if self._is_leaving and now >= chores.committing.until:
             self._tried(chores.committing, lambda: self._ownership.hand_over(now, self._commits.commit))
 
-    def _report(self) -> None:
-        self.sharing.report(self.now)
+    @property
+    def _is_leaving(self) -> bool:
+        with self.lock:
+            return bool(self.sharing.leaving)
 
     def _lead(self) -> None:
         self._chores.lead_at = self._leading.lead(self.now)
@@ -442,8 +402,7 @@ class Consumer:
         with self.lock:
             states = [(shard_id, self.manager.shard(shard_id)) for shard_id in self.manager.owned]
             congested = [shard_id for shard_id, state in states if state is not None and state.is_congested]
-            listener = self._ownership.listener
-            is_full = listener is not None and listener.is_full
+            is_full = self.listener is not None and self.listener.is_full
         self._life.looked(congested, is_full=is_full)
 
     def _tried(self, tries: Tries, chore: Callable[[], None]) -> bool:
@@ -458,6 +417,21 @@ class Consumer:
             tries.succeeded()
             self.last_error = None
         return True
+
+
+class _Chores:
+    """When each chore is due, and how its tries went. Mutable; times are the clock's monotonic ones."""
+
+    def __init__(self, clock: Clock) -> None:
+        retry_policy = RetryPolicy.without_end(clock, first=_FIRST_SECONDS, cap=_CAP_SECONDS)
+        self.lead_at = 0.0
+        self.commit_at = 0.0
+        self.leading = Tries(retry_policy, "to list and assign the shards", Work.CONSUME)
+        self.following = Tries(retry_policy, "to acquire shards", Work.CONSUME)
+        self.reporting = Tries(retry_policy, "to say what this member reads", Work.CONSUME)
+        self.committing = Tries(retry_policy, "to commit", Work.CONSUME)
+        self.dead_lettering = Tries(retry_policy, "to write dead letters", Work.CONSUME)
+        self.pausing = Tries(retry_policy, "to tell of pauses", Work.CONSUME)
 
 
 @contextmanager

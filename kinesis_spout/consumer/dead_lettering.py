@@ -2,25 +2,15 @@
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
 from time import monotonic
 from typing import Final
 
-from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.model.clock import Clock
+from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.model.handler import RaisedAt
 from kinesis_spout.model.record import Record
-from kinesis_spout.ports import DeadLetterSink
-from kinesis_spout.settings import SpoutConfig
-from shard_state import Exhausted, SequenceNumber, StateManager
-
-RecordId = tuple[str, SequenceNumber]
-"""A shard's id, and a record of it."""
-
-_OVERHEAD_BYTES: Final = 500
-"""What a letter weighs besides its record's data, roughly."""
+from shard_state import Exhausted
 
 LAST_LETTERS_SECONDS: Final = 90.0
 """How long closing waits for the sink: longer than a sink perseveres by itself."""
@@ -28,85 +18,22 @@ LAST_LETTERS_SECONDS: Final = 90.0
 _log = logging.getLogger(__name__)
 
 
-class WaitingLetters:
-    """Letters by their record, the oldest first. Mutable; not thread-safe."""
-
-    def __init__(self) -> None:
-        self._letters: dict[RecordId, DeadLetter] = {}
-        self.size_bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._letters)
-
-    def add(self, record: RecordId, letter: DeadLetter) -> None:
-        """Have a letter wait; it replaces an older one about the same record."""
-        self._remove(record)
-        self._letters[record] = letter
-        self.size_bytes += _weight(letter)
-
-    def copy(self) -> Mapping[RecordId, DeadLetter]:
-        """Give what waits now, to be written."""
-        return dict(self._letters)
-
-    def written(self, record: RecordId, letter: DeadLetter) -> bool:
-        """Note that a letter is durable.
-
-        Returns:
-            False if this very letter waits no more: its shard was lost. What waits for the record then was given
-            up under another ownership, and is yet to be written.
-        """
-        if self._letters.get(record) is not letter:
-            return False
-        self._remove(record)
-        return True
-
-    def drop_shards(self, shard_ids: Collection[str]) -> None:
-        """Drop the letters of shards that are somebody else's now."""
-        for record in [record for record in self._letters if record[0] in shard_ids]:
-            self._remove(record)
-
-    def _remove(self, record: RecordId) -> None:
-        letter = self._letters.pop(record, None)
-        if letter is not None:
-            self.size_bytes -= _weight(letter)
-
-
 class DeadLettering:
-    """Dead-letters the records that one consumer has given up. Mutable.
+    """Dead-letters what one consumer has given up. Mutable; one thread at a time writes to the sink."""
 
-    Args:
-        config: names what the letters are of.
-        sink: written to by one thread at a time.
-        manager: is told what is dead-lettered.
-        lock: guards ``manager``, ``counters`` and ``letters``.
-    """
-
-    def __init__(
-        self,
-        config: SpoutConfig,
-        sink: DeadLetterSink,
-        clock: Clock,
-        *,
-        manager: StateManager,
-        counters: Counters,
-        lock: threading.RLock,
-    ) -> None:
-        self._config = config
-        self._sink = sink
-        self._clock = clock
-        self._manager = manager
-        self._counters = counters
-        self._lock = lock
-        self.letters = WaitingLetters()
+    def __init__(self, state: ConsumerState) -> None:
+        self._state = state
+        self._sink = state.ports.dead_letters
+        self._clock = state.ports.clock
         self.sink_hangs = False
         """Whether closing gave up on the sink: a thread is in it for ever."""
 
     def add(self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None) -> None:
         """Have a record that was given up dead-lettered, before long. Call under the lock."""
-        self._counters.given_up += 1
+        self._state.counters.given_up += 1
         letter = DeadLetter(
-            application=self._config.app,
-            stream=self._config.stream_name,
+            application=self._state.config.app,
+            stream=self._state.config.stream_name,
             shard_id=exhausted.shard_id,
             sequence_number=str(exhausted.sequence),
             partition_key=record.partition_key,
@@ -119,28 +46,28 @@ class DeadLettering:
             traceback=None if raised is None else raised.traceback,
             explicit_hash_key=record.explicit_hash_key,
         )
-        self.letters.add((exhausted.shard_id, exhausted.sequence), letter)
+        self._state.letters.add((exhausted.shard_id, exhausted.sequence), letter)
 
     def write(self) -> None:
         """Write all letters that wait now. Raises what the sink raises: then they wait on."""
-        with self._lock:
-            letters = self.letters.copy()
+        with self._state.lock:
+            letters = self._state.letters.copy()
         if not letters:
             return
         self._sink.write(list(letters.values()))
-        with self._lock:
+        with self._state.lock:
             for (shard_id, sequence), letter in letters.items():
-                if self.letters.written((shard_id, sequence), letter):
-                    self._manager.dead_lettered(shard_id, sequence, self._clock.monotonic())
-            self._counters.dead_lettered += len(letters)
-            in_all = self._counters.dead_lettered
+                if self._state.letters.written((shard_id, sequence), letter):
+                    self._state.manager.dead_lettered(shard_id, sequence, self._clock.monotonic())
+            self._state.counters.dead_lettered += len(letters)
+            in_all = self._state.counters.dead_lettered
         _log.info(
             "dead-lettered %d records, %d since the start; `kinesis-spout dead-letters list --stream %s --app %s` "
             "shows them",
             len(letters),
             in_all,
-            self._config.stream,
-            self._config.app,
+            self._state.config.stream,
+            self._state.config.app,
         )
 
     def write_the_last(self, writer: threading.Thread | None) -> None:
@@ -172,15 +99,11 @@ class DeadLettering:
                 # A sink is one thread's at a time: nobody else may call it any more, not even to close it.
                 self.sink_hangs = True
                 raise DeadLetterError(
-                    f"expected the last {len(self.letters)} dead letters to be written within "
+                    f"expected the last {len(self._state.letters)} dead letters to be written within "
                     f"{LAST_LETTERS_SECONDS:g} s, got no answer from the sink; their records come again"
                 )
         if failures:
             raise failures[0]
-
-
-def _weight(letter: DeadLetter) -> int:
-    return len(letter.data) + _OVERHEAD_BYTES
 
 
 def _reason(exhausted: Exhausted) -> str:

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kinesis_spout.consumer.rates import DeliveryRate
+from kinesis_spout.consumer.delivery_rate import DeliveryRate
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.ports import CheckpointStore, Coordinator, DeadLetterSink, Group, ShardGetter, ShardLister
+from kinesis_spout.settings import SpoutConfig
 from shard_state import Position
 
 OpenGetter = Callable[[str, Position], ShardGetter]
@@ -39,6 +41,103 @@ class Ports:
         if not self.paces:
             object.__setattr__(self, "paces", ShardPaces(self.clock))
 
+    def close_all(self) -> None:
+        """Close everything, where no consumer has taken it over."""
+        self.group.close()
+        self.coordinator.close()
+        self.dead_letters.close()
+        self.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What is stored of an application."""
+
+    began: float | None = None
+    """When it first began on any stream, in seconds since the epoch, by the store's clock; None if never."""
+    streams: frozenset[str] = frozenset()
+    """The names of the streams on which it has begun."""
+
+
+class StreamsPorts(Protocol):
+    """The outside world of a spout: opens the ports of each stream, and once what they share. Thread-safe."""
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+        ...
+
+    def names(self, config: SpoutConfig) -> list[str]:
+        """Name every stream of the account and the region that these settings lead to, on all pages.
+
+        Raises:
+            KinesisError: with ``retriable`` set, for what may pass.
+        """
+        ...
+
+    def history(self) -> History:
+        """Say what is stored of the application.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def open(self, config: SpoutConfig) -> Ports:
+        """Open the ports of one stream. To close them ends nothing that others use.
+
+        Raises:
+            InvalidConfig: no region.
+            KinesisSpoutError: see ``open_ports``.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close what is shared, after all that was opened. May be called twice."""
+        ...
+
+
+class GivenPorts:
+    """The ``StreamsPorts`` of a spout that is given the ports of its only stream."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._is_taken_over = False
+        self.clock = ports.clock
+
+    def names(self, config: SpoutConfig) -> list[str]:
+        """Name no stream: there is no pattern to find one."""
+        del config
+        return []
+
+    def history(self) -> History:
+        """Say nothing, for the stream is named."""
+        return History()
+
+    def open(self, config: SpoutConfig) -> Ports:
+        """Give the ports."""
+        del config
+        self._is_taken_over = True
+        return self._ports
+
+    def close(self) -> None:
+        """Close the ports, unless a consumer has them."""
+        if not self._is_taken_over:
+            self._ports.close_all()
+
+
+def given_ports(ports: Ports | StreamsPorts, config: SpoutConfig) -> StreamsPorts:
+    """Give what was given as the ports of a spout.
+
+    Raises:
+        InvalidConfig: it is of one stream, and several are to be read.
+    """
+    if not isinstance(ports, Ports):
+        return ports
+    if config.is_several:
+        raise InvalidConfig(f"expected ports of several streams for stream={config.stream!r}, got Ports")
+    return GivenPorts(ports)
+
 
 class Companion(Protocol):
     """Something that changes with the records that are finished, and is stored with the progress on them.
@@ -49,9 +148,7 @@ class Companion(Protocol):
     """
 
     @property
-    def name(self) -> str:
-        """What it is called in the store."""
-        ...
+    def name(self) -> str: ...
 
     def load(self, stored: bytes | None) -> None:
         """Begin with what is stored; None where nothing is.

@@ -35,12 +35,11 @@ MAX_CLAIMED: Final = 500
 
 
 class BufferedShards:
-    """A consumer's ``OwnershipListener``. Mutable; call it under the consumer's lock, but for ``close``."""
+    """A consumer's ``OwnershipListener``. Mutable; call it under the consumer's lock."""
 
-    def __init__(self, consumer: Consumer, prefetcher: Prefetcher | None = None) -> None:
+    def __init__(self, consumer: Consumer, prefetcher: Prefetcher) -> None:
         self._consumer = consumer
-        self._prefetcher = prefetcher or Prefetcher(clock=consumer.ports.clock)
-        self._has_own_prefetcher = prefetcher is None
+        self._prefetcher = prefetcher
         self._room = Room(
             lambda: int((1 - _RETAINED_SHARE) * self._max_bytes), least_share_bytes=_MIN_READ_AHEAD_BYTES
         )
@@ -60,7 +59,6 @@ class BufferedShards:
     # The ownership listener
 
     def shards_acquired(self, shard_ids: Iterable[str]) -> None:
-        """Open a getter on each shard, and let it fetch."""
         config, manager, ports = self._consumer.config, self._consumer.manager, self._consumer.ports
         self._room.sharers = len(self._consumer.sharing.ours)
         for shard_id in shard_ids:
@@ -82,7 +80,6 @@ class BufferedShards:
             )
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
-        """Forget everything of the shards: somebody else's now, or over."""
         gone = set(shard_ids)
         for shard_id in gone:
             self._drop_getter(shard_id)
@@ -159,27 +156,15 @@ class BufferedShards:
         return retry or self._fresh(shard_id, now)
 
     def all_over(self) -> bool:
-        """Tell whether every shard of the stream is over, those of other members too."""
         return self._consumer.sharing.all_over
 
     def is_done(self) -> bool:
-        """Tell whether nothing is left to be handed out, ever or by this run, and all of it is stored."""
         return self.all_over() or self._consumer.run_is_done
-
-    @property
-    def reading_errors(self) -> list[Exception]:
-        """The errors of reading that are being retried now."""
-        return list(self._consumer.read_errors.current)
 
     def stop(self) -> None:
         """Fetch no more. What is being fetched is dropped."""
         for getter in self._getters.values():
             getter.close()
-
-    def close(self) -> None:
-        """Wait for the calls that are under way on threads of its own. Not under the lock. May be called twice."""
-        if self._has_own_prefetcher:
-            self._prefetcher.close()
 
     # Inside
 

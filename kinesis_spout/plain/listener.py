@@ -9,8 +9,10 @@ A message id names one delivery, as ``next_tuple`` gave it; the part before the 
 
 import logging
 from collections import deque
-from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
+
+from shard_state import Exhausted, Retry
 
 _log = logging.getLogger(__name__)
 
@@ -41,14 +43,27 @@ class SpoutListener:
 
 
 class Announcements:
-    """What a listener is yet to be told. Mutable; thread-safe."""
+    """What a listener is yet to be told, once the lock is free. Mutable; thread-safe."""
 
-    def __init__(self) -> None:
-        self._waiting: deque[Callable[[], None]] = deque()
+    def __init__(self, listener: SpoutListener | None) -> None:
+        self._listener = listener
+        self._waiting: deque[partial[None]] = deque()
 
-    def add(self, call: Callable[[], None]) -> None:
-        """Note a call of the listener, to be made when the lock is free."""
-        self._waiting.append(call)
+    def emitted(self, message_id: str, attempt: int) -> None:
+        if self._listener is not None:
+            self._waiting.append(partial(self._listener.emitted, message_id, attempt))
+
+    def acked(self, message_id: str) -> None:
+        if self._listener is not None:
+            self._waiting.append(partial(self._listener.acked, message_id))
+
+    def failed(self, message_id: str, reason: FailReason, error: str, decision: Retry | Exhausted) -> None:
+        if self._listener is None:
+            return
+        retry_in = decision.delay_seconds if isinstance(decision, Retry) else None
+        self._waiting.append(partial(self._listener.failed, message_id, reason, error, retry_in))
+        if isinstance(decision, Exhausted):
+            self._waiting.append(partial(self._listener.exhausted, message_id, decision.attempts, error))
 
     def make(self) -> None:
         """Make the calls, in order. Never raises an Exception."""

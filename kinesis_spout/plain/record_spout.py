@@ -1,4 +1,4 @@
-"""The plain-Python door: Storm's verbs on a Kinesis stream.
+"""The plain-Python door: Storm's verbs on a Kinesis stream, or on several.
 
     spout = RecordSpout(stream="orders", app="billing")
     with spout.open() as tuples:
@@ -9,82 +9,193 @@
 Every tuple that ``next_tuple`` gives must be acked or failed; one that is neither fails after the message
 time-out. A failed one comes again, until the retry limit; then it is dead-lettered. With another ``guarantee``
 than at_least_once it is dead-lettered at once.
+
+**Several streams** are asked in turn. So many calls of ``next_tuple`` as there are streams ask each of them once,
+and each gives one record at most: a stream with a backlog holds up no other. A stream that had nothing rests for a
+moment, so that many idle ones cost little.
 """
 
-from collections.abc import Callable, Iterator
-from copy import copy
-from dataclasses import replace
-from functools import partial
-from typing import Any, Final, NamedTuple, Unpack
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self, Unpack
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.handle import Handle
+from kinesis_spout.consumer.open_ports import RealPorts
+from kinesis_spout.consumer.ports import Ports, StreamsPorts, given_ports
+from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.kinesis import Prefetcher
-from kinesis_spout.model.clock import Clock
-from kinesis_spout.model.errors import SpoutClosed
-from kinesis_spout.model.handler import Failure, Reject, failure_of
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import InvalidConfig, SpoutClosed, StreamNotFound
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.plain.buffered_shards import BufferedShards
-from kinesis_spout.plain.listener import Announcements, FailReason, SpoutListener
-from kinesis_spout.plain.message_id import MessageId
-from kinesis_spout.plain.spout_life import SpoutLife
+from kinesis_spout.plain.listener import Announcements, SpoutListener
+from kinesis_spout.plain.stream_tuples import Emitted, MessageId, StreamTuples
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
-from shard_state import BreakerPause, Exhausted, RecordEvent, Retry, SequenceNumber, ShardStatus
 
 _STEP_SECONDS: Final = 0.005
 """Between two looks for the next tuple, when iterating."""
 
-_MAX_BROKEN_PER_CALL: Final = 32
-"""Records whose scheme raises, before ``next_tuple`` lets the caller go on with something else."""
 
-_EVENTS: Final = {FailReason.FAIL: RecordEvent.FAIL, FailReason.TIME_OUT: RecordEvent.TIME_OUT}
+class RecordSpout(Handle):
+    """A spout of one application on one stream or several. Mutable; thread-safe.
 
+    It is *new* until ``activate`` (or ``open``), then active or deactivated, and in the end closed. A spout
+    whose start failed is closed too; make another one to try again.
 
-class Emitted(NamedTuple):
-    """A tuple that was handed out, to be acked or failed by its id."""
-
-    message_id: str
-    """``shardId:sequence#epoch.attempt``: this delivery of the record, another one at every delivery. What stands
-    before the ``#`` is the record's own id, which its dead letter has too; inside an aggregate it ends with
-    ``:sub``."""
-    values: Any
-    """What the scheme made of the record; with "raw" the ``Record`` itself."""
-
-
-class RecordSpout(SpoutLife):
-    """A spout of one application on one stream. Mutable; thread-safe.
-
-    Its life is told by ``SpoutLife``.
+    With several streams, ``next_tuple`` serves them in turn, and a message id begins with its stream and a slash.
+    A stream that is deleted ends alone.
 
     Args:
         config: the settings. Without it they are taken from ``settings`` over the environment variables
             ``KINESIS_SPOUT_*``; see ``SpoutConfig.load``.
-        ports: what to use instead of Kinesis and ZooKeeper; the spout closes it.
+        ports: what to use instead of Kinesis and ZooKeeper; the spout closes it. `Ports` are of one stream.
         scheme: what the values of a tuple are; see ``kinesis_spout.model.scheme.resolve``.
         listener: is told what becomes of each record.
-        prefetcher: on whose threads shards are read ahead, which its owner closes; its own unless given.
         settings: see ``SpoutConfig``.
 
     Raises:
         InvalidConfig: a setting or the scheme is not valid, or both ``config`` and ``settings`` are given.
     """
 
+    _rest_seconds: ClassVar[float] = 0.001
+    """How long a stream is not asked after it had nothing, for each other one there is: to ask costs 20 µs."""
+
     def __init__(
         self,
         config: SpoutConfig | None = None,
         *,
-        ports: Ports | None = None,
+        ports: Ports | StreamsPorts | None = None,
         scheme: str | Callable[[Record], Any] = "raw",
         listener: SpoutListener | None = None,
-        prefetcher: Prefetcher | None = None,
         **settings: Unpack[SpoutSettings],
     ) -> None:
-        super().__init__(config, ports, prefetcher, **settings)
+        if config is not None and settings:
+            raise InvalidConfig(
+                f"expected a config or settings, got both (settings: {', '.join(sorted(settings))}): "
+                "put them into the config, or leave it out"
+            )
+        self.config = SpoutConfig.load(**settings) if config is None else config
+        self._given_ports = None if ports is None else given_ports(ports, self.config)
         self._scheme = resolve(scheme)
-        self._listener = listener or SpoutListener()
-        self._announcements = Announcements()
+        self._announcements = Announcements(listener)
+        self._streams: StreamSet[StreamTuples] | None = None
+        self._clock: Clock = SystemClock()
+        self._is_several = self.config.is_several
+        self._active = False
+        self._closed = False
+        self._turns: deque[str] = deque()
+        self._turns_of: Mapping[str, StreamTuples] = {}
+        """Whose turns these are."""
+        self._rests_until: dict[str, float] = {}
+
+    # Life
+
+    def activate(self) -> None:
+        """Begin to hand out tuples; after ``deactivate``, go on. Call it from one thread at a time.
+
+        Raises:
+            SpoutClosed: it was closed.
+            KinesisSpoutError: the first start failed (see ``StreamSet.start``); the spout is closed now.
+        """
+        self._refuse_if_closed()
+        if self._streams is None:
+            try:
+                self._start()
+            except BaseException:
+                self._closed = True
+                raise
+        self._active = True
+
+    def deactivate(self) -> None:
+        """Hand out no more tuples until ``activate``. Acks, fails, time-outs and commits go on."""
+        self._opened()
+        self._active = False
+
+    def open(self) -> Self:
+        """Activate, and give this spout, for ``with`` and for iteration."""
+        self.activate()
+        return self
+
+    def close(self) -> None:
+        """Store what is finished, give the shards up, and close all that was opened. May be called twice.
+
+        What is in flight comes again at the next start, if the guarantee is at_least_once.
+
+        Raises:
+            KinesisSpoutError: the last dead letters or progress could not be stored. Everything is closed
+                all the same, and nothing is lost: the records concerned come again.
+        """
+        if self._closed:
+            return
+        self._closed, self._active = True, False
+        if self._streams is not None:
+            self._close(self._streams)
+        elif self._given_ports is not None:
+            self._given_ports.close()
+
+    def _start(self) -> None:
+        ports = self._given_ports or RealPorts(self.config)
+        self._clock = ports.clock
+        self._prefetcher = self._new_prefetcher(ports.clock)
+        streams = StreamSet(self.config, ports, self._open_one)
+        try:
+            streams.start()
+        except BaseException:
+            self._close(streams)
+            raise
+        self._watch(streams)
+        self._streams = streams
+
+    def _close(self, streams: StreamSet[StreamTuples]) -> None:
+        try:
+            streams.close()
+        finally:
+            self._prefetcher.close()
+
+    def _open_one(self, config: SpoutConfig, ports: Ports) -> StreamTuples:
+        consumer = self._new_consumer(config, ports)
+        shards = BufferedShards(consumer, self._prefetcher)
+        try:
+            consumer.start(shards)
+        except BaseException:
+            consumer.close(commit=False)
+            raise
+        prefix = f"{config.stream_name}/" if self._is_several else ""
+        return StreamTuples(
+            consumer, shards, self._scheme, self._announcements, prefix=prefix, is_active=lambda: self._active
+        )
+
+    def _new_consumer(self, config: SpoutConfig, ports: Ports) -> Consumer:
+        return Consumer(config, ports, message_timeout_seconds=config.message_timeout_seconds)
+
+    def _new_prefetcher(self, clock: Clock) -> Prefetcher:
+        return Prefetcher(clock=clock)
+
+    def _watch(self, streams: StreamSet[StreamTuples]) -> None:
+        streams.watch()
+
+    def __repr__(self) -> str:
+        if self._closed:
+            state = "closed"
+        elif self._streams is None:
+            state = "new"
+        else:
+            state = "active" if self._active else "deactivated"
+        name, config = type(self).__name__, self.config
+        return f"{name}(stream={config.stream!r}, app={config.app!r}, state={state!r})"
+
+    def __enter__(self) -> Self:
+        """Give this spout; ``with`` closes it. Entering does not activate it: ``open`` does."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     # Tuples
 
@@ -97,35 +208,41 @@ class RecordSpout(SpoutLife):
 
         Raises:
             SpoutClosed: it was closed, or never activated.
-            KinesisSpoutError: one that trying again does not mend. If it is a shard's, the next call serves
-                the other shards, and this one raises again when its turn comes.
+            KinesisSpoutError: one that trying again does not mend. If it is a shard's, or that of one stream of
+                several, the next call serves the others, and this one raises again when its turn comes.
+                StreamNotFound: the stream is deleted; or all are, and no pattern may find others.
         """
-        consumer, shards = self._opened()
-        consumer.check()
+        streams = self._opened()
+        tuples = self._enrolled(streams)
+        now = self._clock.monotonic() if len(tuples) > 1 else 0.0  # an only stream never rests
         try:
-            self._fail_expired(consumer, shards)
-            for _ in range(_MAX_BROKEN_PER_CALL):
-                with consumer.lock:
-                    may_hand_out = self._active and consumer.ports.coordinator.is_certain()
-                    taken = shards.take(consumer.now) if may_hand_out else None
-                    if taken is None:
-                        return None
-                    consumer.counters.delivered += 1
-                    record, sequence = taken.record, taken.sequence
-                    delivery = _delivery(consumer, record.shard_id, sequence, record.attempt)
-                try:
-                    values = self._scheme(record)
-                except BaseException as error:
-                    self._fail(consumer, shards, delivery, failure_of(error), FailReason.FAIL)
-                    if isinstance(error, KeyboardInterrupt):
-                        raise  # it may be the caller's Ctrl-C; see kinesis_spout.model.handler
+            for _ in range(len(self._turns)):
+                name = self._turns[0]
+                self._turns.rotate(-1)
+                if self._rests_until.get(name, now) > now:
                     continue
-                message_id = str(delivery)
-                self._announcements.add(partial(self._listener.emitted, message_id, record.attempt))
-                return Emitted(message_id, values)
-            return None
+                try:
+                    emitted = tuples[name].next()
+                except StreamNotFound as gone:
+                    streams.end(name, gone)
+                    continue
+                if emitted is not None:
+                    return emitted
+                self._rests_until[name] = now + self._rest_seconds * (len(tuples) - 1)
         finally:
             self._announcements.make()
+        if streams.error is not None:
+            raise streams.error
+        return None
+
+    def _enrolled(self, streams: StreamSet[StreamTuples]) -> Mapping[str, StreamTuples]:
+        """Let every stream that is read now have its turn, and no other."""
+        current = streams.current
+        if current is not self._turns_of:
+            kept = [name for name in self._turns if name in current]
+            self._turns = deque(kept + [name for name in current if name not in kept])
+            self._rests_until, self._turns_of = {}, current
+        return current
 
     def __iter__(self) -> Iterator[Emitted]:
         """Give tuple after tuple, waiting for the next one.
@@ -133,7 +250,7 @@ class RecordSpout(SpoutLife):
         Ends when every shard is over, when the run has come up to its `until` (see ``is_done``), or when the
         spout is deactivated or closed. Raises like ``next_tuple``.
         """
-        clock = self._clock
+        self._opened()
         while self._active:
             try:
                 emitted = self.next_tuple()
@@ -145,7 +262,7 @@ class RecordSpout(SpoutLife):
             elif is_over:
                 return
             else:
-                clock.sleep(_STEP_SECONDS)
+                self._clock.sleep(_STEP_SECONDS)
 
     def ack(self, message_id: str) -> bool:
         """Finish a record. So does a late ack of a delivery that had failed: it cancels the retry.
@@ -157,16 +274,9 @@ class RecordSpout(SpoutLife):
             ValueError: this is no message id.
             SpoutClosed: it was closed, or never activated.
         """
-        consumer, shards = self._opened()
-        delivery = MessageId.parse(message_id)
-        with consumer.lock:
-            acked = consumer.manager.ack(delivery.shard_id, delivery.sequence, consumer.now)
-            if acked:
-                consumer.counters.acked += 1
-                shards.retained.finished(delivery.shard_id, delivery.sequence)
-        if acked:
-            self._announcements.add(partial(self._listener.acked, message_id))
-            self._announcements.make()
+        tuples, delivery = self._addressed_tuple(message_id)
+        acked = tuples is not None and tuples.ack(delivery, message_id)
+        self._announcements.make()
         return acked
 
     def fail(self, message_id: str, reason: str | BaseException = "") -> bool:
@@ -185,73 +295,10 @@ class RecordSpout(SpoutLife):
             ValueError: this is no message id.
             SpoutClosed: it was closed, or never activated.
         """
-        consumer, shards = self._opened()
-        delivery = MessageId.parse(message_id)
-        failed = self._fail(consumer, shards, delivery, _failure(reason), FailReason.FAIL)
+        tuples, delivery = self._addressed_tuple(message_id)
+        failed = tuples is not None and tuples.fail(delivery, reason)
         self._announcements.make()
         return failed
-
-    # The circuit breaker
-
-    @property
-    def breaker_pause(self) -> BreakerPause | None:
-        """The state of a pause, which begins when practically all deliveries failed; None while there is no pause.
-
-        During a pause ``next_tuple`` gives a single tuple at a time, at growing intervals, and nothing is given
-        up. The first of these that is acked (or rejected) ends the pause.
-        """
-        consumer, _ = self._opened()
-        with consumer.lock:
-            return consumer.manager.breaker_pause
-
-    def resume(self) -> bool:
-        """End the pause now; False if there is no pause."""
-        consumer, _ = self._opened()
-        return consumer.resume()
-
-    # Pauses by an operator
-
-    def pause_shards(self, *shard_ids: str) -> None:
-        """Pause shards for all members of the application, as an operator does; all shards if none is named.
-
-        What is in flight of them may end, and is stored; nothing more of them is handed out, retries included.
-        It is kept in ZooKeeper, over restarts, until ``resume_shards`` or ``kinesis-spout resume``. Members
-        notice within about a second.
-
-        Raises:
-            InvalidConfig: one is not a shard of the stream.
-            StoreUnavailable: ZooKeeper cannot be reached.
-        """
-        consumer, _ = self._opened()
-        consumer.pause_shards(shard_ids)
-
-    def resume_shards(self, *shard_ids: str) -> bool:
-        """End pauses of shards that were named to pause them; if none is named, all that an operator has paused.
-
-        Returns:
-            Whether there was one.
-
-        Raises:
-            StoreUnavailable: ZooKeeper cannot be reached.
-        """
-        consumer, _ = self._opened()
-        return bool(consumer.resume_shards(shard_ids))
-
-    @property
-    def paused_shards(self) -> frozenset[str]:
-        """The shards of this member that an operator has paused, and that it has something left to do with."""
-        consumer, _ = self._opened()
-        with consumer.lock:
-            return consumer.manager.paused_shards
-
-    # Looking in
-
-    @property
-    def failures(self) -> dict[str, int]:
-        """How often tuples were failed with each kind of exception, by its type and the line that raised it."""
-        consumer, _ = self._opened()
-        with consumer.lock:
-            return consumer.failures.counts
 
     def record(self, message_id: str) -> Record | None:
         """Give a copy of a tuple's record, as it was delivered last; None if it is finished, given up or unknown.
@@ -260,18 +307,23 @@ class RecordSpout(SpoutLife):
             ValueError: this is no message id.
             SpoutClosed: it was closed, or never activated.
         """
-        consumer, shards = self._opened()
-        delivery = MessageId.parse(message_id)
-        with consumer.lock:
-            retained = shards.retained.get(delivery.shard_id, delivery.sequence)
-            return None if retained is None else copy(retained.record)
+        tuples, delivery = self._addressed_tuple(message_id)
+        return None if tuples is None else tuples.record(delivery)
 
-    @property
-    def counters(self) -> Counters:
-        """What happened since the start, as a copy."""
-        consumer, _ = self._opened()
-        with consumer.lock:
-            return copy(consumer.counters)
+    def _addressed_tuple(self, message_id: str) -> tuple[StreamTuples | None, MessageId]:
+        """Give what has handed out a tuple, None for a stream that is not read any more, and its delivery."""
+        current = self._opened().current
+        if not self._is_several:
+            return next(iter(current.values())), MessageId.parse(message_id)
+        stream, slash, rest = message_id.partition("/")
+        if not slash:
+            raise ValueError(
+                "expected a message id as next_tuple gives it, 'stream/shardId:sequence#epoch.attempt', got "
+                f"{message_id[:200]!r}"
+            )
+        return current.get(stream), MessageId.parse(rest)
+
+    # Looking in
 
     @property
     def rate_wait_seconds(self) -> float:
@@ -279,16 +331,7 @@ class RecordSpout(SpoutLife):
 
         Infinite while no shard is assigned to this member of an application that has a rate.
         """
-        consumer, shards = self._opened()
-        with consumer.lock:
-            return shards.rate_wait_seconds(consumer.now)
-
-    @property
-    def uncommitted(self) -> int:
-        """How many records are finished and not stored as such: at most so many come again after a kill now."""
-        consumer, _ = self._opened()
-        with consumer.lock:
-            return consumer.uncommitted
+        return min((tuples.rate_wait_seconds for tuples in self._opened().current.values()), default=0.0)
 
     @property
     def is_done(self) -> bool:
@@ -296,96 +339,29 @@ class RecordSpout(SpoutLife):
 
         All that was handed out of this member's shards is finished, and that is stored.
         """
-        consumer, shards = self._opened()
-        with consumer.lock:
-            return shards.is_done()
-
-    def status(self) -> list[ShardStatus]:
-        """Describe every known shard, parents before children."""
-        consumer, _ = self._opened()
-        with consumer.lock:
-            return consumer.manager.status()
+        return self._opened().is_done
 
     @property
-    def last_error(self) -> Exception | None:
-        """An error that is being retried now, of storing or of reading; None if all goes well."""
-        consumer, shards = self._opened()
-        with consumer.lock:
-            return consumer.last_error or next(iter(shards.reading_errors), None)
-
-    def share_memory(self, sharers: int) -> None:
-        """Keep `max_buffered_bytes` by so many, of which so many spouts of one application have one share each."""
-        consumer, _ = self._opened()
-        consumer.sharers = sharers
+    def gone(self) -> dict[str, BaseException]:
+        """The streams that are deleted, and how that was noticed. They are looked for again."""
+        return {} if self._streams is None else dict(self._streams.gone)
 
     # Inside
 
-    @property
-    def _clock(self) -> Clock:
-        return self._opened()[0].ports.clock
+    def _consumers(self) -> Mapping[str, Consumer]:
+        return {f"{name}/" * self._is_several: each.consumer for name, each in self._opened().current.items()}
 
-    def _fail_expired(self, consumer: Consumer, shards: BufferedShards) -> None:
-        with consumer.lock:
-            for shard_id, sequence, attempt in consumer.manager.expired(consumer.now):
-                failure = Failure(error_text=f"timed out after {self.config.message_timeout_seconds:g} s")
-                delivery = _delivery(consumer, shard_id, sequence, attempt)
-                self._fail(consumer, shards, delivery, failure, FailReason.TIME_OUT)
+    def _counted_before(self) -> Iterable[Counters]:
+        return self._opened().past
 
-    def _fail(
-        self,
-        consumer: Consumer,
-        shards: BufferedShards,
-        delivery: MessageId,
-        failure: Failure,
-        reason: FailReason,
-    ) -> bool:
-        shard_id, sequence, epoch, attempt = delivery
-        with consumer.lock:
-            retained, state = shards.retained.get(shard_id, sequence), consumer.manager.shard(shard_id)
-            if retained is None or state is None or state.epoch != epoch:
-                return False
-            record = retained.record
-            decision = consumer.manager.fail(
-                shard_id,
-                sequence,
-                consumer.now,
-                attempt=attempt,
-                partition_key=record.partition_key,
-                rejected=failure.rejected,
-                delay_seconds=failure.delay_seconds,
-                put_off=failure.put_off,
-                event=_EVENTS[reason],
+    def _opened(self) -> StreamSet[StreamTuples]:
+        self._refuse_if_closed()
+        if self._streams is None:
+            raise SpoutClosed(
+                "expected an open spout, got one that was not activated: call activate() or open()"
             )
-            if decision is None:
-                return False
-            consumer.counters.timed_out += reason is FailReason.TIME_OUT
-            consumer.failures.add(failure.raised)
-            if isinstance(decision, Exhausted):
-                consumer.dead_letter(decision, record, failure.error_text, failure.raised)
-                shards.retained.given_up(shard_id, sequence)
-            self._announce_failed(str(delivery), failure, reason, decision)
-        return True
+        return self._streams
 
-    def _announce_failed(
-        self, message_id: str, failure: Failure, reason: FailReason, decision: Retry | Exhausted
-    ) -> None:
-        error, tell = failure.error_text, self._announcements.add
-        if isinstance(decision, Exhausted):
-            tell(partial(self._listener.failed, message_id, reason, error, None))
-            tell(partial(self._listener.exhausted, message_id, decision.attempts, error))
-        else:
-            tell(partial(self._listener.failed, message_id, reason, error, decision.delay_seconds))
-
-
-def _failure(reason: str | BaseException) -> Failure:
-    if isinstance(reason, BaseException):
-        return failure_of(reason)
-    # A bare text is what a Reject's is: without the name of an exception before it.
-    return replace(failure_of(Reject(reason.strip() or "failed without a reason")), rejected=False)
-
-
-def _delivery(consumer: Consumer, shard_id: str, sequence: SequenceNumber, attempt: int) -> MessageId:
-    """Name a delivery under the present ownership. Call under the lock."""
-    state = consumer.manager.shard(shard_id)
-    assert state is not None, "what is delivered is of a shard that is owned"
-    return MessageId(shard_id, sequence, state.epoch, attempt)
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise SpoutClosed("expected an open spout, got one that was closed: make another one to go on")

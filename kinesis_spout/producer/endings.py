@@ -1,4 +1,4 @@
-"""How the records of a producer end: counted once, confirmed to the spool where that is due, told to who asks."""
+"""How the records of a producer end: counted once, confirmed to the spool where that is due."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

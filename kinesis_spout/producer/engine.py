@@ -42,14 +42,6 @@ class Engine:
     """What a producer does with its records. Thread-safe; ``_lock`` guards the outbox.
 
     Until it is started it has no threads: somebody asks for `next_work` and has it done.
-
-    Args:
-        config: what the user set.
-        client: to put with.
-        sink: of dead letters; None: records fail.
-        spool: what survives a crash; None: nothing does.
-        clock: for all that waits.
-        jitter: of waits.
     """
 
     def __init__(
@@ -307,7 +299,7 @@ class Engine:
                 self._something_ended.notify_all()
 
     def _recovered(self) -> Sequence[Spooled]:
-        """Read on in the spool, past what is damaged, which is logged; nothing: there is no more to be had."""
+        """Read on in the spool; log what is damaged and go on behind it. Gives nothing when there is no more."""
         assert self._spool is not None, "only with a spool is anything recovered"
         while True:
             before = self.spool_failure
@@ -323,7 +315,7 @@ class Engine:
                 return ()
 
     def _tell(self) -> None:
-        """Confirm to the spool what ended, and tell those who want to know."""
+        """Confirm to the spool what ended, log failures, and call the callbacks."""
         with self._lock:
             ended = self._outbox.ended()
             if ended.count:

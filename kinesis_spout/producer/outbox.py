@@ -77,17 +77,7 @@ WorkToDo = Call | Listing | Letters | Recovery
 
 
 class Outbox:
-    """Mutable; for one thread at a time.
-
-    Args:
-        records: what fills the calls.
-        inbox: where records come in, and are counted.
-        config: of the producer.
-        has_dead_letters: whether records that are given up become dead letters.
-        recovers: whether an earlier producer may have left records.
-        clock: what time it is.
-        jitter: of the waits before a call is made again.
-    """
+    """Mutable; for one thread at a time. It ``recovers`` if an earlier producer may have left records."""
 
     def __init__(
         self,

@@ -24,8 +24,7 @@ class _Taken:
 class TakenRecords:
     """Mutable; for one thread at a time. Times are monotonic, and grow from ``add`` to ``add``.
 
-    Args:
-        drops: whether the oldest is ever asked for.
+    ``drops`` says whether the oldest is ever asked for.
     """
 
     def __init__(self, *, drops: bool) -> None:
@@ -110,11 +109,7 @@ class TakenRecords:
         return [ticket for ticket in [*held, *self._overdue] if not ticket.done()]
 
     def forget_ended(self, waiting: int) -> None:
-        """Let go of what has ended. A few that have not may keep others that came with them.
-
-        Args:
-            waiting: how many records of the producer have not ended.
-        """
+        """Let go of what has ended. A few of all that are ``waiting`` may keep others that came with them."""
         while self._taken:
             taken = self._taken[0]
             tickets = taken.tickets

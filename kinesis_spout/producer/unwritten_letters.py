@@ -23,12 +23,7 @@ class Letters:
 
 
 class UnwrittenLetters:
-    """Mutable; for one thread at a time.
-
-    Args:
-        timeout_seconds: for how long after the first failure a write is tried again.
-        backoff_seconds: how long to wait after so many failures.
-    """
+    """Mutable; for one thread at a time. A write is tried for ``timeout_seconds`` after it first failed."""
 
     def __init__(self, timeout_seconds: float, backoff_seconds: Callable[[int], float]) -> None:
         self._timeout_seconds = timeout_seconds

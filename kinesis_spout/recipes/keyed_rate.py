@@ -36,7 +36,7 @@ class KeyedRate:
         burst: how many calls for one key may come at once; at least 1.
         max_keys: of so many keys calls are remembered. While there are as many, a key that is not among them waits
             for one to become idle: the rate holds, whatever comes.
-        clock: gives monotonic seconds. Whoever gives one that does not run by itself uses ``try_acquire``.
+        clock: gives monotonic seconds. With one that does not run by itself, use ``try_acquire``.
 
     Raises:
         InvalidConfig: for numbers outside of these ranges.

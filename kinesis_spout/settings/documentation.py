@@ -20,8 +20,6 @@ _Class = TypeVar("_Class", bound=type)
 
 
 class Setting(NamedTuple):
-    """A setting in words."""
-
     name: str
     type_text: str
     """What is allowed: "int >= 0, or none"."""
@@ -40,7 +38,6 @@ def options(rows: Iterable[Option] = SETTINGS.values()) -> Iterator[Setting]:
 
 
 def settings_table() -> str:
-    """Give a Markdown table of the settings."""
     rows = ((f"`{each.name}`", _quoted(each.type_text), each.default, each.doc) for each in options())
     return _markdown(SETTING_HEADINGS, rows)
 

@@ -59,7 +59,6 @@ class Option:
 
     @property
     def allows_none(self) -> bool:
-        """Whether a setting may be None."""
         return self.or_none or (self.default is None and not self.is_required)
 
     @property
@@ -69,12 +68,10 @@ class Option:
 
     @property
     def default_text(self) -> str | None:
-        """The default as the text of an option."""
         return None if self.default is None else self.type.write(self.default)
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """The rule for a setting, as JSON Schema."""
         annotation = self.type.annotation
         return msgspec.json.schema(annotation | None if self.allows_none else annotation)
 

@@ -56,15 +56,7 @@ IN_PYTHON: Final[Door] = _InPython()
 
 
 def check_credentials(values: Mapping[str, Any], door: Door) -> None:
-    """Refuse keys and roles of which a part is missing.
-
-    Args:
-        values: by the names of settings; None for what was not given.
-        door: through which they came.
-
-    Raises:
-        InvalidConfig.
-    """
+    """Refuse keys and roles of which a part is missing. All checks here raise InvalidConfig."""
     for one, other in (_KEYS, _KEYS[::-1]):
         if values[one] is not None and values[other] is None:
             raise door.refusal(one, f"{door.called(other)} beside it: the two go together", values[one])
@@ -82,15 +74,7 @@ def check_credentials(values: Mapping[str, Any], door: Door) -> None:
 
 
 def check_zookeeper(values: Mapping[str, Any], door: Door) -> None:
-    """Refuse credentials of which a part is missing, and what would have no effect.
-
-    Args:
-        values: by the names of settings.
-        door: through which they came.
-
-    Raises:
-        InvalidConfig.
-    """
+    """Refuse credentials of which a part is missing, and what would have no effect."""
     given = {row.setting: values[row.setting] for row in ACCESS if values[row.setting] != row.default}
     faults = _faults_of_embedded if hosts(values["zookeeper"]) is None else _faults
     for name, expected in faults(given, door):
@@ -128,11 +112,7 @@ def _faults(given: Mapping[str, Any], door: Door) -> Iterator[tuple[str, str]]:
 
 
 def check_concurrency(values: Mapping[str, Any], door: Door) -> None:
-    """Refuse to handle several records of a shard at a time where each of them waits for the one before.
-
-    Raises:
-        InvalidConfig: that, or a record may take so long that its whole batch is cancelled before.
-    """
+    """Refuse concurrency where each record waits for the one before, and records as slow as their batch."""
     if values["concurrency"] > 1 and values["order"] == "shard":
         expected = f"1 with {door.called('order')} shard, where each record waits for the one before it"
         raise door.refusal("concurrency", expected, values["concurrency"])
@@ -143,11 +123,7 @@ def check_concurrency(values: Mapping[str, Any], door: Door) -> None:
 
 
 def region(values: Mapping[str, Any], streams: Sequence[str], door: Door) -> str | None:
-    """Give the region that was set, that of the streams' ARNs, or that of an endpoint of AWS, which must agree.
-
-    Raises:
-        InvalidConfig: they do not.
-    """
+    """Give the region that was set, that of the streams' ARNs, or that of an endpoint of AWS, which must agree."""
     set_, of_endpoint = values["region"], _region_of_endpoint(values["endpoint_url"])
     of_streams = sorted({stream.split(":")[3] for stream in streams if stream.startswith("arn:")})
     if len(of_streams) > 1:
@@ -162,28 +138,19 @@ def region(values: Mapping[str, Any], streams: Sequence[str], door: Door) -> str
 
 
 def check_dead_letters(url: str | None, stream: str | None, door: Door) -> None:
-    """Refuse to put dead letters on the stream, given by its name or its ARN, that they come from.
-
-    Raises:
-        InvalidConfig.
-    """
+    """Refuse to put dead letters on the stream, given by its name or its ARN, that they come from."""
     if url is not None and stream is not None and url == f"kinesis://{stream.rpartition('/')[2]}":
         raise door.refusal("dead_letters", "another stream than the one that the records are of", url)
 
 
 def _region_of_endpoint(url: str | None) -> str | None:
-    """Give the region that is part of the name of AWS' own endpoints."""
     host = None if url is None else urlsplit(url).hostname
     match = None if host is None else _AWS_ENDPOINT.fullmatch(host)
     return None if match is None else match[1]
 
 
 def fan_out_consumer(mode: str, name: str | None, app: str, door: Door) -> str | None:
-    """Give the registered consumer to read as: the one that was named, else the application; None while polling.
-
-    Raises:
-        InvalidConfig: a name without fan-out.
-    """
+    """Give the registered consumer to read as: the one that is named, else the application; None while polling."""
     if mode != "efo":
         if name is not None:
             raise door.refusal("consumer_name", f"{door.called('consumer_mode')} efo beside it", name)

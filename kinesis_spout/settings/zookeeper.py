@@ -44,12 +44,7 @@ def started_session(
 
 
 def zookeeper_settings(app: str, values: Mapping[str, Any]) -> ZooKeeperSettings:
-    """Say where an application keeps its progress.
-
-    Args:
-        app: its name.
-        values: by the names of settings, checked.
-    """
+    """Say where an application keeps its progress; ``values`` are by the names of settings, checked."""
     return ZooKeeperSettings(
         app=app,
         hosts=hosts(values["zookeeper"]),

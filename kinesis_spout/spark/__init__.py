@@ -4,7 +4,6 @@ from kinesis_spout.spark.dataframe.dataframe_runner import Collector
 from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.per_record.each_record import RecordOutcomes, each_record
 from kinesis_spout.spark.session import LOCAL_CHECKPOINTS, SETTINGS, register, session
-from kinesis_spout.spark.streams.streams_query import StreamsQuery
 from kinesis_spout.spark.tasks.handlers import ArrowCollector
 from kinesis_spout.structured.progress_listener import (
     KinesisProgress,
@@ -21,7 +20,6 @@ __all__ = [
     "KinesisProgressListener",
     "RecordOutcomes",
     "SpoutQuery",
-    "StreamsQuery",
     "each_record",
     "kinesis_progress",
     "register",

@@ -41,7 +41,6 @@ class KinesisDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name for ``format(...)``."""
         return "kinesis"
 
     def schema(self) -> "StructType":
@@ -51,7 +50,6 @@ class KinesisDataSource(DataSource):
         return columns_of(dict(self.options))
 
     def reader(self, schema: "StructType") -> DataSourceReader:
-        """Give the reader of ``spark.read``."""
         from kinesis_spout.settings.source_options import BatchReadOptions
         from kinesis_spout.structured.batch.batch_reader import KinesisBatchReader
         from kinesis_spout.structured.schema import check_columns, with_those_of_table
@@ -61,7 +59,6 @@ class KinesisDataSource(DataSource):
         return KinesisBatchReader(options, now=self._made_at)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Give the reader of ``spark.readStream``."""
         from kinesis_spout.model.errors import InvalidConfig
         from kinesis_spout.settings.source_options import StreamReadOptions
         from kinesis_spout.structured.schema import check_columns, with_those_of_table
@@ -75,14 +72,12 @@ class KinesisDataSource(DataSource):
         return KinesisStreamReader(options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
-        """Give the writer of ``df.write``."""
         from kinesis_spout.settings.source_options import WriteOptions
         from kinesis_spout.structured.write.writer import KinesisBatchWriter
 
         return KinesisBatchWriter(WriteOptions.of(dict(self.options)), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Give the writer of ``df.writeStream``."""
         from kinesis_spout.settings.source_options import WriteOptions
         from kinesis_spout.structured.write.writer import KinesisStreamWriter
 

@@ -67,7 +67,6 @@ class ShardOffset:
         return self.position.sequence_number if self.read is not None else None
 
     def as_document(self) -> dict[str, Any]:
-        """Give the JSON form."""
         document: dict[str, Any] = {}
         if self.read is None:
             document["at"] = self.position.as_document()

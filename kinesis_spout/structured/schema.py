@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from kinesis_spout.model.columns import EXTRA_COLUMNS, RECORD_COLUMNS, as_arrow
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings.option import Use
-from kinesis_spout.settings.source_options.given import GivenOptions
+from kinesis_spout.settings.source_options.option_reader import OptionReader
 
 _SPARK_TYPES: Final = {
     "string": StringType(),
@@ -45,7 +45,7 @@ def columns_of(options: Mapping[str, str]) -> StructType:
         InvalidConfig: an option is unknown or given twice, its value is not what it takes, a column is not one of
             the extra ones, or a table is to keep a secret.
     """
-    given = GivenOptions(options, *Use)
+    given = OptionReader(options, *Use)
     given.check_values()
     columns = _columns(given.extra_columns)
     if given.are_of_table:

@@ -12,7 +12,7 @@ from kinesis_spout.testing.spool import InMemorySpool, InMemorySpoolFolder
 from kinesis_spout.testing.stepped_producer import SteppedProducer
 from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
 from kinesis_spout.testing.stream import InMemoryStream
-from kinesis_spout.testing.streams import InMemoryStreams, SteppedStreamsSpout
+from kinesis_spout.testing.streams import InMemoryStreams
 from kinesis_spout.testing.zookeeper.checkpoint_store import InMemoryCheckpointStore
 from kinesis_spout.testing.zookeeper.coordinator import InMemoryCoordinator
 from kinesis_spout.testing.zookeeper.election import InMemoryElection, InMemoryOffice
@@ -40,7 +40,6 @@ __all__ = [
     "Outcomes",
     "SteppedProducer",
     "SteppedSpout",
-    "SteppedStreamsSpout",
     "StoreFault",
     "in_memory_ports",
     "run",

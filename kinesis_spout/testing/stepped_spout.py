@@ -17,12 +17,15 @@ from math import inf
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.kinesis.read.prefetcher import Fetch, Prefetcher
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.shard_paces import ShardPaces
-from kinesis_spout.plain.buffered_shards import BufferedShards
-from kinesis_spout.plain.record_spout import Emitted, RecordSpout
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.plain.record_spout import RecordSpout
+from kinesis_spout.plain.stream_tuples import Emitted, StreamTuples
 from kinesis_spout.ports import DeadLetterSink, ShardGetter
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
 from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
 from kinesis_spout.testing.stream import InMemoryStream
@@ -78,6 +81,8 @@ class SteppedSpout(RecordSpout):
     Mutable; one thread's. All else is as in ``RecordSpout``.
     """
 
+    _rest_seconds = 0.0
+
     def next_tuple(self) -> Emitted | None:
         """Do what is due, then give the next tuple; None if nothing is due at this time of the clock."""
         for _ in range(2):  # what comes next may have to be stored first
@@ -89,22 +94,21 @@ class SteppedSpout(RecordSpout):
 
     def do_what_is_due(self) -> None:
         """List, acquire, commit, dead-letter, fetch and time out, as far as it is due; hand out nothing."""
-        consumer, prefetcher = self._stepped()
-        _, shards = self._opened()
-        consumer.do_chores()
-        prefetcher.fetch_due()
-        consumer.check()
-        self._fail_expired(consumer, shards)
+        streams = self._opened()
+        streams.tend()
+        for consumer in self._stepped():
+            consumer.do_chores()
+        self._fetches.fetch_due()
+        for tuples in streams.current.values():
+            tuples.fail_overdue()
         self._announcements.make()
 
     def crash(self) -> None:
         """End as a killed process does: nothing more is stored, and its shards are free at once."""
-        consumer, _ = self._stepped()
-        _, shards = self._opened()
+        for tuples in self._opened().current.values():
+            tuples.shards.stop()
+            tuples.consumer.close(commit=False)
         self._closed, self._active = True, False
-        shards.stop()
-        consumer.close(commit=False)
-        shards.close()
 
     @property
     def all_done(self) -> bool:
@@ -112,10 +116,12 @@ class SteppedSpout(RecordSpout):
 
         With `until` that is so when the run has come up to it, and all is stored.
         """
-        consumer, _ = self._stepped()
         if self.is_done:
             return True
-        return not consumer.manager.unresolved and not consumer.letters and self._is_read_up(consumer)
+        return all(
+            not consumer.manager.unresolved and not consumer.letters and self._is_read_up(consumer)
+            for consumer in self._stepped()
+        )
 
     @property
     def due_at(self) -> float:
@@ -123,7 +129,9 @@ class SteppedSpout(RecordSpout):
 
         What is done only to look around (polling a shard that has nothing, committing) does not count.
         """
-        consumer, prefetcher = self._stepped()
+        return min((self._next_of(consumer) for consumer in self._stepped()), default=inf)
+
+    def _next_of(self, consumer: "_SteppedConsumer") -> float:
         retry_at = consumer.manager.next_due()
         moments = [inf if retry_at is None else retry_at]
         # What is unread waits with the rest while the circuit breaker is open.
@@ -131,7 +139,7 @@ class SteppedSpout(RecordSpout):
         if consumer.letters or to_read:
             moments.append(consumer.chores_at)
         if to_read:
-            moments.append(prefetcher.due_at)
+            moments.append(self._fetches.due_at)
         return min(moments)
 
     def _is_read_up(self, consumer: Consumer) -> bool:
@@ -144,17 +152,18 @@ class SteppedSpout(RecordSpout):
             for shard in lister.list_shards()
         )
 
-    def _new_parts(self, ports: Ports) -> tuple[Consumer, BufferedShards]:
-        consumer = _SteppedConsumer(
-            self.config, ports, message_timeout_seconds=self.config.message_timeout_seconds
-        )
-        prefetcher = _SteppedPrefetcher(clock=ports.clock)
-        self._parts = consumer, prefetcher
-        return consumer, BufferedShards(consumer, prefetcher)
+    def _new_consumer(self, config: SpoutConfig, ports: Ports) -> Consumer:
+        return _SteppedConsumer(config, ports, message_timeout_seconds=config.message_timeout_seconds)
 
-    def _stepped(self) -> "tuple[_SteppedConsumer, _SteppedPrefetcher]":
-        self._opened()
-        return self._parts
+    def _new_prefetcher(self, clock: Clock) -> Prefetcher:
+        self._fetches = _SteppedPrefetcher(clock=clock)
+        return self._fetches
+
+    def _watch(self, streams: StreamSet[StreamTuples]) -> None:
+        """Leave it to ``do_what_is_due``."""
+
+    def _stepped(self) -> "list[_SteppedConsumer]":
+        return [consumer for consumer in self._consumers().values() if isinstance(consumer, _SteppedConsumer)]
 
 
 def _has_read_up(manager: StateManager, stream: InMemoryStream, shard_id: str) -> bool:
@@ -190,7 +199,7 @@ class _SteppedConsumer(Consumer):
 
     def do_chores(self) -> None:
         """Do every work that is due, or was asked for, until none is. What it raises ends the consumer."""
-        while self._fatal is None and self.chores_at <= self.now:
+        while self.fatal is None and self.chores_at <= self.now:
             for work in self._works:
                 if work.asked_for.is_set() or work.rest_until <= self.now:
                     work.asked_for.clear()

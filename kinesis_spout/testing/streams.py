@@ -1,26 +1,20 @@
-"""Several streams in memory, with the progress of one application on each, for tests of whoever reads several.
+"""Several streams in memory, with the progress of one application on each, for tests of what reads several.
 
 clock = ManualClock()
 streams = InMemoryStreams(clock=clock)
 streams.create("orders").put(b"one")
-spout = SteppedStreamsSpout(ports=streams.process(), stream=["orders", "refunds-*"], app="billing")
+spout = SteppedSpout(ports=streams.process(), stream=["orders", "refunds-*"], app="billing")
 """
 
 from kinesis_spout.consumer.open_ports import read_settings
-from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.consumer.streams.streams_ports import History
-from kinesis_spout.kinesis import Prefetcher
+from kinesis_spout.consumer.ports import History, Ports
 from kinesis_spout.kinesis.pace import ApplicationBudget
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import StreamNotFound
-from kinesis_spout.plain.listener import SpoutListener
-from kinesis_spout.plain.record_spout import Emitted, RecordSpout
-from kinesis_spout.plain.stream_spouts import StreamSpouts
-from kinesis_spout.plain.streams_spout import StreamsSpout
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
-from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
+from kinesis_spout.testing.stepped_spout import in_memory_ports
 from kinesis_spout.testing.stream import InMemoryStream
 from kinesis_spout.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
 
@@ -95,22 +89,3 @@ class InMemoryStreamsPorts:
 
     def close(self) -> None:
         """Nothing to close."""
-
-
-class SteppedStreamsSpout(StreamsSpout):
-    """A ``StreamsSpout`` of several streams, without threads that wait; see ``SteppedSpout``. One thread's."""
-
-    def next_tuple(self) -> Emitted | None:
-        """Do what is due, then give the next tuple; None if nothing is due at this time of the clock."""
-        if self.config.is_several:
-            self._all.streams.tend()
-        return super().next_tuple()
-
-    def _spout_of_one(
-        self, config: SpoutConfig, ports: Ports, listener: SpoutListener, prefetcher: Prefetcher
-    ) -> RecordSpout:
-        del prefetcher  # a stepped spout has one that steps
-        return SteppedSpout(config, ports=ports, scheme=self._scheme, listener=listener)
-
-    def _watch(self, streams: StreamSpouts) -> None:
-        """Leave it to ``next_tuple``."""

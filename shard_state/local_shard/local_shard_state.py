@@ -133,7 +133,7 @@ class LocalShardState(ShardReading):
         if self.retries.line_of or self.phase is not _READING:
             self._finished(sequence, now)
         else:
-            self._progress.revision += 1
+            self.revision += 1
         return True
 
     def is_out(self, sequence: SequenceNumber, attempt: int) -> bool:

@@ -1,21 +1,24 @@
 """How far one owned shard is read: its phase, its room, its bound, the claims on it, and what of it is stored.
 
 What becomes of each of its records is ``local_shard_state``'s.
+
+What is *dirty* is kept as a revision number: a commit takes a copy and its revision, and acks that arrive while it
+is under way raise the revision, so the shard stays dirty (and is committed again) although that commit succeeds.
 """
 
+from dataclasses import replace
 from math import ceil
 
 from shard_state.checkpoint.checkpoint import Checkpoint
 from shard_state.errors import OutOfOrder
 from shard_state.local_shard.capacity import CONGESTED_SHARE, Capacity
 from shard_state.local_shard.counted_attempts import CountedAttempts
-from shard_state.local_shard.guarantee import Guarantee
-from shard_state.local_shard.stored_progress import StoredProgress
+from shard_state.local_shard.guarantee import Claims, Guarantee, handed_out
 from shard_state.position import Position
 from shard_state.retries.ordered_retries import Order, OrderedRetries
 from shard_state.retries.retry_policy import RetryPolicy
 from shard_state.run_bounds import ShardBound
-from shard_state.sequence_number import SequenceNumber
+from shard_state.sequence_number import SHARD_END, SequenceNumber
 from shard_state.shards.life_cycle import ShardEvent, ShardPhase, next_phase
 from shard_state.shards.lineage import Shard
 from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
@@ -61,8 +64,11 @@ class ShardReading:
         """Whether to hand out a record that nothing blocks changes nothing but the tracker."""
         self._attempts = CountedAttempts(retry, guarantee)
         self._capacity = capacity
-        self._progress = StoredProgress(checkpoint, guarantee)
-        self._claims = self._progress.claims
+        self._stored = checkpoint
+        self._claims = Claims()
+        self.revision = 0
+        """Grows with every change of what would be stored. Give it back to ``mark_committed`` with a copy."""
+        self._committed_revision = 0
         self._look_for_bound()
 
     # Reading
@@ -70,7 +76,7 @@ class ShardReading:
     @property
     def position(self) -> Position:
         """Where the next fresh record comes from."""
-        return self._progress.stored.start.advanced_to(self.tracker.last_emitted)
+        return self._stored.start.advanced_to(self.tracker.last_emitted)
 
     @property
     def room(self) -> int:
@@ -150,22 +156,39 @@ class ShardReading:
     @property
     def is_dirty(self) -> bool:
         """Whether the checkpoint has changed since the last successful commit."""
-        return self._progress.is_dirty
-
-    @property
-    def revision(self) -> int:
-        """What to give back to ``mark_committed`` with the checkpoint taken now."""
-        return self._progress.revision
+        return self.revision != self._committed_revision
 
     def checkpoint(self, app_instance: str) -> Checkpoint:
         """Take a copy of the progress, to be stored under the epoch of this ownership."""
+        stored, tracker = self._stored, self.tracker
         if self.phase in (ShardPhase.FINISHED, ShardPhase.OVER):
-            return self._progress.at_end(app_instance)
-        return self._progress.copy(self.tracker, self._attempts, epoch=self.epoch, app_instance=app_instance)
+            return replace(
+                stored, base=SHARD_END, holes=(), attempts=(), anchor=None, app_instance=app_instance
+            )
+        base, anchor = tracker.base, tracker.anchor
+        if self._guarantee is Guarantee.AT_LEAST_ONCE:
+            holes, counts = tracker.hole_map()
+            counts = self._attempts.without_spared(counts)
+        else:
+            # Without an anchor, that of the holes is their own: nothing in them may come again.
+            base, holes, counts = handed_out(tracker, stored.base)
+            holes, counts = self._claims.added_to(base, holes, counts)
+            anchor = None
+        return replace(
+            stored,
+            base=base,
+            holes=holes,
+            anchor=anchor,
+            attempts=counts,
+            epoch=self.epoch,
+            app_instance=app_instance,
+        )
 
     def mark_committed(self, checkpoint: Checkpoint, revision: int) -> None:
         """Note that a copy taken at ``revision`` is stored."""
-        self._progress.mark_committed(checkpoint, revision)
+        self._stored = checkpoint
+        self._committed_revision = revision
+        self._claims.stored(checkpoint)
         if checkpoint.is_shard_end:
             self._step(ShardEvent.END_COMMITTED)
 
@@ -186,7 +209,7 @@ class ShardReading:
             self._changed()
 
     def _changed(self) -> None:
-        self._progress.revision += 1
+        self.revision += 1
 
     def _step(self, event: ShardEvent) -> None:
         self.phase = next_phase(self.phase, event)

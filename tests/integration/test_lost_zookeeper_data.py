@@ -11,6 +11,7 @@ from kinesis_spout.model.errors import ProgressLost
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
+from tests.support.opened_spout import opened
 
 if TYPE_CHECKING:
     from kinesis_spout.zookeeper import ZooKeeperCheckpointStore
@@ -83,7 +84,7 @@ def run(moto_server: KinesisEndpoint, server: EmbeddedZooKeeper, tmp_path: Path)
 
 def session_of(run: Run) -> int | None:
     """The session that the client holds or would resume; None once it has let it go."""
-    consumer, _ = run.spout._opened()
+    consumer, _ = opened(run.spout)
     store = cast("ZooKeeperCheckpointStore", consumer.ports.store)
     session_id: int | None = store._session.client._session_id
     return session_id

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.plain.record_spout import Emitted, RecordSpout
+from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
     InMemoryShardGetter,
@@ -15,8 +15,12 @@ from kinesis_spout.testing import (
     InMemoryStream,
 )
 from shard_state import Position
+from tests.support.opened_spout import opened
 from tests.support.zookeeper_places import Place, RealPlace
 from tests.support.zookeeper_server import wait_until
+
+if TYPE_CHECKING:
+    from kinesis_spout.plain.stream_tuples import Emitted
 
 Start = Callable[..., "Member"]
 
@@ -35,8 +39,7 @@ class Member:
 
     @property
     def owned(self) -> frozenset[str]:
-        assert self.spout._started is not None
-        return self.spout._started[0].manager.owned
+        return opened(self.spout)[0].manager.owned
 
     def take(self, *, ack: bool = True) -> int:
         """Take what there is now; say how much was ever taken."""
@@ -142,7 +145,7 @@ def test_what_is_in_flight_may_end_before_a_shard_is_handed_over(
     expected = put(stream, 40)
     wait_until(lambda: one.take(ack=False) == 40, "all is in flight")
     two = start("two")
-    wait_until(lambda: len(one.spout._started[0].sharing.leaving) == 2, "two shards are left")  # type: ignore[index]
+    wait_until(lambda: len(opened(one.spout)[0].sharing.leaving) == 2, "two shards are left")
     more = put(stream, 40)
     one.take(ack=False)
     assert share(one, two) == [4, 0]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_spout.kinesis.aggregated_record import UserRecord
-from kinesis_spout.plain.message_id import MessageId
+from kinesis_spout.plain.stream_tuples import MessageId
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
     InMemoryStream,
@@ -23,9 +23,10 @@ from kinesis_spout.testing import (
     in_memory_ports,
 )
 from kinesis_spout.testing.zookeeper.nodes import StoreFault
+from tests.support.opened_spout import opened
 
 if TYPE_CHECKING:
-    from kinesis_spout.plain.record_spout import Emitted
+    from kinesis_spout.plain.stream_tuples import Emitted
 
 STEPS = 120
 QUIET_ROUNDS = 40
@@ -90,8 +91,7 @@ class Members:
             spout.crash()
         else:
             lose = self.zookeeper.expire if dice < 0.85 else self.zookeeper.end_session
-            assert spout._given_ports is not None
-            lose(spout._given_ports.coordinator.member)
+            lose(opened(spout)[0].ports.coordinator.member)
             return
         self.spouts[at] = self.joins()
 

@@ -33,7 +33,7 @@ def consume(settings: ConsumerSettings) -> None:
 def _watch(tuples: KinesisSpout, status: ConsumerStatus, settings: ConsumerSettings) -> None:
     """Say how it is, and end the loop when standard input ends."""
     while not input_ended(STATUS_SECONDS):
-        status.now(tuples.status(), tuples.last_error).tell(settings)
+        status.now(tuples.shards(), tuples.last_error).tell(settings)
     tuples.deactivate()
 
 

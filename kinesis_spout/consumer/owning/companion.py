@@ -7,16 +7,14 @@ next does it once more. So every shard is given up then, and the content is forg
 another consumer has them, and two would take turns in undoing each other's work: so this one ends.
 """
 
-import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from kinesis_spout.consumer.owning.sharing import Sharing
+from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.ports import Companion
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.logs.life_lines import of_stream
-from kinesis_spout.ports import Attachment, CheckpointStore
-from shard_state import StateManager
+from kinesis_spout.ports import Attachment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,33 +27,12 @@ class _Shared:
 
 
 class Companionship:
-    """Does nothing where there is no companion. Mutable; call it under the consumer's lock, but for ``load``.
+    """Does nothing where there is no companion. Mutable; guarded by the consumer's lock, which ``load`` takes."""
 
-    Args:
-        companion: if there is one.
-        store: has what is stored of it.
-        manager: knows what is owned.
-        lock: the consumer's.
-        stream: for messages.
-        patience_seconds: how long a consumer that owns nothing waits for others to end.
-    """
-
-    def __init__(
-        self,
-        companion: Companion | None,
-        store: CheckpointStore,
-        *,
-        manager: StateManager,
-        lock: threading.RLock,
-        stream: str,
-        patience_seconds: float,
-    ) -> None:
+    def __init__(self, state: ConsumerState, companion: Companion | None) -> None:
+        self._state = state
+        self._manager = state.manager
         self._companion = companion
-        self._store = store
-        self._manager = manager
-        self._lock = lock
-        self._stream = stream
-        self._patience_seconds = patience_seconds
         self._is_loaded = companion is None
         self._shared: _Shared | None = None
         self._is_late = False
@@ -79,20 +56,18 @@ class Companionship:
         """
         if self._companion is None or self._is_loaded:
             return
-        stored = self._store.attached(self._companion.name)
-        with self._lock:
+        stored = self._state.ports.store.attached(self._companion.name)
+        with self._state.lock:
             self._companion.load(stored)
             self._is_loaded = True
 
     def attachment(self) -> Attachment | None:
-        """Give what is to be stored with the progress of this moment."""
         if self._companion is None or not self._is_loaded or not self._manager.owned:
             return None
         data = self._companion.attachment()
         return None if data is None else Attachment(name=self._companion.name, data=data)
 
     def committed(self, attachment: Attachment | None) -> None:
-        """Take in that it is stored."""
         if self._companion is not None and attachment is not None:
             self._companion.committed(attachment.data)
 
@@ -108,16 +83,19 @@ class Companionship:
         """Tell whether shards may be given up now that they have been left; with a companion only all at once."""
         return self._companion is None or self._manager.owned <= {*leaving}
 
-    def is_alone(self, sharing: Sharing, now: float) -> bool:
+    def is_alone(self, now: float) -> bool:
         """Tell whether to acquire what is assigned: not while other members have shards assigned, too.
 
         One that has none yet waits: the others may be about to end. See ``check_together`` for what follows.
         """
+        sharing, config = self._state.sharing, self._state.config
         others = sharing.others if self._companion is not None and sharing.ours else frozenset[str]()
         if not others:
             self._shared = None
         elif self._shared is None or self._shared.members != others:
-            until = now if self._manager.owned else now + self._patience_seconds
+            # How long a consumer that owns nothing waits for others to end.
+            patience = config.hand_over_timeout_seconds + config.session_timeout_seconds
+            until = now if self._manager.owned else now + patience
             self._shared = _Shared(members=others, until=until)
         self._is_late = self._shared is not None and now >= self._shared.until
         return not others
@@ -135,7 +113,9 @@ class Companionship:
         """Give what ends the consumer when these shards are another's while others are its own still."""
         if self._companion is None or not gone or self._manager.owned <= {*gone}:
             return None
-        return self._error(f"another consumer of this application took {of_stream(gone, self._stream)}")
+        return self._error(
+            f"another consumer of this application took {of_stream(gone, self._state.config.stream_name)}"
+        )
 
     def _error(self, what: str) -> InvalidConfig:
         assert self._companion is not None, "nothing parts without one"

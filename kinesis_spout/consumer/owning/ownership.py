@@ -4,67 +4,30 @@ Which shards are ours, ``sharing`` says; this asks ZooKeeper for them, and tells
 """
 
 import logging
-import threading
 from collections.abc import Callable, Iterable
 
-from kinesis_spout.consumer.dead_lettering import WaitingLetters
+from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
-from kinesis_spout.consumer.owning.sharing import Sharing, Wish
-from kinesis_spout.consumer.ports import OwnershipListener, Ports
-from kinesis_spout.consumer.rates import DeliveryRate
-from kinesis_spout.consumer.read_errors import ReadErrors
+from kinesis_spout.consumer.sharing import Wish
 from kinesis_spout.model.logs.life_lines import of_stream
-from shard_state import Position, StateManager
+from shard_state import Position
 
 _log = logging.getLogger(__name__)
 
 
 class Ownership:
-    """What one consumer does to own its shards. Mutable; called by its threads.
+    """What one consumer does to own its shards. Mutable; takes the consumer's lock, but for ``lose``."""
 
-    Args:
-        ports: of the consumer.
-        manager: guarded by ``lock``.
-        lock: the consumer's.
-        sharing: says which shards are ours.
-        companionship: of the consumer.
-        deliveries: is told how many shards are ours.
-        letters: forget those of shards that are lost.
-        read_errors: as the letters.
-        life: tells people.
-        stream: for messages.
-        end_with: ends the consumer.
-    """
-
-    def __init__(
-        self,
-        ports: Ports,
-        *,
-        manager: StateManager,
-        lock: threading.RLock,
-        sharing: Sharing,
-        companionship: Companionship,
-        deliveries: DeliveryRate,
-        letters: WaitingLetters,
-        read_errors: ReadErrors,
-        life: Lifecycle,
-        stream: str,
-        end_with: Callable[[BaseException], None],
-    ) -> None:
-        self._ports = ports
-        self._manager = manager
-        self._lock = lock
-        self._sharing = sharing
+    def __init__(self, state: ConsumerState, companionship: Companionship, life: Lifecycle) -> None:
+        self._state = state
+        self._ports = state.ports
+        self._lock = state.lock
+        self._manager = state.manager
+        self._sharing = state.sharing
         self._companionship = companionship
-        self._deliveries = deliveries
-        self._letters = letters
-        self._read_errors = read_errors
         self._life = life
-        self._stream = stream
-        self._end_with = end_with
-        self.listener: OwnershipListener | None = None
-        """Whoever reads, from the start of the consumer to its end."""
+        self._stream = state.config.stream_name
 
     # Taking
 
@@ -82,8 +45,8 @@ class Ownership:
         with self._lock:
             sharing.take_in(assignment, now)
             self._ports.paces.assigned(sharing.ours, sharing.shards)
-            self._deliveries.assigned(self, len(sharing.ours), sharing.shards, now)
-            alone = self._companionship.is_alone(sharing, now)
+            self._state.deliveries.assigned(self, len(sharing.ours), sharing.shards, now)
+            alone = self._companionship.is_alone(now)
             wishes = sharing.wishes(now, freed) if alone else []
             is_placed, ours, leaving = sharing.is_placed, sharing.ours, sharing.leaving
         self._companionship.check_together()
@@ -115,8 +78,8 @@ class Ownership:
                 self._sharing.ended([shard_id])
             else:
                 acquired.append((shard_id, state.position))
-                if self.listener is not None:
-                    self.listener.shards_acquired([shard_id])
+                if self._state.listener is not None:
+                    self._state.listener.shards_acquired([shard_id])
         if state is None:
             self._ports.coordinator.release([shard_id])
         return True
@@ -125,8 +88,8 @@ class Ownership:
         """Take in what an operator has paused, before anything is handed out."""
         pause = self._ports.group.paused()
         with self._lock:
-            if self._manager.pause_by_operator(pause) and self.listener is not None:
-                self.listener.resumed()
+            if self._manager.pause_by_operator(pause) and self._state.listener is not None:
+                self._state.listener.resumed()
         self._life.paused_by_operator(pause, bounded=self._manager.bounds is not None)
 
     # Letting go
@@ -144,7 +107,7 @@ class Ownership:
     def lose(self, lost: frozenset[str]) -> frozenset[str]:
         """Drop shards that were taken from us, and what goes with them; name what is to be released besides."""
         if (error := self._companionship.parted(lost)) is not None:
-            self._end_with(error)
+            self._state.end_with(error)
         dropped = self._companionship.lose(lost)
         self._drop(dropped)
         return dropped - lost
@@ -153,11 +116,11 @@ class Ownership:
         dropped = set(shard_ids)
         with self._lock:
             self._manager.lost(dropped)
-            self._letters.drop_shards(dropped)
-            self._read_errors.drop(dropped)
+            self._state.letters.drop_shards(dropped)
+            self._state.read_errors.drop(dropped)
             self._sharing.dropped(dropped)
-            if self.listener is not None:
-                self.listener.shards_lost(dropped)
+            if self._state.listener is not None:
+                self._state.listener.shards_lost(dropped)
 
     def hand_over(self, now: float, commit: Callable[[], None]) -> None:
         """Give up the shards that are another's, once nothing of them is in flight, or their time is over.
@@ -183,6 +146,5 @@ class Ownership:
         self._life.handed_over(leaving, open_records)
 
     def left(self, now: float) -> None:
-        """Note that this consumer delivers nothing more."""
-        self._deliveries.left(self, now)
-        self.listener = None
+        self._state.deliveries.left(self, now)
+        self._state.listener = None

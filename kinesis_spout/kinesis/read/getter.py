@@ -3,9 +3,6 @@
 The position in the shard is the last record *fetched*; an iterator is only a short-lived ticket to it. So an
 iterator that expires, is refused, or belongs to a process that ended costs one call and loses nothing: a new
 one is asked for after the last fetched record, or, if nothing was fetched yet, at the pinned start.
-
-Whatever was asked for, no record from before the start is given: a position that was given up for the oldest
-record there is may turn out not to have been trimmed, and what is before it was handled.
 """
 
 import math
@@ -14,26 +11,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
+from kinesis_spout.kinesis.errors import expected, translated
 from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.pace import Pace
-from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, ArrowReply
+from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.calls.get_records import (
     FetchArrow,
-    RecordsForm,
     Reply,
     ReplyForm,
     call_get_records,
 )
 from kinesis_spout.kinesis.read.pacing import Pacing
-from kinesis_spout.kinesis.read.page import GetRecordsReply
-from kinesis_spout.kinesis.read.read_settings import DEFAULT, MAX_RECORDS, ReadSettings
-from kinesis_spout.kinesis.read.user_records import HashKeys, page_of_reply
+from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
+from kinesis_spout.kinesis.read.reply_getter import ReplyGetter
+from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.kinesis.retry_policy import ITERATOR_REFUSED, Action, Jitter, reaction_to
-from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, start_to_keep
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import DataLoss, KinesisError, Unavailable
-from kinesis_spout.ports import Page, ShardLister
+from kinesis_spout.ports import ShardLister
 from shard_state import Position
 
 if TYPE_CHECKING:
@@ -41,16 +36,6 @@ if TYPE_CHECKING:
 
 RENEW_AFTER_SECONDS: Final = 270.0
 """An iterator lives 300 s. Renewed before, no call is wasted on finding out."""
-
-
-def check_limit(limit: int) -> None:
-    """Refuse a limit that no read takes.
-
-    Raises:
-        ValueError: it is not of 1 to ``MAX_RECORDS``.
-    """
-    if not 1 <= limit <= MAX_RECORDS:
-        raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +58,8 @@ FRESH: Final = Cursor()
 """That of a shard of which nothing was read."""
 
 
-class PollingShardGetter:
-    """A ``ShardGetter`` over the Kinesis API. Mutable, not thread-safe, owns nothing that needs closing.
+class PollingShardGetter(ReplyGetter):
+    """A ``ShardGetter`` over GetRecords. Mutable, not thread-safe, owns nothing that needs closing.
 
     Its position can move to another process: give ``position`` and ``cursor`` of the old one to the new one.
 
@@ -109,42 +94,29 @@ class PollingShardGetter:
         clock: Clock | None = None,
         jitter: Jitter = random.random,
     ) -> None:
-        self._client = client
-        self._stream = stream
-        self._shard_id = shard_id
-        self._clock = clock or SystemClock()
-        self._position = position.resolved(self._clock.time())
-        self._question = ShardInQuestion(stream=stream, shard_id=shard_id, lister=lister, clock=self._clock)
-        self._settings = settings
-        self._arrow = ArrowForm(stream=stream, shard_id=shard_id, settings=settings, hash_keys=hash_keys)
-        self._fetch_arrow = fetch_arrow
-        self._iterator = cursor.iterator
-        self._iterator_obtained_at = cursor.iterator_obtained_at
-        self._start = start_to_keep(self._position)
-        """No record before it is given; None once nothing before it can come any more."""
-        self._hash_keys = hash_keys
-        self._last: GetRecordsReply | None = None
-        ready_at = self._clock.monotonic() + max(0.0, cursor.not_before - self._clock.time())
-        self._pacing = pacing or Pacing(
+        clock = clock or SystemClock()
+        ready_at = clock.monotonic() + max(0.0, cursor.not_before - clock.time())
+        pacing = pacing or Pacing(
             ready_at=ready_at,
             jitter=jitter,
             pace=cursor.pace or settings.pace,
             throttled_to=cursor.throttled_to,
         )
-        self._pacing.ready_at = max(self._pacing.ready_at, ready_at)
-        self.data_losses = 0
-        """How often a position was given up (``fail_on_data_loss`` is off)."""
-        self.throttles = 0
-
-    @property
-    def position(self) -> Position:
-        """From where the next page comes."""
-        return self._position
-
-    @property
-    def ready_at(self) -> float:
-        """The clock's monotonic time before which a read would exceed the shard's limits."""
-        return self._pacing.ready_at
+        pacing.ready_at = max(pacing.ready_at, ready_at)
+        super().__init__(
+            stream=stream,
+            shard_id=shard_id,
+            position=position,
+            lister=lister,
+            settings=settings,
+            hash_keys=hash_keys,
+            pacing=pacing,
+            clock=clock,
+        )
+        self._client = client
+        self._fetch_arrow = fetch_arrow
+        self._iterator = cursor.iterator
+        self._iterator_obtained_at = cursor.iterator_obtained_at
 
     @property
     def cursor(self) -> Cursor:
@@ -156,39 +128,20 @@ class PollingShardGetter:
             throttled_to=self._pacing.throttled_to,
         )
 
-    def read(self, limit: int) -> Page:
-        """Fetch the next page; see the port. After the end: the empty last page again, without a call."""
-        start = self._start
-        reply = self._next_reply(limit, RecordsForm())
-        return page_of_reply(
-            reply, self._settings, self._stream, self._shard_id, start=start, hash_keys=self._hash_keys
-        )
-
-    def read_arrow(self, limit: int) -> ArrowPage:
-        """Fetch the next page as columns; otherwise the same as ``read``."""
-        return self._next_reply(limit, self._arrow).page
-
     def when_ready(self, call: Callable[[], None]) -> None:
         """Do nothing: only a read finds out that there is something; see the port."""
 
     def close(self) -> None:
         """Do nothing: iterators end by themselves; see the port."""
 
-    def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Reply:
-        check_limit(limit)
-        if self._last is not None:
-            return form.convert(self._last)
+    def _ask(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         try:
             reply = self._get_records(self._current_iterator(), limit, form)
         except ITERATOR_REFUSED:
             reply = self._read_with_fresh_iterator(limit, form)
-        self._advance(reply)
-        return reply if self._start is None else self._from_start(reply, self._start)
-
-    def _from_start(self, reply: Reply, start: Position) -> Reply:
-        if reply.last is not None and start.includes(reply.last):
-            self._start = None  # numbers only grow from here
-        return reply.from_position(start)
+        self._iterator = reply.next_shard_iterator
+        self._iterator_obtained_at = self._clock.time()
+        return reply
 
     def _read_with_fresh_iterator(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         self._iterator = None
@@ -200,14 +153,6 @@ class PollingShardGetter:
             self._pacing.failed(self._clock.monotonic(), failure)
             raise failure from refused
 
-    def _advance(self, reply: GetRecordsReply | ArrowReply) -> None:
-        if reply.last is not None:
-            self._position = Position.after(reply.last)
-        self._iterator = reply.next_shard_iterator
-        self._iterator_obtained_at = self._clock.time()
-        if reply.at_end:
-            self._last = GetRecordsReply(records=[], child_shards=reply.child_shards)
-
     def _current_iterator(self) -> str:
         age = self._clock.time() - self._iterator_obtained_at
         if self._iterator is None or not 0 <= age <= RENEW_AFTER_SECONDS:
@@ -218,11 +163,6 @@ class PollingShardGetter:
                 self._iterator = self._ask_iterator(self._position)
             self._iterator_obtained_at = self._clock.time()
         return self._iterator
-
-    def _give_up_position(self, error: DataLoss) -> None:
-        give_up_position(error, fail_on_data_loss=self._settings.fail_on_data_loss)
-        self.data_losses += 1
-        self._position = Position.trim_horizon()
 
     def _ask_iterator(self, position: Position) -> str:
         arguments: dict[str, Any] = {
@@ -266,10 +206,8 @@ class PollingShardGetter:
         return reply
 
     def _raise(self, error: KinesisError) -> NoReturn:
-        """Find out what an error really is, note it for the pacing, and raise it."""
-        verified = self._question.not_found(error) if isinstance(error, ResourceNotFound) else error
-        self.throttles += reaction_to(verified).is_throttle
-        self._pacing.failed(self._clock.monotonic(), verified)
+        verified = self._verified(error)
+        self._note(verified)
         if verified is error:
             raise error
         raise verified from error

@@ -42,7 +42,7 @@ class HashKeyRanges:
 
     @classmethod
     def unknown(cls) -> Self:
-        """Give the ranges of a stream that may not be listed: one, of everything."""
+        """Give the ranges of a stream that cannot be listed: one, of everything."""
         return cls(())
 
     def shard_of(self, hash_key: int) -> str:

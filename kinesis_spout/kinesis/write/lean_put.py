@@ -46,7 +46,7 @@ def _are_of_bytes(records: Any) -> bool:
 
 
 def _decoded(body: bytes) -> dict[str, Any]:
-    """Read a reply; an empty one, as botocore does, if it is none."""
+    """Read a reply; invalid JSON is an empty one, as it is for botocore."""
     try:
         reply = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):

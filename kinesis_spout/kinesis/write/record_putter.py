@@ -56,7 +56,7 @@ class PutCalls:
 
         Raises:
             ClientError, BotoCoreError, UnicodeDecodeError: as boto3 does.
-            Unavailable: the reply is none, or not for these records.
+            Unavailable: the reply is invalid, or not for these records.
         """
         reply = self._client.put_records(
             Records=[each.request() for each in batch], **stream_arguments(self._stream)

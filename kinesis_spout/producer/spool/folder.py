@@ -1,7 +1,7 @@
 """The folder of a spool: one file for each process that uses it, and whose they are.
 
     stream.json                            which stream all of it is for
-    20261122T235959.123456Z-4711-9f3c.spool       a SQLite database; its log and index are beside it
+    20261122T235959.123456Z-4711-9f3c.spool       a SQLite database, with its log and its index
     20261122T235959.123456Z-4711-9f3c.spool.lock  locked by the process that owns the file, for as long as it lives
     20261122T235959.123456Z-4711-9f3c.spool.saved  moved aside by `kinesis-spout spool save` or `spool put`
 
@@ -181,7 +181,7 @@ def unfinished(path: Path) -> Path:
 
 
 def _remove_rests(path: Path) -> bool:
-    """Remove what is beside a file of records that is not there; False if it is there."""
+    """Remove the side files of a file of records that is gone; False if it is there."""
     if path.exists():
         return False
     for each in (*side_files(unfinished(path)), *side_files(path)[1:]):

@@ -87,7 +87,7 @@ class InheritedRecords:
         """Damaged; each is reported once."""
 
     def read(self, limit: int) -> Sequence[Spooled]:
-        """Give up to ``limit`` records of one file; nothing if there is none to be had.
+        """Give up to ``limit`` records of one file; nothing if there is none.
 
         Raises:
             SpoolDamaged: the file is damaged, or some of its records are, and the others were given; the next call

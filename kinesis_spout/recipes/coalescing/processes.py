@@ -78,7 +78,7 @@ class ZooKeeperQueueCoordinator:
         self._close = close or session.close
         self._counts = CoalescingCounts()
         self._counting = threading.Lock()
-        self._shell = Shell(admit=self._admit, end=self._end, renew=self._renew)
+        self._shell = Shell(admit=self._admit, end=self._end, renew=self._nodes.renew)
 
     def request(
         self, key: str, payload: bytes, *, timeout_seconds: float | None = None
@@ -137,21 +137,17 @@ class ZooKeeperQueueCoordinator:
             self._count("declined")
             return Admitted(Admission.DECLINED, token)
         self._count("waited")
+        signal = _Signal()
         try:
-            return self._wait(key, token, until)
+            return self._wait(signal, key, token, until)
         except BaseException:
             with suppress(StoreUnavailable):  # then its session, or its lease, ends its wait
                 self._leave(key, token)
             raise
-
-    def _wait(self, key: str, token: str, until: float | None) -> Admitted:
-        changed = _Signal()
-        try:
-            return self._wait_with(changed, key, token, until)
         finally:
-            self._nodes.forget(changed)
+            self._nodes.forget(signal)
 
-    def _wait_with(self, changed: "_Signal", key: str, token: str, until: float | None) -> Admitted:
+    def _wait(self, changed: "_Signal", key: str, token: str, until: float | None) -> Admitted:
         sign: tuple[str, int] | None = None
         lease_until = 0.0
         while True:
@@ -183,7 +179,7 @@ class ZooKeeperQueueCoordinator:
                 changed.wait(min(lease_until, lease_until if until is None else until) - now)
 
     def _dropped_out(self, token: str) -> Admitted:
-        """Go, as our session had ended: what waited stays for the one that works, or who comes has the newest."""
+        """Go, for our session has ended: what waited stays for the one that works, or another has a newer one."""
         self._count("gave_up")
         return Admitted(Admission.DECLINED, token)
 
@@ -230,9 +226,6 @@ class ZooKeeperQueueCoordinator:
         elif answer is Answer.HAND_BACK:
             self._hand_back(key, before.newest)
         return Ended(key, answer, token, before.newest, before.declined)
-
-    def _renew(self, key: str, token: str) -> bool:
-        return self._nodes.renew(key, token)
 
     def _hand_back(self, key: str, payload: bytes | None) -> None:
         self._count("handed_back")

@@ -46,7 +46,6 @@ class EndPositions(ShardPositions):
     """Up to where each shard is read, never TRIM_HORIZON: the first record from there on is left out."""
 
     def bounds(self, began_at: float) -> RunBounds:
-        """These positions as the bounds of a run that began at ``began_at`` (seconds since the epoch)."""
         return RunBounds.of(self.default, self.shards, began_at=began_at, margin_seconds=MARGIN_SECONDS)
 
 
@@ -103,12 +102,10 @@ def run_end(text: str) -> EndPositions:
 
 
 def _start(text: str) -> StartPositions:
-    """Read the start of a read."""
     return _whole(run_start(text))
 
 
 def _end(text: str) -> EndPositions:
-    """Read the end of a read."""
     return _whole(run_end(text))
 
 
@@ -124,7 +121,6 @@ def _whole(positions: P) -> P:
 
 
 def _positions(text: str) -> tuple[Position | None, dict[str, Position]]:
-    """Give the position of all shards, or the positions of some."""
     try:
         if not text.startswith("{"):
             return parse_position_of_all_shards(text, _ALLOWED), {}

@@ -28,12 +28,10 @@ _CLOCKS_APART_SECONDS: Final = 60.0
 
 
 def parts_of(setting: str) -> tuple[str, ...]:
-    """Give the names, ARNs and patterns of a setting, in the order in which they were given."""
     return tuple(part.strip(" ") for part in setting.split(","))
 
 
 def is_pattern(part: str) -> bool:
-    """Tell whether a part of the setting finds streams, and names none."""
     return "*" in part or "?" in part
 
 
@@ -52,12 +50,10 @@ def _is_arn(stream: str) -> bool:
 
 
 def name_of(stream: str) -> str:
-    """Give the name of a stream that is named by its name or its ARN."""
     return stream.rpartition("/")[2]
 
 
 def region_of(part: str) -> str | None:
-    """Give the region of an ARN; None for a name."""
     return part.split(":")[3] if part.startswith("arn:") else None
 
 
@@ -68,7 +64,6 @@ def matching(pattern: str, names: Iterable[str]) -> list[str]:
 
 
 def covers(part: str, stream: str) -> bool:
-    """Tell whether a part of the setting names a stream, or finds it."""
     return part == stream or (is_pattern(part) and stream in matching(part, [name_of(stream)]))
 
 
@@ -85,12 +80,7 @@ def is_younger(created: float, began: float) -> bool:
 
 
 def nothing_found(setting: str, patterns: Iterable[str]) -> StreamNotFound:
-    """Give the error of patterns that find no stream at the start.
-
-    Args:
-        setting: how the user calls what has the patterns.
-        patterns: those.
-    """
+    """Give the error of patterns that find no stream at the start; the user calls what has them ``setting``."""
     return StreamNotFound(
         f"expected at least one stream that {setting} finds, {', '.join(patterns)} finds none: check the pattern, "
         "the region, the endpoint and the account of the credentials. New streams are found while one is read"

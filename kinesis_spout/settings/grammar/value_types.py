@@ -36,8 +36,6 @@ _SIZE: Final = re.compile(r"([0-9]{1,18})\s*(?:(b)|([kmgt])i?b?)?", re.IGNORECAS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueType:
-    """What an option takes."""
-
     annotation: Any
     """The type and range of the value, for msgspec."""
     words: str
@@ -88,14 +86,12 @@ def text(
 
 
 def whole(at_least: int, at_most: int | None = None) -> ValueType:
-    """Take a whole number."""
     return _number(int, "a whole number", _read_count, str, ge=at_least, le=at_most)
 
 
 def number(
     at_least: float | None = None, at_most: float | None = None, *, above: float | None = None
 ) -> ValueType:
-    """Take a number without a unit."""
     return _number(float, "a number", _read_decimal, str, ge=at_least, gt=above, le=at_most)
 
 

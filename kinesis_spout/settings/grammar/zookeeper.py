@@ -21,19 +21,13 @@ _ENTRY: Final = re.compile(r"([a-z0-9]+):(.*?):([cdrwa]+)(?:,|\Z)")
 
 
 class AclEntry(NamedTuple):
-    """Who may do what."""
-
     scheme: str
     id: str
     permissions: str
 
 
 def acl_entries(text: str) -> tuple[AclEntry, ...] | None:
-    """Read an ACL; None for the words that stand for one.
-
-    Raises:
-        NotAllowed: it is none.
-    """
+    """Read an ACL; None for the words that stand for one. Raises `NotAllowed`."""
     if text in {OPEN, CREATOR}:
         return None
     entries = []
@@ -55,5 +49,4 @@ def hosts(address: str) -> str | None:
 
 
 def embedded_directory(address: str) -> str | None:
-    """Give the data directory that is named for the embedded server, if one is."""
     return None if hosts(address) else address.partition(":")[2] or None

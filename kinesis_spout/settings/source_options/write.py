@@ -7,8 +7,7 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.write.put_records import PutOrder
 from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.rules import check_dead_letters
-from kinesis_spout.settings.source_options.given import GivenOptions
-from kinesis_spout.settings.source_options.streams import client_of, stream_to_write
+from kinesis_spout.settings.source_options.option_reader import OptionReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,24 +32,20 @@ class WriteOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "WriteOptions":
-        """Read the options as Spark hands them over.
-
-        Raises:
-            InvalidConfig: names the option that is unknown, wrong, or contradicts another.
-        """
-        given = GivenOptions(options, Use.WRITE)
-        stream = stream_to_write(given)
+        """Read the options as Spark hands them over. Raises InvalidConfig."""
+        given = OptionReader(options, Use.WRITE)
+        stream = given.stream_to_write()
         check_dead_letters(given.value("deadLetters"), stream, given)
         return given.made(
             cls,
             stream=stream,
-            client=client_of(given, () if stream is None else (stream,)),
+            client=given.client(() if stream is None else (stream,)),
             order=PutOrder(given.value("order")),
             aggregate_bytes=_aggregate_bytes(given),
         )
 
 
-def _aggregate_bytes(given: GivenOptions) -> int | None:
+def _aggregate_bytes(given: OptionReader) -> int | None:
     if given.value("aggregation"):
         size: int = given.value("aggregationMaxSize")
         return size

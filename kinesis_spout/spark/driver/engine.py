@@ -25,12 +25,13 @@ from typing import Any, Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.pause_reports import operator_pause_text, pause_text
+from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.consumer.record_age import RecordAge
 from kinesis_spout.kinesis.read.getter import Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.spark.driver.batch_progress import batch_progress
+from kinesis_spout.spark.driver.batches.batch_slots import BatchSlots
 from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.batches.running_batches import Batch, RunningBatches
 from kinesis_spout.spark.driver.batches.settling import Settling
@@ -38,7 +39,6 @@ from kinesis_spout.spark.driver.delivery_grants import DeliveryGrants
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
 from kinesis_spout.spark.driver.polling.driver_shard import DriverShard, HeldPages, shard_of
 from kinesis_spout.spark.driver.polling.tip_poller import TipPoller
-from kinesis_spout.spark.streams.batch_slots import BatchSlots
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised, Ticks
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SlicePlan
@@ -66,7 +66,9 @@ class MicroBatchEngine:
         runner: BatchRunner,
         settings: EngineSettings,
         name: str,
+        *,
         slots: BatchSlots | None = None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._consumer = consumer
         self._manager = consumer.manager
@@ -84,6 +86,7 @@ class MicroBatchEngine:
         self._stopping = threading.Event()
         self._abandoned = threading.Event()
         self._ended = threading.Event()
+        self._on_end = on_end
         self.is_done = False
         """Whether the engine has ended by itself, for the run has come up to its `until`."""
         self._tip = TipPoller(
@@ -164,9 +167,9 @@ class MicroBatchEngine:
 
     def status(self) -> dict[str, Any]:
         """Say what the engine is doing, like ``StreamingQuery.status``."""
-        running, pause = len(self._running), self._manager.breaker_pause
+        running, pause = len(self._running), self._consumer.breaker_pause
         message = f"Running {running} micro-batches" if running else "Waiting for records to arrive"
-        said = self.paused_by_operator_text() if pause is None else pause_text(pause)
+        said = self._consumer.paused_by_operator if pause is None else pause_text(pause)
         if said is not None:
             message = said[0].upper() + said[1:]
         elif not running and (rate_due_at := self._grants.due_at) is not None:
@@ -177,14 +180,6 @@ class MicroBatchEngine:
             "isDataAvailable": any(shard.records for shard in list(self._shards.values())),
             "isTriggerActive": running > 0,
         }
-
-    def paused_by_operator_text(self) -> str | None:
-        """Say what an operator has paused of this member's shards; None if nothing."""
-        with self._consumer.lock:
-            paused = self._manager.paused_shards
-        config = self._consumer.config
-        bounded = config.until is not None
-        return operator_pause_text(paused, config.stream_name, bounded=bounded) if paused else None
 
     # The ownership listener; called under the lock
 
@@ -247,6 +242,7 @@ class MicroBatchEngine:
             self._grants.close()
             self._slots.leave(self)
             self._ended.set()
+            self._on_end()
 
     def _close(self) -> None:
         """Give everything up when all of it is done."""

@@ -1,214 +1,212 @@
-"""A query: how it is started, and the handle on it, shaped like PySpark's ``StreamingQuery``."""
+"""A spout's query on Spark: how it is started, and the handle on it."""
 
 import logging
 import math
 import threading
 import uuid
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from pyspark import SparkContext
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.open_ports import client_settings, read_settings
-from kinesis_spout.consumer.ports import Companion, Ports
-from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.consumer.ports import Companion, Ports, StreamsPorts
+from kinesis_spout.consumer.stream_set import StreamSet
+from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.spark.driver.batch_progress import totals_of
+from kinesis_spout.spark.driver.batches.batch_slots import BatchSlots
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
-from kinesis_spout.spark.streams.batch_slots import BatchSlots
+from kinesis_spout.spark.driver.running_query import RunningQuery
 from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.jobs import BatchRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
-from shard_state import BreakerPause, Order, ShardStatus
+from shard_state import Order
 
-_CAUGHT_UP_CHECK_SECONDS = 0.05
+_CAUGHT_UP_CHECK_SECONDS: Final = 0.05
 
 _log = logging.getLogger(__name__)
 
 
-class SpoutQuery:
+@dataclass(frozen=True, slots=True)
+class StreamEngine:
+    """The engine of one stream, as a ``StreamSet`` has it."""
+
+    consumer: Consumer
+    engine: MicroBatchEngine
+    run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    @property
+    def is_done(self) -> bool:
+        return self.engine.is_done
+
+    @property
+    def error(self) -> BaseException | None:
+        return self.consumer.fatal
+
+    def close(self) -> None:
+        self.engine.stop(self.consumer.config.stop_timeout_seconds)
+
+    def await_caught_up(self) -> None:
+        """Wait until everything that is in the stream now is finished; raises what ended the stream."""
+        since = self.consumer.now
+        while not self.engine.wait(_CAUGHT_UP_CHECK_SECONDS):
+            if self.engine.is_caught_up(since):
+                return
+        self.consumer.check()
+
+
+class OneOf:
+    """One stream of a query, in place of a ``StreamSet``: what ``SpoutQuery.streams`` looks at."""
+
+    def __init__(self, name: str, engine: StreamEngine) -> None:
+        self._engine = engine
+        self.current: Mapping[str, StreamEngine] = {name: engine}
+        self.gone: Mapping[str, BaseException] = {}
+        self.past: Sequence[Counters] = ()
+
+    @property
+    def error(self) -> BaseException | None:
+        return self._engine.error
+
+    @property
+    def is_done(self) -> bool:
+        return self._engine.is_done
+
+    @property
+    def is_closed(self) -> bool:
+        return not self._engine.engine.is_active
+
+    def await_closed(self, timeout: float | None) -> bool:
+        return self._engine.engine.wait(timeout)
+
+    def end(self, name: str, error: BaseException) -> None:
+        del name
+        self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        self._engine.consumer.end_with(error)
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+class SpoutQuery(RunningQuery):
     """One running spout on Spark. Its methods may be called from any thread.
 
-    ``id`` is the same over restarts of an application on a stream, ``runId`` is new for each start.
+    A stream that is deleted while others are read ends alone, and shows in ``gone``. An error of any other kind
+    that ends one stream ends the query. `max_concurrent_batches` and `max_buffered_bytes` are those of all streams
+    together.
     """
 
-    def __init__(self, consumer: Consumer, engine: MicroBatchEngine, name: str) -> None:
-        self._consumer = consumer
-        self._engine = engine
-        self._name = name
-        self._run_id = str(uuid.uuid4())
-        self._stop_lock = threading.Lock()
-        self._stopped = False
-        config = consumer.config
-        self._id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"kinesis-spout:{config.app}/{config.stream_name}"))
+    def __init__(
+        self,
+        config: SpoutConfig,
+        streams: StreamSet[StreamEngine] | OneOf,
+        name: str,
+        run_id: str | None = None,
+    ) -> None:
+        super().__init__(name, run_id)
+        self._config = config
+        self._streams = streams
+
+    def _consumers(self) -> Mapping[str, Consumer]:
+        several = self._config.is_several
+        return {f"{name}/" * several: each.consumer for name, each in self._streams.current.items()}
+
+    def _counted_before(self) -> Iterable[Counters]:
+        return self._streams.past
+
+    @property
+    def streams(self) -> dict[str, "SpoutQuery"]:
+        """The query of each stream that is read now, by the stream's name: its progress, counters, shards."""
+        return {
+            name: SpoutQuery(each.consumer.config, OneOf(name, each), f"{self._name}/{name}", each.run_id)
+            for name, each in self._streams.current.items()
+        }
+
+    @property
+    def gone(self) -> dict[str, BaseException]:
+        """The streams that are deleted, and how that was noticed. They are looked for again."""
+        return dict(self._streams.gone)
 
     @property
     def id(self) -> str:
-        """The same for every run of this application on this stream."""
-        return self._id
-
-    @property
-    def runId(self) -> str:  # noqa: N802 - as StreamingQuery spells it
-        """Another for every run."""
-        return self._run_id
-
-    @property
-    def name(self) -> str:
-        """The query's name: the application's, unless another was given."""
-        return self._name
+        """The same for every run of this application on the same streams."""
+        streams = self._config.stream if self._config.is_several else self._config.stream_name
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"kinesis-spout:{self._config.app}/{streams}"))
 
     @property
     def isActive(self) -> bool:  # noqa: N802
         """Whether the query runs: it was neither stopped nor ended by an error, nor has it come up to its end."""
-        return self._engine.is_active
+        return not self._streams.is_closed and self._streams.error is None
 
     @property
     def is_done(self) -> bool:
         """Whether the query has ended by itself: everything up to its `until` is finished, and that is stored."""
-        return self._engine.is_done
+        return self._streams.is_closed and self._streams.is_done
 
-    @property
-    def status(self) -> dict[str, Any]:
-        """What the query is doing now, or how it ended: message, isDataAvailable, isTriggerActive."""
-        if self.isActive:
-            return self._engine.status()
-        error = self.exception()
-        by_itself = "Done: came up to its end" if self.is_done else "Stopped"
-        ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else by_itself
-        return {"message": ended, "isDataAvailable": False, "isTriggerActive": False}
-
-    @property
-    def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802
-        """The progress of the newest micro-batch; None before the first."""
-        progress = self.recentProgress
-        return progress[-1] if progress else None
+    def _status_while_active(self) -> dict[str, Any]:
+        each = [stream.engine.status() for stream in self._engines]
+        busy = [status for status in each if status["isTriggerActive"]]
+        if not each:
+            return {"message": "Waiting for streams", "isDataAvailable": False, "isTriggerActive": False}
+        return {
+            "message": (busy or each)[0]["message"],
+            "isDataAvailable": any(status["isDataAvailable"] for status in each),
+            "isTriggerActive": bool(busy),
+        }
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802
-        """The progress of the newest micro-batches, oldest first, at most 100."""
-        run = {"id": self._id, "runId": self._run_id}
-        return [run | progress for progress in list(self._engine.recent_progress)]
+        """The progress of the newest micro-batches of all streams, oldest first, at most 100 of each.
 
-    @property
-    def counters(self) -> Counters:
-        """What happened since the start."""
-        return self._consumer.counters
-
-    @property
-    def last_error(self) -> KinesisSpoutError | None:
-        """The newest error that is being retried."""
-        return self._consumer.last_error
-
-    @property
-    def failures(self) -> dict[str, int]:
-        """How often the handler failed with each kind of exception, by its type and the line that raised it."""
-        with self._consumer.lock:
-            return self._consumer.failures.counts
-
-    @property
-    def breaker_pause(self) -> BreakerPause | None:
-        """The state of a pause, which begins when practically every record failed; None while there is no pause.
-
-        During a pause a single record is tried at a time, at growing intervals, and nothing is given up. The
-        first that succeeds (or is rejected) ends the pause.
+        Each is of one stream, which its source names. The newest has the totals of all streams together, and the
+        newest source of each.
         """
-        with self._consumer.lock:
-            return self._consumer.manager.breaker_pause
-
-    def resume(self) -> bool:
-        """End the pause now; False if there is no pause."""
-        return self._consumer.resume()
-
-    def pause_shards(self, *shard_ids: str) -> None:
-        """Pause shards for all members of the application, as an operator does; all shards if none is named.
-
-        What is in flight of them may end, and is stored; nothing more of them is handed out, retries included.
-        It is kept in ZooKeeper, over restarts, until ``resume_shards`` or ``kinesis-spout resume``. Members
-        notice within about a second.
-
-        Raises:
-            InvalidConfig: one is not a shard of the stream.
-            StoreUnavailable: ZooKeeper cannot be reached.
-        """
-        self._consumer.pause_shards(shard_ids)
-
-    def resume_shards(self, *shard_ids: str) -> bool:
-        """End pauses of shards that were named to pause them; if none is named, all that an operator has paused.
-
-        Returns:
-            Whether there was one.
-
-        Raises:
-            StoreUnavailable: ZooKeeper cannot be reached.
-        """
-        return bool(self._consumer.resume_shards(shard_ids))
+        run = {"id": self.id, "runId": self._run_id, "name": self._name}
+        by_stream = [told for stream in self._engines if (told := list(stream.engine.recent_progress))]
+        told = [progress | run for of_one in by_stream for progress in of_one]
+        told.sort(key=lambda progress: str(progress["timestamp"]))
+        if self._config.is_several and told:
+            told[-1] |= {
+                "totals": totals_of(self.counters),
+                "sources": [of_one[-1]["sources"][0] for of_one in by_stream],
+                "pausedByOperator": sorted(self.paused_shards),
+            }
+        return told
 
     @property
-    def paused_by_operator(self) -> str | None:
-        """What an operator has paused of this member's shards, in words; None if nothing."""
-        return self._engine.paused_by_operator_text()
-
-    @property
-    def paused_shards(self) -> frozenset[str]:
-        """The shards of this member that an operator has paused, and that it has something left to do with."""
-        with self._consumer.lock:
-            return self._consumer.manager.paused_shards
-
-    def shards(self) -> list[ShardStatus]:
-        """Every known shard as this query sees it, parents before children."""
-        with self._consumer.lock:
-            return self._consumer.manager.status()
-
-    @property
-    def runs_handler(self) -> bool:
-        """Whether the calling thread runs the query's handler, on the driver, now."""
-        return self._engine.runs_handler
-
-    def share_memory(self, sharers: int) -> None:
-        """Keep of `max_buffered_bytes` the share of one stream of so many."""
-        self._consumer.sharers = sharers
+    def _engines(self) -> list[StreamEngine]:
+        return list(self._streams.current.values())
 
     def exception(self) -> BaseException | None:
         """The error that ended the query, if one did."""
-        try:
-            self._consumer.check()
-        except Exception as error:  # noqa: BLE001 - it is what is asked for
-            return error
-        return None
+        return self._streams.error
 
-    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
-        """Wait until the query ends; by itself it does only with `until`.
-
-        Args:
-            timeout: the most seconds to wait.
-
-        Returns:
-            With a timeout, whether the query ended in that time; otherwise None.
-
-        Raises:
-            Exception: whatever ended the query, unless it was stopped.
-        """
-        if timeout is not None and timeout <= 0:
-            raise InvalidConfig(f"expected a timeout of more than 0 seconds, got {timeout!r}")
-        ended = self._engine.wait(timeout)
-        if ended:
-            self._consumer.check()
-        return None if timeout is None else ended
+    def _await_end(self, timeout: float | None) -> bool:
+        return self._streams.await_closed(timeout)
 
     def processAllAvailable(self) -> None:  # noqa: N802
-        """Wait until everything that is in the stream now is finished: acked, or dead-lettered.
+        """Wait until everything that is in the streams now is finished: acked, or dead-lettered.
 
-        Never returns while records arrive faster than they are processed. For tests and demonstrations.
+        Never returns while records arrive faster than they are processed. For tests and demonstrations. Streams
+        that are found or end meanwhile are not waited for.
 
         Raises:
             Exception: whatever ended the query.
         """
-        since = self._consumer.now
-        while not self._engine.wait(_CAUGHT_UP_CHECK_SECONDS):
-            if self._engine.is_caught_up(since):
-                return
-        self._consumer.check()
+        for name, stream in self._streams.current.items():
+            try:
+                stream.await_caught_up()
+            except StreamNotFound as gone:
+                self._streams.end(name, gone)
+        if self._streams.error is not None:
+            raise self._streams.error
 
     def stop(self) -> None:
         """End the query: what is in flight may finish within ``stop_timeout_seconds``, then all is committed.
@@ -221,40 +219,23 @@ class SpoutQuery:
         Raises:
             KinesisSpoutError: the last commit or dead letters could not be stored; their records come again.
         """
-        if self.runs_handler:
+        if any(stream.engine.runs_handler for stream in self._engines):
             threading.Thread(target=self._stop_apart, name="kinesis-spout-stop").start()
         else:
-            self._stop()
+            self._streams.close()
 
     def _stop_apart(self) -> None:
         try:
-            self._stop()
+            self._streams.close()
         except KinesisSpoutError as error:
             _log.warning("the query was stopped by its handler, and: %s", error)
-            self._told_late(error)
-
-    def _told_late(self, error: KinesisSpoutError) -> None:
-        self._consumer.end_with(error)
-
-    def _stop(self) -> None:
-        with self._stop_lock:
-            if self._stopped:
-                return
-            self._stopped = True
-            self._engine.stop(self._consumer.config.stop_timeout_seconds)
+            self._streams.fail(error)
 
     def __repr__(self) -> str:
-        config = self._consumer.config
         return (
-            f"SpoutQuery(name={self._name!r}, stream={config.stream!r}, app={config.app!r}, "
+            f"SpoutQuery(name={self._name!r}, stream={self._config.stream!r}, app={self._config.app!r}, "
             f"status={self.status['message']!r})"
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 def task_settings(config: SpoutConfig) -> TaskSettings:
@@ -275,14 +256,13 @@ def task_settings(config: SpoutConfig) -> TaskSettings:
 
 def start_query(
     config: SpoutConfig,
-    ports: Ports,
+    ports: StreamsPorts,
     context: SparkContext,
-    runner: BatchRunner,
+    make_runner: Callable[[SpoutConfig], BatchRunner],
     name: str | None,
     *,
     door: str,
     companion: Companion | None = None,
-    slots: BatchSlots | None = None,
     coalescing: CoalescingKey | None = None,
 ) -> SpoutQuery:
     """Start a query; its handle's ``stop`` closes the ports. A start that fails closes them as well.
@@ -291,17 +271,58 @@ def start_query(
         config: the settings.
         ports: what to read from, and where progress and dead letters go.
         context: what the jobs run on.
-        runner: runs them.
+        make_runner: makes what runs the jobs of one stream, by the stream's settings.
         name: the query's; the application's unless given.
         door: what the user called, for the log.
         companion: what changes with the records that are finished. Then one batch runs at a time.
-        slots: for the batches of several queries together; its own unless given.
         coalescing: what its tasks coalesce records by, if they do.
+
+    Raises:
+        KinesisSpoutError: see ``StreamSet.start``.
     """
-    # The engine times out whole jobs: the records inside one are not tracked one by one.
-    consumer = Consumer(config, ports, message_timeout_seconds=None, door=door, companion=companion)
+    slots = BatchSlots(config.max_concurrent_batches)
+
+    def open_one(of_one: SpoutConfig, ports: Ports) -> StreamEngine:
+        # The engine times out whole jobs: the records inside one are not tracked one by one.
+        consumer = Consumer(of_one, ports, message_timeout_seconds=None, door=door, companion=companion)
+        try:
+            engine = MicroBatchEngine(
+                consumer,
+                make_runner(of_one),
+                _engine_settings(of_one, context, companion, coalescing),
+                # The name is part of the tags of its jobs, which must differ.
+                f"{query.name}/{of_one.stream_name}" if config.is_several else query.name,
+                slots=slots,
+                on_end=streams.look,
+            )
+            engine.start()
+        except BaseException:
+            consumer.close(commit=False)
+            raise
+        return StreamEngine(consumer, engine)
+
+    streams = StreamSet(config, ports, open_one)
+    query = SpoutQuery(config, streams, name or config.app)
+    streams.start()
+    streams.watch(over=lambda: _end(streams, query.name))
+    return query
+
+
+def _end(streams: StreamSet[StreamEngine], name: str) -> None:
+    """Stop all streams, as all are done, or one has ended with an error that is the query's."""
+    if streams.error is not None and len(streams.current) > 1:
+        _log.error("the query %s ends, for one of its streams has: %s", name, streams.error)
+    try:
+        streams.close()
+    except KinesisSpoutError as error:
+        _log.warning("the last progress could not be stored: %s", error)
+
+
+def _engine_settings(
+    config: SpoutConfig, context: SparkContext, companion: Companion | None, coalescing: CoalescingKey | None
+) -> EngineSettings:
     poll_seconds = max(config.fetch_period_seconds, config.poll_interval_seconds)
-    settings = EngineSettings(
+    return EngineSettings(
         parallelism=lambda: context.defaultParallelism,
         shards_per_task=config.shards_per_task,
         max_concurrent_batches=1 if companion is not None else config.max_concurrent_batches,
@@ -313,10 +334,3 @@ def start_query(
         batch_timeout_seconds=config.message_timeout_seconds,
         coalescing=coalescing,
     )
-    engine = MicroBatchEngine(consumer, runner, settings, name or config.app, slots)
-    try:
-        engine.start()
-    except BaseException:
-        consumer.close(commit=False)
-        raise
-    return SpoutQuery(consumer, engine, name or config.app)

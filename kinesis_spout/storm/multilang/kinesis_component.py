@@ -1,4 +1,4 @@
-"""``StreamsSpout``, asked by a host: each command is one call of it.
+"""``RecordSpout``, asked by a host: each command is one call of it.
 
 The host's message ids are the spout's own, so a topology's acks and fails find their delivery, also after the
 process was started again; one that belongs to nothing any more changes nothing. Retries, their limit, dead letters
@@ -24,8 +24,8 @@ import pybase64
 
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError, SpoutClosed
 from kinesis_spout.model.record import Record
-from kinesis_spout.plain.record_spout import Emitted
-from kinesis_spout.plain.streams_spout import StreamsSpout
+from kinesis_spout.plain.record_spout import RecordSpout
+from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.storm.multilang.component import WARN, GiveUp
 from kinesis_spout.storm.multilang.sendable import UnsendableValue
@@ -128,7 +128,7 @@ class _Start:
     thread, which ends with the process; nobody else may activate or close the spout until it is over.
     """
 
-    def __init__(self, spout: StreamsSpout) -> None:
+    def __init__(self, spout: RecordSpout) -> None:
         self._spout = spout
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="start of the spout", daemon=True)
@@ -177,7 +177,7 @@ class KinesisSpoutComponent(Spout):
         self._configure = configure
         self._values = values or RecordValues()
         self._log_level = log_level
-        self._spout: StreamsSpout | None = None
+        self._spout: RecordSpout | None = None
         self._start: _Start | None = None
         self._is_active: bool | None = None
         """None: the host has not said."""
@@ -189,7 +189,7 @@ class KinesisSpoutComponent(Spout):
         logger.addHandler(self.host_log)
         logger.setLevel(self._log_level)
         try:
-            self._spout = StreamsSpout(self._configure(conf), scheme=self._values)
+            self._spout = RecordSpout(self._configure(conf), scheme=self._values)
         except InvalidConfig as error:
             raise GiveUp(str(error)) from error
 
@@ -268,7 +268,7 @@ class KinesisSpoutComponent(Spout):
         except UnsendableValue as error:
             self._opened.fail(emitted.message_id, error)
 
-    def _settle(self, settle: Callable[[StreamsSpout], bool], message_id: Any) -> None:
+    def _settle(self, settle: Callable[[RecordSpout], bool], message_id: Any) -> None:
         self._rest_seconds = _REST_SECONDS
         if not isinstance(message_id, str):
             self.log(f"expected a message id of this spout, got {message_id!r}: ignored", WARN)
@@ -281,6 +281,6 @@ class KinesisSpoutComponent(Spout):
             self.log(f"{error}: ignored", WARN)
 
     @property
-    def _opened(self) -> StreamsSpout:
+    def _opened(self) -> RecordSpout:
         assert self._spout is not None, "the host's commands come after the hand-shake"
         return self._spout

@@ -9,22 +9,23 @@ import logging
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from pyspark import SparkContext, cloudpickle
 
+from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import failure_of, failure_saying
+from kinesis_spout.spark.driver.running_query import RunningQuery
 from kinesis_spout.spark.tasks.jobs import cancel, tags_of
 from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.given import TaskContext
 from kinesis_spout.storm.components.spout import Spout
-from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Stream, check_values, names_of
-from kinesis_spout.storm.pickling import why_unfit
+from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Stream, check_values, names_of, why_unfit
 from kinesis_spout.storm.running.clocks import TickClock
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program
@@ -90,7 +91,7 @@ class GatheringCollector:
         self.counts.report(name, value)
 
 
-class OwnSpoutQuery:
+class OwnSpoutQuery(RunningQuery):
     """A running spout of the user's own. The handle's methods may be called from any thread."""
 
     def __init__(
@@ -106,6 +107,7 @@ class OwnSpoutQuery:
         name: str,
         clock: Callable[[], float] = monotonic,
     ) -> None:
+        super().__init__(name)
         self._spout = spout
         self._context = context
         self._spark = spark
@@ -116,15 +118,13 @@ class OwnSpoutQuery:
         self._max_pending = max_pending
         self._clock = clock
         self._job_timeout = job_timeout_seconds
-        self._name = name
         self._tags = tags_of(f"{name}-{context.component}")
-        self._run_id = str(uuid.uuid4())
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._idle_since: float | None = None
         self._tag = ""
         self._error: BaseException | None = None
-        self.counters = Counters()
+        self._counted = Counters()
         """Nothing is given up: the spout decides what comes again."""
         self._batches = 0
         self._progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
@@ -149,26 +149,23 @@ class OwnSpoutQuery:
         )
 
     @property
-    def runId(self) -> str:  # noqa: N802 - as StreamingQuery spells it
-        return self._run_id
-
-    @property
     def isActive(self) -> bool:  # noqa: N802
         return not self._ended.is_set()
 
     @property
-    def status(self) -> dict[str, Any]:
-        error = self._error
-        if not self.isActive:
-            message = f"Terminated with exception: {type(error).__name__}: {error}" if error else "Stopped"
-        else:
-            message = "Running a micro-batch" if self._tag else "Waiting for tuples"
+    def is_done(self) -> bool:
+        """False: a spout of your own has no end."""
+        return False
+
+    def _status_while_active(self) -> dict[str, Any]:
+        message = "Running a micro-batch" if self._tag else "Waiting for tuples"
         return {"message": message, "isDataAvailable": False, "isTriggerActive": bool(self._tag)}
 
-    @property
-    def breaker_pause(self) -> None:
-        """None: the spout decides itself when a tuple that failed comes again."""
-        return
+    def _consumers(self) -> Mapping[str, Consumer]:
+        return {}
+
+    def _counted_before(self) -> Iterable[Counters]:
+        return (self._counted,)
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:
@@ -184,11 +181,8 @@ class OwnSpoutQuery:
     def exception(self) -> BaseException | None:
         return self._error
 
-    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
-        ended = self._ended.wait(timeout)
-        if ended and self._error is not None:
-            raise self._error
-        return None if timeout is None else ended
+    def _await_end(self, timeout: float | None) -> bool:
+        return self._ended.wait(timeout)
 
     def processAllAvailable(self) -> None:  # noqa: N802
         """Wait until the spout has had nothing to emit, and nothing of it is under way, for a moment."""
@@ -276,7 +270,7 @@ class OwnSpoutQuery:
         began, number = monotonic(), self._batches
         if gathered:
             self._idle_since = None
-        self.counters.delivered += len(gathered)
+        self._counted.delivered += len(gathered)
         ends = self._run_job(gathered)
         tracked = {at: each.message_id for at, each in enumerate(gathered) if each.message_id is not None}
         ended = [end for at, end in ends.items() if at in tracked]
@@ -289,10 +283,10 @@ class OwnSpoutQuery:
         for at, message_id in tracked.items():
             end = ends.get(at)
             if end is None:
-                self.counters.acked += 1
+                self._counted.acked += 1
                 self._spout.ack(message_id)
             elif end.timed_out:
-                self.counters.timed_out += 1
+                self._counted.timed_out += 1
                 self._spout.timed_out(message_id, end.reason)
             else:
                 self._spout.fail(message_id, end.reason)
@@ -306,9 +300,9 @@ class OwnSpoutQuery:
                 "numInputRows": len(gathered),
                 "durationMs": {"triggerExecution": round(1000 * (monotonic() - began))},
                 "totals": {
-                    "delivered": self.counters.delivered,
-                    "acked": self.counters.acked,
-                    "timedOut": self.counters.timed_out,
+                    "delivered": self._counted.delivered,
+                    "acked": self._counted.acked,
+                    "timedOut": self._counted.timed_out,
                 },
             }
         )

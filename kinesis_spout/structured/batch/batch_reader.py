@@ -49,7 +49,6 @@ class ReadPlan:
     """The shards of each stream that tasks were made for."""
 
     def interval(self, stream: str, shard_id: str) -> ShardInterval:
-        """Give what is to be read of a shard."""
         start, end = self.start.of_shard(shard_id), self.end.of_shard(shard_id)
         return ShardInterval(stream=stream, shard_id=shard_id, start=start, end=end)
 
@@ -78,8 +77,6 @@ class ReadPlan:
 
 
 class ShardIntervals(InputPartition):
-    """What one task reads."""
-
     def __init__(
         self,
         intervals: list[ShardInterval],

@@ -25,17 +25,19 @@ found. A process that was killed is registered until its session ends, so it is 
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
 from kinesis_spout.kinesis.retry_policy import persistently
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
+from kinesis_spout.settings.grammar.streams import name_of
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
-from kinesis_spout.structured.published.published_places import Place, ZooKeeperPlaces
-from kinesis_spout.structured.published.published_stream import PublishedStream, restored
+from kinesis_spout.structured.published.published_stream import Place, PublishedStream, restored
 from kinesis_spout.structured.published.publisher import Publisher
+from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperSettings
 from shard_state import Checkpoint, Position
 
 LEAVING_SECONDS: Final = 5.0
@@ -43,6 +45,29 @@ LEAVING_SECONDS: Final = 5.0
 _LOOK_AGAIN_SECONDS: Final = 0.1
 
 _log = logging.getLogger(__name__)
+
+
+class ZooKeeperPlaces:
+    """The places of one application. Mutable: starts the embedded server, where that is asked for, once."""
+
+    def __init__(self, settings: ZooKeeperSettings) -> None:
+        self._settings = settings
+        self._opened = ExitStack()
+        self._server: EmbeddedZooKeeper | None = None
+
+    def open(self, stream: str) -> Place:
+        """Connect to the place of a stream, given by its name or ARN.
+
+        Raises:
+            StoreUnavailable: nobody answers.
+            InvalidConfig, StoreError: the embedded server does not start, or ZooKeeper refuses us.
+        """
+        if self._server is None:
+            self._server = self._settings.server(self._opened)
+        return self._settings.connect(name_of(stream), self._server)
+
+    def close(self) -> None:
+        self._opened.close()
 
 
 class PublishedProgress:
@@ -89,7 +114,7 @@ class PublishedProgress:
         if options.published_in is None:
             return None
         places = ZooKeeperPlaces(options.published_in)
-        if len({places.stream_name(stream) for stream in options.streams}) < len(options.streams):
+        if len({name_of(stream) for stream in options.streams}) < len(options.streams):
             raise InvalidConfig(
                 f"option checkpointApp: expected streams of different names, got {', '.join(options.streams)}; "
                 "progress is kept by name: read them in queries of their own, each with its checkpointApp"

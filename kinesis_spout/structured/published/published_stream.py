@@ -18,20 +18,39 @@ passed it: what is finished stays finished, also when another reads it again.
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import ConsumerAlive
-from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, CheckpointWrite, CommitResult
+from kinesis_spout.ports import (
+    DEFAULT_SESSION_TIMEOUT_SECONDS,
+    CheckpointStore,
+    CheckpointWrite,
+    CommitResult,
+    Coordinator,
+)
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
-from kinesis_spout.structured.published.published_places import Place
 from shard_state import Checkpoint, Position, PositionType, SequenceNumber, Shard, StartPositions
 from shard_state.sequence_number import SHARD_END, SHARD_START
 
-PATIENCE_SECONDS: Final = DEFAULT_SESSION_TIMEOUT_SECONDS + 5.0
+OTHERS_SECONDS: Final = DEFAULT_SESSION_TIMEOUT_SECONDS + 5.0
 """How long another member may be seen: one whose process was killed is registered until its session ends."""
 
 _log = logging.getLogger(__name__)
+
+
+class Place(Protocol):
+    """Where an application keeps its progress on one stream. ``ZooKeeperBackend`` is one."""
+
+    @property
+    def store(self) -> CheckpointStore: ...
+
+    @property
+    def coordinator(self) -> Coordinator: ...
+
+    def close(self) -> None:
+        """Give everything up and leave. May be called twice, and from any thread."""
+        ...
 
 
 class PublishedStream:
@@ -43,7 +62,7 @@ class PublishedStream:
     Args:
         place: already connected.
         what: the application and the stream, for messages.
-        clock: measures the patience with others.
+        clock: measures how long others are there.
     """
 
     def __init__(self, place: Place, what: str, clock: Clock) -> None:
@@ -71,7 +90,7 @@ class PublishedStream:
         if not self._entered:
             others = self._others()
             if others:
-                self._be_patient(others)
+                self._wait_for(others)
                 return False
             self._place.coordinator.join()
             self._entered = True
@@ -156,7 +175,7 @@ class PublishedStream:
         fresh = Checkpoint(start=shard.position, parents=shard.parents, app_instance=coordinator.member)
         held = coordinator.acquire(shard_id, fresh)
         if held is None:
-            self._be_patient(self._others())
+            self._wait_for(self._others())
             return None
         if held.base > _base(shard):
             _log.warning(
@@ -181,7 +200,7 @@ class PublishedStream:
         coordinator = self._place.coordinator
         return [member for member in coordinator.members() if member != coordinator.member]
 
-    def _be_patient(self, others: list[str]) -> None:
+    def _wait_for(self, others: list[str]) -> None:
         now = self._clock.monotonic()
         names = ", ".join(others) or "a member that has just left"
         if self._refused_since is None:
@@ -190,11 +209,11 @@ class PublishedStream:
                 "%s: %s is registered; waiting up to %g s, as long as the session of a killed process lives",
                 self._what,
                 names,
-                PATIENCE_SECONDS,
+                OTHERS_SECONDS,
             )
-        elif now - self._refused_since > PATIENCE_SECONDS:
+        elif now - self._refused_since > OTHERS_SECONDS:
             raise ConsumerAlive(
-                f"{self._what}: expected nobody else at work, found {names}, for {PATIENCE_SECONDS:g} s: another "
+                f"{self._what}: expected nobody else at work, found {names}, for {OTHERS_SECONDS:g} s: another "
                 "consumer or query has this checkpointApp, or this query uses its DataFrame twice. Stop the "
                 "other, or give this query another checkpointApp"
             )

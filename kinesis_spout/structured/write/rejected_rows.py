@@ -5,12 +5,11 @@ gets ``partition-<n>`` and its number there, and for stream the one that it was 
 the sink are listed and redriven like others.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
-from kinesis_spout.dead_letters.sink_url import needs_jvm
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.structured.write.written_columns import RowValues
 
@@ -25,46 +24,16 @@ class UnwritableRow(KinesisSpoutError):  # noqa: N818 - the names say what happe
     """A row can never become a record, and there are no dead letters. Says which row, and why."""
 
 
-class RejectedRows(Protocol):
-    """Takes the rows that cannot be written."""
+class RejectedRows:
+    """Takes the rows of one task that cannot be written. Mutable: holds dead letters that are not durable yet.
 
-    @property
-    def count(self) -> int:
-        """How many were taken."""
-        ...
+    Args:
+        sink: where they become dead letters; None: the first one is an error.
+        partition: the task's.
+        clock: dates them.
+    """
 
-    def add(self, row: int, values: RowValues, fault: str) -> None:
-        """Take a row; may raise UnwritableRow or DeadLetterError instead."""
-        ...
-
-    def finish(self) -> None:
-        """Make all of them durable before returning, or raise DeadLetterError."""
-        ...
-
-
-class RefusedRows:
-    """The first one is an error."""
-
-    count = 0
-
-    def __init__(self, partition: int) -> None:
-        self._partition = partition
-
-    def add(self, row: int, _values: RowValues, fault: str) -> None:
-        """Raise."""
-        raise UnwritableRow(
-            f"partition {self._partition}, row {row} (counted from 0): {fault}; correct the row or filter it out, "
-            "or set the option deadLetters to keep such rows there"
-        )
-
-    def finish(self) -> None:
-        """There is no such row."""
-
-
-class DeadLetteredRows:
-    """Dead letters, written in batches. Mutable: holds those that are not durable yet."""
-
-    def __init__(self, sink: DeadLetterSink, partition: int, clock: Clock) -> None:
+    def __init__(self, sink: DeadLetterSink | None, partition: int, clock: Clock) -> None:
         self._sink = sink
         self._partition = partition
         self._clock = clock
@@ -73,7 +42,12 @@ class DeadLetteredRows:
         self.count = 0
 
     def add(self, row: int, values: RowValues, fault: str) -> None:
-        """Take a row."""
+        """Take a row. Raises UnwritableRow where there is no sink, and DeadLetterError."""
+        if self._sink is None:
+            raise UnwritableRow(
+                f"partition {self._partition}, row {row} (counted from 0): {fault}; correct the row or filter it "
+                "out, or set the option deadLetters to keep such rows there"
+            )
         data = values.data or b""
         self._letters.append(
             DeadLetter(
@@ -97,19 +71,7 @@ class DeadLetteredRows:
             self.finish()
 
     def finish(self) -> None:
-        """Return when all are durable."""
-        self._sink.write(self._letters)
+        """Return when all are durable, or raise DeadLetterError."""
+        if self._sink is not None:
+            self._sink.write(self._letters)
         self._letters, self._letters_bytes = [], 0
-
-
-def check_dead_letters(url: str | None) -> None:
-    """Refuse what a task cannot write to.
-
-    Raises:
-        InvalidConfig: names the URL and what is allowed.
-    """
-    if url is not None and needs_jvm(url):
-        raise InvalidConfig(
-            f"deadLetters: expected a directory, file:///directory, s3://bucket/prefix or kinesis://stream, got "
-            f"{url!r}; other file systems are reached through a JVM, which the Python tasks that write do not have"
-        )

@@ -29,13 +29,8 @@ from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.settings.source_options import WriteOptions
 from kinesis_spout.settings.table.spelling import said_as_options
-from kinesis_spout.structured.write.rejected_rows import (
-    DeadLetteredRows,
-    RefusedRows,
-    RejectedRows,
-    UnwritableRow,
-)
-from kinesis_spout.structured.write.written import Written
+from kinesis_spout.structured.write.rejected_rows import RejectedRows, UnwritableRow
+from kinesis_spout.structured.write.writer import Written
 from kinesis_spout.structured.write.written_columns import (
     DATA,
     EXPLICIT_HASH_KEY,
@@ -60,19 +55,15 @@ def write_partition(options: WriteOptions, rows: Iterable[RowValues], partition:
     retry_policy = RetryPolicy(deadline_seconds=options.deadline_seconds, clock=clock)
     limits = CallLimits(records=options.max_records_per_call, size_bytes=options.max_bytes_per_call)
     with ExitStack() as closing_last:
-        rejected: RejectedRows
-        if options.dead_letters is None:
-            rejected = RefusedRows(partition)
-        else:
-            url = options.dead_letters
+        sink, url = None, options.dead_letters
+        if url is not None:
             sink = closing_last.enter_context(closing(open_sink(url, client=client, aws=options.client)))
             check_once(url, sink, aws=options.client)
-            rejected = DeadLetteredRows(sink, partition, clock)
         putter = RowPutter(
             client,
             retry_policy=retry_policy,
             limits=limits,
-            rejected=rejected,
+            rejected=RejectedRows(sink, partition, clock),
             order=options.order,
             aggregate_bytes=options.aggregate_bytes,
         )

@@ -16,18 +16,18 @@ up its own records, until as many wait as a task may hold.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark import TaskContext
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from kinesis_spout.dead_letters.sink_url import needs_jvm
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.settings.table.spelling import as_option
-from kinesis_spout.structured.write.rejected_rows import check_dead_letters
-from kinesis_spout.structured.write.written import Written
 from kinesis_spout.structured.write.written_columns import WrittenColumns
 
 if TYPE_CHECKING:
@@ -46,8 +46,43 @@ Messages = Sequence[WriterCommitMessage | None]
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written(WriterCommitMessage):
+    """What one task, or all of them, wrote."""
+
+    records: int = 0
+    """How many rows are on Kinesis."""
+    size_bytes: int = 0
+    """Their data and keys."""
+    retried: int = 0
+    """How many rows were put again: refused, in a call whose answer was lost, or overtaken by a resharding."""
+    dead_lettered: int = 0
+    """How many rows are dead letters instead."""
+
+    @classmethod
+    def sum_of(cls, parts: Iterable[WriterCommitMessage | None]) -> Self:
+        """Add up what tasks reported; a task that failed reports None."""
+        known = [part for part in parts if isinstance(part, Written)]
+        return cls(
+            records=sum(part.records for part in known),
+            size_bytes=sum(part.size_bytes for part in known),
+            retried=sum(part.retried for part in known),
+            dead_lettered=sum(part.dead_lettered for part in known),
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.records} records ({self.size_bytes} bytes) on Kinesis, {self.retried} of them put again, "
+            f"{self.dead_lettered} rows dead-lettered"
+        )
+
+
 class _Writing:
-    """What is the same for both doors. Travels to the executors."""
+    """What is the same for both doors. Travels to the executors.
+
+    Raises:
+        InvalidConfig: an option or a column is not what it must be.
+    """
 
     def __init__(self, options: "WriteOptions", schema: "StructType", *, overwrite: bool) -> None:
         if overwrite:
@@ -73,49 +108,40 @@ class _Writing:
         print_log_lines(spell=as_option)
         return write_partition(self._options, self._columns.values(iterator), context.partitionId())
 
+    def commit(self, messages: Messages, batchId: int | None = None) -> None:  # noqa: N803 - Spark's name
+        """Say in the log what was written."""
+        print_log_lines(spell=as_option)
+        written = Written.sum_of(messages)
+        level = logging.WARNING if written.dead_lettered else logging.INFO
+        _log.log(level, "%s: %s", _what(batchId), written)
+
+    def abort(self, messages: Messages, batchId: int | None = None) -> None:  # noqa: N803 - Spark's name
+        """Say in the log what stays of a job that failed."""
+        print_log_lines(spell=as_option)
+        _log.warning(
+            "%s failed. Its tasks that succeeded wrote: %s. This stays, beside what others wrote before they "
+            "failed",
+            _what(batchId),
+            Written.sum_of(messages),
+        )
+
 
 class KinesisBatchWriter(_Writing, DataSourceArrowWriter):
-    """Writes a DataFrame once.
-
-    Args:
-        options: of the write.
-        schema: the DataFrame's.
-        overwrite: whether the mode is overwrite, which is refused.
-
-    Raises:
-        InvalidConfig: an option or a column is not what it must be.
-    """
-
-    def commit(self, messages: Messages) -> None:
-        """Say in the log what was written."""
-        _log_summary("Write", Written.sum_of(messages))
-
-    def abort(self, messages: Messages) -> None:
-        """Say in the log what stays of a job that failed."""
-        _log_abort("Write", Written.sum_of(messages))
+    """Writes a DataFrame once."""
 
 
 class KinesisStreamWriter(_Writing, DataSourceStreamArrowWriter):
-    """Writes every micro-batch of a query. Arguments and errors are those of `KinesisBatchWriter`."""
-
-    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Say in the log what was written."""
-        _log_summary(f"Micro-batch {batchId}", Written.sum_of(messages))
-
-    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Say in the log what stays of a micro-batch that failed."""
-        _log_abort(f"Micro-batch {batchId}", Written.sum_of(messages))
+    """Writes every micro-batch of a query."""
 
 
-def _log_summary(what: str, written: Written) -> None:
-    print_log_lines(spell=as_option)
-    _log.log(logging.WARNING if written.dead_lettered else logging.INFO, "%s: %s", what, written)
+def _what(batch: int | None) -> str:
+    return "Write" if batch is None else f"Micro-batch {batch}"
 
 
-def _log_abort(what: str, written: Written) -> None:
-    print_log_lines(spell=as_option)
-    _log.warning(
-        "%s failed. Its tasks that succeeded wrote: %s. This stays, beside what others wrote before they failed",
-        what,
-        written,
-    )
+def check_dead_letters(url: str | None) -> None:
+    """Refuse what a task cannot write to."""
+    if url is not None and needs_jvm(url):
+        raise InvalidConfig(
+            f"deadLetters: expected a directory, file:///directory, s3://bucket/prefix or kinesis://stream, got "
+            f"{url!r}; other file systems are reached through a JVM, which the Python tasks that write do not have"
+        )

@@ -13,6 +13,7 @@ from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.ports import Attachment, CheckpointStore, CheckpointWrite, CommitResult
 from kinesis_spout.testing import InMemoryDeadLetterSink, InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import SHARD_START, Checkpoint, Shard
+from tests.support.opened_spout import opened
 from tests.support.zookeeper_server import wait_until
 from tests.unit.consumer.world import FIRST, NEVER, World, values_of
 
@@ -129,14 +130,14 @@ def test_a_letter_under_way_says_nothing_of_the_next_ownership_of_its_shard(worl
 
     def given_up_again() -> bool:
         assert spout.next_tuple() is None
-        return any(status.epoch == 2 and status.exhausted == 1 for status in spout.status())
+        return any(status.epoch == 2 and status.exhausted == 1 for status in spout.shards())
 
     world.until(given_up_again, "the record is given up again")
     sink.passes.release()
 
     world.until(lambda: sink.begun == 2, "the second letter is on its way")
     assert [letter.error for letter in sink.letters] == ["at first"]
-    assert spout.status()[0].exhausted == 1
+    assert spout.shards()[0].exhausted == 1
     sink.passes.release()
     world.until_stored(message_id)
     assert [letter.error.partition(",")[0] for letter in sink.letters] == [
@@ -304,8 +305,7 @@ def test_what_was_fenced_is_dropped_with_its_letters_and_taken_again_from_what_i
     one, two = world.put("one", "two")
     world.take(spout, 2)
     spout.fail(f"{two}#1.1")
-    assert spout._started is not None
-    started, _ = spout._started
+    started, _ = opened(spout)
     store.fences_next = True
     spout.ack(f"{one}#1.1")
 
@@ -325,8 +325,7 @@ def test_the_thread_that_writes_letters_begins_with_the_first_one(world: World) 
     spout = world.spout(retry_limit=0)
     one, two = world.put("one", "two")
     world.take(spout, 2)
-    assert spout._started is not None
-    started, _ = spout._started
+    started, _ = opened(spout)
 
     def letter_writer() -> threading.Thread | None:
         return started._letter_writer
@@ -342,6 +341,5 @@ def test_the_thread_that_writes_letters_begins_with_the_first_one(world: World) 
 
 def _rest_letter_writer(spout: RecordSpout) -> None:
     """Let the closing thread find the letter unwritten, as it does when it came a moment ago."""
-    assert spout._started is not None
-    started, _ = spout._started
+    started, _ = opened(spout)
     started._chores.dead_lettering.until = NEVER

@@ -3,16 +3,20 @@
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kinesis_spout.kinesis.retry_policy import SLOW_SECONDS
 from kinesis_spout.model.errors import AccessDenied, KeyUnavailable, KinesisError, Throttled, Unavailable
-from kinesis_spout.plain.record_spout import Emitted, RecordSpout
+from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream
 from shard_state import Shard
+from tests.support.opened_spout import opened
 from tests.unit.consumer.world import FIRST, NEVER, World, values_of
+
+if TYPE_CHECKING:
+    from kinesis_spout.plain.stream_tuples import Emitted
 
 
 @pytest.fixture
@@ -31,8 +35,7 @@ def spout_that_has_read(world: World) -> RecordSpout:
 
 def take_at_last(world: World, spout: RecordSpout) -> str:
     """Take one tuple, however long that is in this world; the fetching threads wait in real time."""
-    assert spout._started is not None
-    prefetcher = spout._started[1]._prefetcher
+    prefetcher = opened(spout)[1]._prefetcher
     taken: list[Emitted] = []
 
     def is_here() -> bool:
@@ -145,8 +148,7 @@ def test_a_refused_listing_is_not_asked_for_again_at_once_because_the_end_of_a_s
         lister.error = AccessDenied("no ListShards any more")
         world.stream.split(FIRST)
         world.settle(spout, 1)
-        assert spout._started is not None
-        consumer, readers = spout._started
+        consumer, readers = opened(spout)
         until = world.clock.monotonic() + 60
 
         def a_minute_is_over() -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from kinesis_spout.consumer import lifecycle
 from kinesis_spout.model.errors import StoreUnavailable
+from tests.support.opened_spout import opened
 from tests.unit.consumer.world import FIRST, SECOND, World
 
 
@@ -177,8 +178,7 @@ def test_a_stop_says_why_and_what_was_done(world: World, caplog: pytest.LogCaptu
 
 def test_a_stop_by_an_error_names_it(world: World, caplog: pytest.LogCaptureFixture) -> None:
     spout = world.spout()
-    assert spout._started is not None
-    spout._started[0].end_with(StoreUnavailable("nobody answers"))
+    opened(spout)[0].end_with(StoreUnavailable("nobody answers"))
     spout.close()
     (line,) = told(caplog, "stopped")
     assert line.startswith("stopped orders: StoreUnavailable: nobody answers; ")

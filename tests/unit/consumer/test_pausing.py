@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.plain.record_spout import Emitted
+from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.testing import InMemoryStream, InMemoryZooKeeper, ManualClock, SteppedSpout
 from kinesis_spout.testing.stepped_spout import in_memory_ports
 

@@ -11,7 +11,8 @@ from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.record import Record
 from kinesis_spout.plain.listener import FailReason, SpoutListener
-from kinesis_spout.plain.record_spout import Emitted, RecordSpout
+from kinesis_spout.plain.record_spout import RecordSpout
+from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
@@ -22,6 +23,7 @@ from kinesis_spout.testing import (
     ManualClock,
 )
 from shard_state import Checkpoint, Position
+from tests.support.opened_spout import opened
 
 DEADLINE_SECONDS = 120.0
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
@@ -167,13 +169,12 @@ class World:
 
     def crash(self, spout: RecordSpout) -> None:
         """End a spout as a killed process ends: nothing more is stored."""
-        assert spout._started is not None
-        consumer, shards = spout._started
+        consumer, shards = opened(spout)
         spout._closed = True
         with consumer.lock:
             shards.stop()
         consumer.close(commit=False)
-        shards.close()
+        spout._prefetcher.close()
 
     def close(self) -> None:
         for spout in self._spouts:

@@ -7,7 +7,7 @@ import pytest
 
 from kinesis_spout.model.clock import moment
 from kinesis_spout.model.record import Record
-from kinesis_spout.plain.record_spout import Emitted
+from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.testing import InMemoryStream, InMemoryZooKeeper, ManualClock, SteppedSpout
 from kinesis_spout.testing.stepped_spout import in_memory_ports
 from shard_state import Checkpoint, ShardPhase
@@ -73,7 +73,7 @@ def test_until_latest_hands_out_what_was_there_at_the_start_and_ends_when_that_i
     assert spout.is_done
     assert list(spout) == []
     assert place.stored().base == last.sequence
-    assert [status.phase for status in spout.status()] == [ShardPhase.AT_BOUND]
+    assert [status.phase for status in spout.shards()] == [ShardPhase.AT_BOUND]
 
 
 def test_until_latest_ends_although_records_go_on_to_come(place: Place) -> None:

@@ -15,7 +15,6 @@ from kinesis_spout.testing import (
     InMemoryZooKeeper,
     ManualClock,
     SteppedSpout,
-    SteppedStreamsSpout,
     in_memory_ports,
 )
 
@@ -99,7 +98,7 @@ def _streams(clock: ManualClock, *names: str) -> tuple[InMemoryStreams, dict[str
 def test_several_streams_are_read_within_one_budget_and_one_that_ends_leaves_its_part() -> None:
     clock = ManualClock()
     account, watched = _streams(clock, "orders", "refunds", "returns")
-    spout = SteppedStreamsSpout(
+    spout = SteppedSpout(
         ports=account.process(),
         stream="orders,refunds,returns",
         app="billing",
@@ -134,7 +133,7 @@ def test_a_stream_with_a_backlog_has_what_the_idle_ones_of_the_application_leave
     account, watched = _streams(clock, "orders")
     for number in range(5):
         account.create(f"idle-{number}")
-    spout = SteppedStreamsSpout(
+    spout = SteppedSpout(
         ports=account.process(),
         stream="orders,idle-*",
         app="billing",

@@ -7,7 +7,7 @@ import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import NotNow
-from kinesis_spout.plain.record_spout import Emitted
+from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,

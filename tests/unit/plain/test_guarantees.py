@@ -5,8 +5,7 @@ import pytest
 from kinesis_spout import KinesisSpout
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, StoreUnavailable
 from kinesis_spout.plain.buffered_shards import MAX_CLAIMED
-from kinesis_spout.plain.message_id import MessageId
-from kinesis_spout.plain.record_spout import Emitted
+from kinesis_spout.plain.stream_tuples import Emitted, MessageId
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
     InMemoryStream,
@@ -18,6 +17,7 @@ from kinesis_spout.testing import (
 from kinesis_spout.testing.zookeeper.nodes import StoreFault
 from shard_state import Checkpoint, SequenceNumber
 from shard_state.tracker.restored import within
+from tests.support.opened_spout import opened
 
 FIRST = "shardId-000000000000"
 NEVER = 1e9
@@ -103,7 +103,7 @@ class TestAtMostOnce:
     def test_nothing_is_handed_out_once_another_owns_the_shard(self, world: World) -> None:
         spout = world.spout("at_most_once")
         heir = world.zookeeper.process("heir").coordinator
-        world.zookeeper.end_session(spout._given_ports.coordinator.member)  # type: ignore[union-attr]
+        world.zookeeper.end_session(opened(spout)[0].ports.coordinator.member)
         assert heir.acquire(FIRST, world.stored()) is not None
         world.put("one")
         assert world.takes(spout, seconds=3.0) == []

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from kinesis_spout.plain.record_spout import Emitted
+from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.testing import (
     InMemoryStream,
     InMemoryZooKeeper,

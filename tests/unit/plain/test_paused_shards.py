@@ -33,7 +33,7 @@ def test_a_paused_shard_is_not_handed_out_and_does_not_stop_the_others(place: Pl
     spout.pause_shards(FIRST)
     assert set(place.run(spout, seconds=5.0)) == second
     assert spout.paused_shards == {FIRST}
-    assert [(status.shard_id, status.paused_by_operator) for status in spout.status()] == [
+    assert [(status.shard_id, status.paused_by_operator) for status in spout.shards()] == [
         (FIRST, True),
         (SECOND, False),
     ]

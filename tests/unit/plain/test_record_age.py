@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.plain.record_spout import Emitted
+from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.testing import InMemoryDeadLetterSink
+from tests.support.opened_spout import opened
 from tests.unit.plain.test_bounded_runs import FIRST, Place
 
 MAXIMUM = {"maximum_record_age_seconds": 60.0}
@@ -22,8 +23,7 @@ def place() -> Iterator[Place]:
 
 
 def letters(place: Place) -> list[DeadLetter]:
-    assert place.spouts[-1]._started is not None
-    sink = place.spouts[-1]._started[0].ports.dead_letters
+    sink = opened(place.spouts[-1])[0].ports.dead_letters
     assert isinstance(sink, InMemoryDeadLetterSink)
     return sink.letters
 
@@ -68,7 +68,7 @@ def test_or_it_is_skipped_and_counted(place: Place) -> None:
 def test_the_checkpoint_waits_for_the_dead_letter_of_an_expired_record(place: Place) -> None:
     old_and_new(place)
     spout = place.spout(**MAXIMUM)
-    sink = spout._started[0].ports.dead_letters  # type: ignore[index]
+    sink = opened(spout)[0].ports.dead_letters
     assert isinstance(sink, InMemoryDeadLetterSink)
     sink.fail_writes(3)
     emitted = spout.next_tuple()

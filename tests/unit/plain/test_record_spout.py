@@ -18,8 +18,8 @@ from kinesis_spout.model.errors import (
 from kinesis_spout.model.handler import Reject, RetryLater
 from kinesis_spout.model.record import Record
 from kinesis_spout.plain.listener import FailReason, SpoutListener
-from kinesis_spout.plain.message_id import MessageId
 from kinesis_spout.plain.record_spout import RecordSpout
+from kinesis_spout.plain.stream_tuples import MessageId
 from kinesis_spout.settings import SpoutConfig
 from shard_state import SequenceNumber, ShardPhase
 from tests.unit.consumer.world import FIRST, NEVER, SECOND, Diary, World, values_of
@@ -637,7 +637,7 @@ class TestLife:
                 seen.append(values)
                 tuples.ack(message_id)
                 if values == "f":
-                    assert [status.phase for status in spout.status()].count(ShardPhase.OVER) == 3
+                    assert [status.phase for status in spout.shards()].count(ShardPhase.OVER) == 3
                     break
         assert seen[:3] == list("abc")
         assert sorted(seen) == list("abcdef")
@@ -716,7 +716,7 @@ class TestLife:
             spout.activate,
             spout.deactivate,
             spout.next_tuple,
-            spout.status,
+            spout.shards,
             lambda: spout.ack(one),
             lambda: spout.fail(one),
             lambda: next(iter(spout)),

@@ -9,9 +9,9 @@ import pytest
 
 from kinesis_spout.model.errors import InvalidConfig, SpoutClosed, StreamNotFound
 from kinesis_spout.plain.listener import FailReason, SpoutListener
-from kinesis_spout.plain.record_spout import Emitted, RecordSpout
-from kinesis_spout.plain.streams_spout import StreamsSpout
-from kinesis_spout.testing import InMemoryStreams, ManualClock, SteppedSpout, SteppedStreamsSpout
+from kinesis_spout.plain.record_spout import RecordSpout
+from kinesis_spout.plain.stream_tuples import Emitted
+from kinesis_spout.testing import InMemoryStreams, ManualClock, SteppedSpout
 from tests.support.zookeeper_server import wait_until
 
 FIND_SECONDS = 30.0
@@ -23,11 +23,11 @@ class World:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.streams = InMemoryStreams(clock=self.clock)
-        self.spouts: list[SteppedStreamsSpout] = []
+        self.spouts: list[SteppedSpout] = []
 
-    def spout(self, stream: str | list[str], **settings: Any) -> SteppedStreamsSpout:
+    def spout(self, stream: str | list[str], **settings: Any) -> SteppedSpout:
         settings = {"app": "billing", "initial_position": "trim_horizon", "retry_jitter": 0.0, **settings}
-        spout = SteppedStreamsSpout(ports=self.streams.process(), stream=stream, **settings)
+        spout = SteppedSpout(ports=self.streams.process(), stream=stream, **settings)
         self.spouts.append(spout)
         return spout
 
@@ -35,7 +35,7 @@ class World:
         for payload in payloads:
             self.streams.streams[stream].put(payload, "key")
 
-    def take(self, spout: SteppedStreamsSpout, count: int) -> list[Emitted]:
+    def take(self, spout: SteppedSpout, count: int) -> list[Emitted]:
         """Take so many tuples, letting time pass for at most a minute."""
         taken: list[Emitted] = []
         until = self.clock.monotonic() + 60.0
@@ -47,7 +47,7 @@ class World:
                 taken.append(emitted)
         return taken
 
-    def pass_time(self, spout: SteppedStreamsSpout, seconds: float) -> list[Emitted]:
+    def pass_time(self, spout: SteppedSpout, seconds: float) -> list[Emitted]:
         """Let time pass, and give what comes meanwhile."""
         taken: list[Emitted] = []
         until = self.clock.monotonic() + seconds
@@ -110,7 +110,7 @@ class TestReading:
         assert spout.record(again[0].message_id) is not None
         assert spout.ack(again[0].message_id)
         assert (spout.counters.delivered, spout.counters.acked, spout.counters.retried) == (3, 2, 1)
-        assert {shard.shard_id for shard in spout.status()} == {
+        assert {shard.shard_id for shard in spout.shards()} == {
             "orders/shardId-000000000000",
             "refunds/shardId-000000000000",
         }
@@ -395,12 +395,19 @@ class TestTheStart:
 
     def test_ports_of_one_stream_do_for_one_and_no_more(self, world: World) -> None:
         world.streams.create("orders")
-        with pytest.raises(InvalidConfig, match="expected ports of one stream"):
-            SteppedStreamsSpout(ports=world.streams.process(), stream="orders", app="billing")
+        several = world.spout("orders,refunds").config
+        ports = world.streams.process().open(several.of_stream("orders"))
+        with pytest.raises(InvalidConfig, match="expected ports of several streams"):
+            SteppedSpout(several, ports=ports)
+        ports.close_all()
 
-    def test_a_spout_of_one_stream_refuses_several(self) -> None:
-        with pytest.raises(InvalidConfig, match="KinesisSpout reads several"):
-            RecordSpout(stream="orders,refunds", app="billing").open()
+    def test_one_stream_named_is_read_as_if_there_were_no_others(self, world: World) -> None:
+        world.streams.create("orders").put(b"one", "key")
+        spout = world.spout("orders").open()
+        (taken,) = world.take(spout, 1)
+        assert taken.message_id.startswith("shardId-000000000000:"), "which no stream's name precedes"
+        assert [shard.shard_id for shard in spout.shards()] == ["shardId-000000000000"]
+        assert spout.ack(taken.message_id)
 
     def test_a_spout_that_was_not_activated_says_so(self, world: World) -> None:
         world.streams.create("orders")
@@ -424,7 +431,7 @@ class TestTheEndOfARun:
         stream._close("shardId-000000000000", ())
         spout = world.spout("refunds-*").open()
         world.pass_time(spout, 10.0)
-        assert {status.phase.name for status in spout.status()} == {"OVER"}
+        assert {status.phase.name for status in spout.shards()} == {"OVER"}
         assert not spout.is_done
 
     def test_named_streams_are_done_when_the_last_shard_of_each_is_over(self, world: World) -> None:
@@ -452,7 +459,7 @@ def test_the_streams_of_a_spout_are_read_ahead_on_the_same_few_threads() -> None
     before, streams, came = prefetchers(), InMemoryStreams(), set[str]()
     for number in range(20):
         streams.create(f"orders-{number}").put(b"one", "key")
-    spout = StreamsSpout(
+    spout = RecordSpout(
         ports=streams.process(),
         stream="orders-*",
         app="billing",

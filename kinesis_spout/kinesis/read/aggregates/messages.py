@@ -1,7 +1,7 @@
 """Aggregated records parsed as far as the bytes of each user record: those of a page are then looked at together.
 
 A user record is a message in the message. Told that it is just bytes, the parser is done with it in no time. What
-is in it is found by ``user_fields``.
+is in it is found by ``user_rows``.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,6 @@ class Messages:
 
 
 def _outline_class() -> Any:
-    """Make the class of a message whose strings and records are bytes. See ``kinesis.aggregated_record``."""
     file = descriptor_pb2.FileDescriptorProto(name="aggregate_outline.proto", syntax="proto2")
     fields = [
         _Field(name=name, number=number, label=_Field.LABEL_REPEATED, type=_Field.TYPE_BYTES)

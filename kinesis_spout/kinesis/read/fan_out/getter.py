@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.errors import ResourceNotFound
 from kinesis_spout.kinesis.naming import shard_text
-from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
-from kinesis_spout.kinesis.read.calls.get_records import RecordsForm, Reply, ReplyForm
+from kinesis_spout.kinesis.read.arrow import ArrowPage
+from kinesis_spout.kinesis.read.calls.get_records import Reply, ReplyForm
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import ConsumerRegistration
 from kinesis_spout.kinesis.read.fan_out.event_stream import OPERATION, ShardEvent
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents, subscribe
 from kinesis_spout.kinesis.read.fan_out.subscription import DEFAULT_QUEUE_BYTES, Subscription
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods, SubscriptionReader
-from kinesis_spout.kinesis.read.getter import check_limit
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.page import GetRecordsReply
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
-from kinesis_spout.kinesis.read.user_records import HashKeys, page_of_reply
-from kinesis_spout.kinesis.retry_policy import Jitter, reaction_to
-from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, start_to_keep
+from kinesis_spout.kinesis.read.reply_getter import ReplyGetter
+from kinesis_spout.kinesis.read.user_records import HashKeys
+from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import DataLoss, KinesisSpoutError
 from kinesis_spout.ports import Page, ShardLister
@@ -84,7 +83,6 @@ class FanOutStream:
     def getter(
         self, shard_id: str, position: Position, *, hash_keys: HashKeys | None = None
     ) -> "FanOutShardGetter":
-        """Give a getter of a shard; it subscribes with its first read. See ``PollingShardGetter``."""
         return FanOutShardGetter(self, shard_id=shard_id, position=position, hash_keys=hash_keys)
 
     def forget_consumer(self) -> None:
@@ -109,7 +107,7 @@ class FanOutStream:
         )
 
 
-class FanOutShardGetter:
+class FanOutShardGetter(ReplyGetter):
     """A ``ShardGetter`` over a subscription. Mutable, not thread-safe, to be closed.
 
     Made by ``FanOutStream.getter``. A read waits for nothing, but after an error: it gives an empty page until
@@ -124,34 +122,23 @@ class FanOutShardGetter:
         position: Position,
         hash_keys: HashKeys | None,
     ) -> None:
+        super().__init__(
+            stream=fan_out.stream,
+            shard_id=shard_id,
+            position=position,
+            lister=fan_out.lister,
+            settings=fan_out.settings,
+            hash_keys=hash_keys,
+            pacing=Pacing(ready_at=fan_out.clock.monotonic(), jitter=fan_out.jitter),
+            clock=fan_out.clock,
+        )
         self._fan_out = fan_out
-        self._shard_id = shard_id
-        self._clock = fan_out.clock
-        self._position = position.resolved(self._clock.time())
-        self._arrow = ArrowForm(
-            stream=fan_out.stream, shard_id=shard_id, settings=fan_out.settings, hash_keys=hash_keys
-        )
-        self._hash_keys = hash_keys
-        self._question = ShardInQuestion(
-            stream=fan_out.stream, shard_id=shard_id, lister=fan_out.lister, clock=self._clock
-        )
-        self._start = start_to_keep(self._position)
-        self._pacing = Pacing(ready_at=self._clock.monotonic(), jitter=fan_out.jitter)
         self._ready: Callable[[], None] = _nobody
         self._subscription = self._subscription_from(self._position)
         self._is_open = False
         self._millis_behind = 0
         self._in_vain_until = 0.0
         self._says_nothing = True
-        self._last: GetRecordsReply | None = None
-        self.data_losses = 0
-        """How often a position was given up (``fail_on_data_loss`` is off)."""
-        self.throttles = 0
-
-    @property
-    def position(self) -> Position:
-        """From where the next page comes."""
-        return self._position
 
     @property
     def ready_at(self) -> float:
@@ -159,32 +146,21 @@ class FanOutShardGetter:
         return max(self._pacing.ready_at, self._in_vain_until)
 
     def read(self, limit: int) -> Page:
-        """Give what was pushed; see the port. After the end: the empty last page again."""
-        start = self._start
-        reply = self._next_reply(limit, RecordsForm())
-        stream, settings = self._fan_out.stream, self._fan_out.settings
-        page = page_of_reply(reply, settings, stream, self._shard_id, start=start, hash_keys=self._hash_keys)
+        page = super().read(limit)
         pushed_at = self._subscription.taken_up_to - PUSH_SECONDS
         return replace(page, says_nothing=self._says_nothing, pushed_at=pushed_at)
 
     def read_arrow(self, limit: int) -> ArrowPage:
-        """Give what was pushed as columns; otherwise the same as ``read``."""
-        return replace(self._next_reply(limit, self._arrow).page, says_nothing=self._says_nothing)
+        return replace(super().read_arrow(limit), says_nothing=self._says_nothing)
 
     def when_ready(self, call: Callable[[], None]) -> None:
-        """Have ``call`` made when a read has become worth while; see the port."""
         self._ready = call
 
     def close(self) -> None:
-        """End the subscription; see the port."""
         self._subscription.close()
         self._fan_out.reader.drop(self._subscription)
 
-    def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Reply:
-        check_limit(limit)
-        if self._last is not None:
-            self._says_nothing = False
-            return form.convert(self._last)
+    def _ask(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         self._clock.sleep(self._pacing.ready_at - self._clock.monotonic())
         if not self._is_open:
             self._is_open = True
@@ -197,14 +173,9 @@ class FanOutShardGetter:
             events, made_room = [], False
         if made_room:
             self._fan_out.reader.made_room(self._subscription)
-        reply = self._reply_of(events)
-        if reply.last is not None:
-            self._position = Position.after(reply.last)
-        converted = form.convert(reply)
-        return converted if self._start is None else self._from_start(converted, self._start)
+        return form.convert(self._reply_of(events))
 
     def _reply_of(self, events: Sequence[ShardEvent]) -> GetRecordsReply:
-        """Make one reply of events that follow each other."""
         self._says_nothing = not events
         if not events:
             self._in_vain_until = self._clock.monotonic() + LOOK_EVERY_SECONDS
@@ -217,31 +188,20 @@ class FanOutShardGetter:
         if len(events) > 1:
             reply.records = [record for event in events for record in event.records]
         self._millis_behind = reply.millis_behind_latest or 0
-        if reply.at_end:
-            self._last = GetRecordsReply(records=[], child_shards=reply.child_shards)
         return reply
-
-    def _from_start(self, reply: Reply, start: Position) -> Reply:
-        if reply.last is not None and start.includes(reply.last):
-            self._start = None  # numbers only grow from here
-        return reply.from_position(start)
 
     def _failed(self, error: KinesisSpoutError) -> None:
         """Note what an error really is for the pacing, and raise it, unless the position is given up."""
-        meant: KinesisSpoutError = error
         if isinstance(error, ResourceNotFound):
             self._fan_out.forget_consumer()  # maybe it is the consumer that is not found
-            meant = self._question.not_found(error)
-        elif isinstance(error, DataLoss):
+        meant = self._verified(error)
+        if isinstance(error, DataLoss):
             meant = self._question.position_refused(self._subscription.place, error)
-        self.throttles += reaction_to(meant).is_throttle
-        self._pacing.failed(self._clock.monotonic(), meant)
+        self._note(meant)
         if isinstance(meant, DataLoss):
-            give_up_position(meant, fail_on_data_loss=self._fan_out.settings.fail_on_data_loss)
-            self.data_losses += 1
+            self._give_up_position(meant)
             self.close()
-            self._start = start_to_keep(self._subscription.place)
-            self._position = Position.trim_horizon()
+            self._keep_from(self._subscription.place)
             self._subscription = self._subscription_from(self._position)
             return
         if meant is error:

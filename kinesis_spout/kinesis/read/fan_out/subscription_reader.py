@@ -116,11 +116,9 @@ class SubscriptionReader:
         self._loop.call(partial(self._opened, subscription))
 
     def made_room(self, subscription: Subscription) -> None:
-        """Go on reading what was full."""
         self._loop.call(partial(self._resumed, subscription))
 
     def drop(self, subscription: Subscription) -> None:
-        """End a subscription."""
         self._loop.call(partial(self._dropped, subscription))
 
     def close(self) -> None:
@@ -183,10 +181,8 @@ class SubscriptionReader:
         share = 1 - self._jitter() / 10
         self._loop.at(now + share * self._periods.renew_after_seconds, partial(self._renew, link, pushed))
         self._loop.at(now + self._periods.silence_seconds, partial(self._look_whether_alive, link, pushed))
-        first, pushed.first = pushed.first, b""
         self._look_at(link)
-        if self._take_in(link, first):
-            self._readable(link)
+        self._readable(link)
 
     def _failed(self, link: _Link, failure: KinesisSpoutError) -> None:
         """Tell the reader. It opens the subscription again."""
@@ -264,10 +260,10 @@ class SubscriptionReader:
     def _take_in(self, link: _Link, data: bytes) -> bool:
         """Queue the events that are whole by now; False if the connection is not read on."""
         assert link.pushed is not None
-        subscription, body = link.subscription, link.pushed.body
+        subscription, pushed = link.subscription, link.pushed
         link.heard_at = self._clock.monotonic()
         try:
-            frames = link.frames.feed(body.feed(data))
+            frames = link.frames.feed(pushed.body_in(data))
         except Unavailable as error:
             self._cut(link, str(error))
             return False
@@ -278,7 +274,7 @@ class SubscriptionReader:
                 return False
         if subscription.at_end:
             self._dropped(subscription)
-        elif body.ended:
+        elif pushed.ended:
             self._cut(link, "the subscription ended")
         elif subscription.is_full:
             self._look_away(link)

@@ -11,8 +11,10 @@ import pytest
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.plain.buffered_shards import BufferedShards
-from kinesis_spout.plain.record_spout import Emitted, RecordSpout
+from kinesis_spout.plain.record_spout import RecordSpout
+from kinesis_spout.plain.stream_tuples import Emitted
+from kinesis_spout.settings import SpoutConfig
+from tests.support.opened_spout import opened
 from tests.unit.consumer.world import FIRST, NEVER, SECOND, World
 
 NAME = "tally"
@@ -53,12 +55,11 @@ class TallyingSpout(RecordSpout):
         super().__init__(**settings)
         self.tally = Tally()
 
-    def _new_parts(self, ports: Ports) -> tuple[Consumer, BufferedShards]:
-        consumer = Consumer(self.config, ports, message_timeout_seconds=None, companion=self.tally)
-        return consumer, BufferedShards(consumer)
+    def _new_consumer(self, config: SpoutConfig, ports: Ports) -> Consumer:
+        return Consumer(config, ports, message_timeout_seconds=None, companion=self.tally)
 
     def finish(self, emitted: Emitted) -> None:
-        consumer, _ = self._opened()
+        consumer, _ = opened(self)
         with consumer.lock:
             if self.ack(emitted.message_id):
                 assert self.tally.counted is not None, "nothing is handed out before the tally is loaded"
@@ -168,8 +169,8 @@ def test_a_shard_lost_alone_ends_the_consumer_and_nothing_more_is_stored(two_sha
         spout.finish(emitted)
     world.zookeeper.remove_owner(SECOND)
 
-    consumer, _ = spout._opened()
-    world.until(lambda: consumer._fatal is not None, "the consumer ends")
+    consumer, _ = opened(spout)
+    world.until(lambda: consumer.fatal is not None, "the consumer ends")
     with pytest.raises(InvalidConfig, match='mode="standby"'):
         spout.next_tuple()
     spout.close()
@@ -186,8 +187,8 @@ def test_a_fenced_shard_ends_the_consumer_too(two_shards: TallyWorld) -> None:
         world.zookeeper.put(SECOND, world.zookeeper.shards[SECOND].data)
     world.put_in(FIRST, "b")
     spout.finish(world.take_tuple(spout))
-    consumer, _ = spout._opened()
-    world.until(lambda: isinstance(consumer._fatal, InvalidConfig), "the consumer ends")
+    consumer, _ = opened(spout)
+    world.until(lambda: isinstance(consumer.fatal, InvalidConfig), "the consumer ends")
     spout.close()
     assert world.stored_tally() == {"a": 1}
     world.work(world.tally_spout(), "a", "b")
@@ -203,8 +204,8 @@ def test_a_second_consumer_that_shares_ends_the_first_and_goes_on_from_what_it_s
     for emitted in world.take(first, 2):
         first.finish(emitted)
     second = world.tally_spout()
-    consumer, _ = first._opened()
-    world.until(lambda: isinstance(consumer._fatal, InvalidConfig), "the first ends")
+    consumer, _ = opened(first)
+    world.until(lambda: isinstance(consumer.fatal, InvalidConfig), "the first ends")
     assert second.next_tuple() is None, "it waits until it has all shards"
     first.close()
     assert world.stored_tally() == {"a": 1, "b": 1}, "closing stores what is right still"
@@ -232,11 +233,11 @@ def test_two_consumers_that_never_let_each_other_alone_say_so(two_shards: TallyW
     settings = {"hand_over_timeout_seconds": 1.0, "session_timeout_seconds": 2.0}
     one = world.tally_spout(**settings)
     two = world.tally_spout(**settings)
-    consumers = [spout._opened()[0] for spout in (one, two)]
+    consumers = [opened(spout)[0] for spout in (one, two)]
     world.until(
-        lambda: all(each._fatal is not None for each in consumers), "both end: nobody closed the other"
+        lambda: all(each.fatal is not None for each in consumers), "both end: nobody closed the other"
     )
-    assert all("are assigned to" in str(each._fatal) or "took" in str(each._fatal) for each in consumers)
+    assert all("are assigned to" in str(each.fatal) or "took" in str(each.fatal) for each in consumers)
 
 
 def test_the_end_of_a_shard_is_no_loss(world: TallyWorld) -> None:
@@ -254,7 +255,7 @@ def test_what_changes_without_records_is_stored_too(world: TallyWorld) -> None:
     spout = world.tally_spout()
     world.put("a")
     world.work(spout, "a")
-    consumer, _ = spout._opened()
+    consumer, _ = opened(spout)
     with consumer.lock:
         assert spout.tally.counted is not None
         spout.tally.counted["tick"] += 1

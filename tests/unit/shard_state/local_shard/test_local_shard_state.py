@@ -489,7 +489,7 @@ class TestCommitting:
         checkpoint, revision = state.checkpoint(""), state.revision
         state.ack(n(2), 0.0)
         state.mark_committed(checkpoint, revision)
-        assert state._progress.stored.base == n(1)
+        assert state._stored.base == n(1)
         assert is_dirty(state)
         assert commit(state).base == n(2)
         assert not is_dirty(state)

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.consumer.ports import Companion, Ports
 from kinesis_spout.model.errors import InvalidConfig, StreamNotFound
 from kinesis_spout.model.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.query import SpoutQuery, start_query
-from kinesis_spout.spark.streams.batch_slots import BatchSlots
-from kinesis_spout.spark.streams.streams_query import StreamsQuery, start_streams_query
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
 from kinesis_spout.testing import InMemoryStreams
 from tests.support.zookeeper_server import wait_until
@@ -24,6 +21,9 @@ from tests.unit.spark.driver.world import InProcessRunner, StreamClient, task_se
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from kinesis_spout.consumer.ports import Companion
 
 CONTEXT = cast("SparkContext", SimpleNamespace(defaultParallelism=2))
 
@@ -39,7 +39,7 @@ class World:
         self.gate = threading.Event()
         self.gate.set()
         self._lock = threading.Lock()
-        self._queries: list[StreamsQuery] = []
+        self._queries: list[SpoutQuery] = []
 
     def create(self, *names: str) -> None:
         for name in names:
@@ -49,7 +49,7 @@ class World:
         for payload in payloads:
             self.streams.streams[stream].put(payload.encode(), "key")
 
-    def start(self, stream: str | list[str], **settings: Any) -> StreamsQuery:
+    def start(self, stream: str | list[str], **settings: Any) -> SpoutQuery:
         settings = {
             "app": "billing",
             "initial_position": "trim_horizon",
@@ -63,17 +63,18 @@ class World:
             **settings,
         }
         config = SpoutConfig.of(stream=stream, **settings)
-        query = start_streams_query(config, self.streams.process(), self._start_one, "billing")
+        ports = self.streams.process()
+        query = start_query(config, ports, CONTEXT, self._runner, "billing", door="foreach_record")
         self._queries.append(query)
         return query
 
-    def _start_one(self, config: SpoutConfig, ports: Ports, name: str, slots: BatchSlots) -> SpoutQuery:
+    def _runner(self, config: SpoutConfig) -> InProcessRunner:
         client = StreamClient(self.streams.streams[config.stream])
         settings = task_settings(client, stream=config.stream)
         runner = self.runners[config.stream] = InProcessRunner(settings, self._handle)
         if not self.gate.is_set():
             runner.gate.clear()
-        return start_query(config, ports, CONTEXT, runner, name, door="foreach_record", slots=slots)
+        return runner
 
     def _handle(self, record: Record) -> None:
         with self._lock:
@@ -217,9 +218,9 @@ def test_so_many_batches_run_at_a_time_over_all_streams(world: World) -> None:
 def test_what_the_driver_may_keep_is_divided(world: World) -> None:
     world.create("orders", "refunds")
     query = world.start(["orders", "refunds"])
-    assert {each._consumer.sharers for each in query.streams.values()} == {2}
+    assert {each.consumer.sharers for each in query._engines} == {2}
     world.streams.streams["refunds"].delete()
-    wait_until(lambda: query.streams["orders"]._consumer.sharers == 1, "orders has it all")
+    wait_until(lambda: [each.consumer.sharers for each in query._engines] == [1], "orders has it all")
 
 
 def test_a_query_with_an_end_ends_by_itself_when_every_stream_has_come_up_to_it(world: World) -> None:
@@ -269,14 +270,12 @@ def test_it_goes_on_where_it_ended_with_one_more_stream(world: World) -> None:
 def test_state_that_is_stored_with_the_progress_wants_one_stream() -> None:
     spout = KinesisSpout(stream=["orders", "refunds"], app="billing")
     with pytest.raises(InvalidConfig, match="expected one stream for a topology that keeps state"):
-        spout._start_several(
-            spout.config,
-            CONTEXT,
+        spout.start_batches(
+            cast("SparkSession", None),
             lambda *_: pytest.fail("made a runner"),
             None,
             door="a topology",
             companion=cast("Companion", object()),
-            coalescing=None,
         )
 
 

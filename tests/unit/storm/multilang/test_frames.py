@@ -71,7 +71,7 @@ def messages_in(found: list[Any]) -> list[Message]:
     return [parse(raw) for raw in found if not isinstance(raw, InvalidOutput)]
 
 
-def junk_in(found: list[Any]) -> str:
+def invalid_in(found: list[Any]) -> str:
     return "".join(each.text for each in found if isinstance(each, InvalidOutput))
 
 
@@ -116,7 +116,7 @@ def test_bytes_that_are_no_text_between_json_frames_cost_no_message(
     pieces: list[tuple[bytes, Emit]], cuts: list[int]
 ) -> None:
     codec = JSON
-    data = b"".join(b"\xff" + junk + b"\n" + codec.encode(emit, "c") for junk, emit in pieces)
+    data = b"".join(b"\xff" + invalid + b"\n" + codec.encode(emit, "c") for invalid, emit in pieces)
     assert messages_in(fed(codec.decoder(), data, cuts)) == [emit for _, emit in pieces]
 
 
@@ -125,7 +125,7 @@ def test_text_printed_between_messagepack_frames_costs_no_message(
     pieces: list[tuple[bytes, Message]], cuts: list[int]
 ) -> None:
     codec = MESSAGE_PACK
-    data = b"".join(junk + codec.encode(message, "c") for junk, message in pieces)
+    data = b"".join(invalid + codec.encode(message, "c") for invalid, message in pieces)
     assert messages_in(fed(codec.decoder(), data, cuts)) == [message for _, message in pieces]
 
 
@@ -161,30 +161,32 @@ def test_no_bytes_are_too_strange_for_a_decoder(codec: Codec, pieces: list[bytes
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
-def test_junk_is_kept_as_text_with_what_was_expected(codec: Codec) -> None:
-    (junk, raw) = codec.decoder().feed(b"loading mod\xe8les\n" + codec.encode(Sync(), "c"))
-    assert junk.text.strip() == "loading mod\N{REPLACEMENT CHARACTER}les"
-    assert junk.reason.startswith("expected a ")
+def test_invalid_output_is_kept_as_text_with_what_was_expected(codec: Codec) -> None:
+    (invalid, raw) = codec.decoder().feed(b"loading mod\xe8les\n" + codec.encode(Sync(), "c"))
+    assert invalid.text.strip() == "loading mod\N{REPLACEMENT CHARACTER}les"
+    assert invalid.reason.startswith("expected a ")
     assert parse(raw) == Sync()
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
 def test_a_component_that_only_prints_is_heard_before_it_speaks(codec: Codec) -> None:
     decoder = codec.decoder()
-    assert junk_in(decoder.feed(b"Traceback (most recent call last):\n  no module\n")).startswith("Traceback")
+    assert invalid_in(decoder.feed(b"Traceback (most recent call last):\n  no module\n")).startswith(
+        "Traceback"
+    )
     assert decoder.rest() is None
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
-def test_of_much_junk_a_bounded_part_is_kept(codec: Codec) -> None:
-    (junk,) = codec.decoder().feed(b"x" * 1_000_000 + b"\n")
-    assert len(junk.text) < MAX_SHOWN_CHARACTERS + 50
-    assert junk.size_bytes == pytest.approx(1_000_000, abs=1)
+def test_of_much_invalid_output_a_bounded_part_is_kept(codec: Codec) -> None:
+    (invalid,) = codec.decoder().feed(b"x" * 1_000_000 + b"\n")
+    assert len(invalid.text) < MAX_SHOWN_CHARACTERS + 50
+    assert invalid.size_bytes == pytest.approx(1_000_000, abs=1)
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
 @pytest.mark.parametrize("piece", [1_000, 50_000])
-def test_a_frame_that_is_too_large_is_junk_and_costs_no_message_after_it(codec: Codec, piece: int) -> None:
+def test_a_frame_that_is_too_large_is_invalid_and_costs_no_message_after_it(codec: Codec, piece: int) -> None:
     large = codec.encode(Emit(values=["x" * 40_000]), "c")
     data = large + codec.encode(Ack(id="1"), "c")
     found = fed(codec.decoder(max_frame_bytes=10_000), data, list(range(0, len(data), piece)))
@@ -205,8 +207,8 @@ def test_an_emit_is_not_silently_lost_inside_or_behind_what_is_too_large() -> No
 
 def test_an_emit_in_messagepack_with_bytes_for_words_is_not_silently_lost() -> None:
     data = msgspec.msgpack.encode({b"command": b"emit", b"anchors": ["1"], b"tuple": ["x"]})
-    (junk,) = MESSAGE_PACK.decoder().feed(data)
-    assert junk.may_be_emit
+    (invalid,) = MESSAGE_PACK.decoder().feed(data)
+    assert invalid.may_be_emit
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
@@ -232,8 +234,8 @@ def test_a_json_message_may_be_indented(cut: int) -> None:
 
 def test_a_json_message_on_several_lines_is_found_behind_printed_lines() -> None:
     text = json.dumps({"command": "ack", "id": "7"}, indent=2)
-    junk, raw = JSON.decoder().feed(f"starting\n{{not json\n{text}\nend\n".encode())
-    assert junk.text == "starting\n{not json"
+    invalid, raw = JSON.decoder().feed(f"starting\n{{not json\n{text}\nend\n".encode())
+    assert invalid.text == "starting\n{not json"
     assert parse(raw) == Ack(id="7")
 
 
@@ -241,7 +243,7 @@ def test_what_is_printed_without_a_line_end_spoils_its_own_frame_only() -> None:
     # Looking inside of the line would find messages in what is only the end of a broken one.
     data = b'50%{"command":"ack","id":"1"}\nend\n{"command":"ack","id":"2"}\nend\n'
     found = JSON.decoder().feed(data)
-    assert junk_in(found) == '50%{"command":"ack","id":"1"}'
+    assert invalid_in(found) == '50%{"command":"ack","id":"1"}'
     assert messages_in(found) == [Ack(id="2")]
 
 
@@ -283,16 +285,16 @@ def test_what_else_components_print_is_not_taken_for_an_emit(codec: Codec) -> No
     given = TupleIn(id="1", component="words", values=["emits"])
     lines = (b"emitted 5", b"got " + JSON.encode(given, "c")[:-5], b"{'command': 'emit'}", b"{")
     found = codec.decoder().feed(b"\n".join((*lines, codec.encode(Sync(), "c"))))
-    junk = [each for each in found if isinstance(each, InvalidOutput)]
-    assert junk
-    assert not any(each.may_be_emit for each in junk)
+    invalid = [each for each in found if isinstance(each, InvalidOutput)]
+    assert invalid
+    assert not any(each.may_be_emit for each in invalid)
 
 
 def test_what_is_printed_between_a_message_and_its_end_costs_nothing() -> None:
     data = b'{"command":"ack","id":"1"}\ndone\nend\n{"command":"ack","id":"2"}\nok end\n{"command":"sync"}\nend\n'
     found = JSON.decoder().feed(data)
     assert messages_in(found) == [Ack(id="1"), Ack(id="2"), Sync()]
-    assert junk_in(found) == "doneok end"
+    assert invalid_in(found) == "doneok end"
 
 
 def test_a_printed_end_costs_nothing() -> None:
@@ -347,7 +349,7 @@ def test_messages_inside_of_a_tuple_are_values_of_it(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
-def test_a_message_nested_too_deeply_is_junk(codec: Codec) -> None:
+def test_a_message_nested_too_deeply_is_invalid(codec: Codec) -> None:
     deep = b"[" * 100_000 if codec.name == "json" else b"\x91" * 100_000 + b"\x01"
     head = b'{"command":"emit","tuple":' if codec.name == "json" else b"\x82\xa7command\xa4emit\xa5tuple"
     tail = b"]" * 100_000 + b"}\nend\n" if codec.name == "json" else b""

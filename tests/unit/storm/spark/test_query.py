@@ -6,16 +6,12 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.storm.spark.query import RunningSpout, TopologyQuery
 from tests.support.zookeeper_server import wait_until
 from tests.unit.spark.streams.test_streams_query import World
 
 if TYPE_CHECKING:
     from kinesis_spout.storm import Topology
-
-OF_THE_ENGINE = {"runs_handler", "share_memory"}
-"""What the engine asks of a query, and no user."""
 
 
 @pytest.fixture
@@ -32,11 +28,6 @@ def topology_of(world: World, **names: str) -> TopologyQuery:
     wait_until(lambda: set(streams.streams) == set(names.values()), "all streams are read")
     spouts = {spout: RunningSpout(streams.streams[name], dict) for spout, name in names.items()}
     return TopologyQuery(cast("Topology", None), "words", spouts)
-
-
-def test_it_has_everything_that_the_query_of_a_spout_has() -> None:
-    missing = {name for name in vars(SpoutQuery) if not name.startswith("_")} - set(dir(TopologyQuery))
-    assert missing == OF_THE_ENGINE
 
 
 def test_it_speaks_for_its_only_spout(world: World) -> None:

@@ -17,9 +17,8 @@ from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
 from kinesis_spout.structured.published import published_progress
-from kinesis_spout.structured.published.published_places import Place, ZooKeeperPlaces
-from kinesis_spout.structured.published.published_progress import PublishedProgress
-from kinesis_spout.structured.published.published_stream import PATIENCE_SECONDS
+from kinesis_spout.structured.published.published_progress import PublishedProgress, ZooKeeperPlaces
+from kinesis_spout.structured.published.published_stream import OTHERS_SECONDS, Place
 from kinesis_spout.testing import InMemoryProcess, InMemoryStream, InMemoryZooKeeper, ManualClock, StoreFault
 from kinesis_spout.testing.zookeeper.checkpoint_store import InMemoryCheckpointStore
 from shard_state import Checkpoint, Position, SequenceNumber, Shard
@@ -325,7 +324,7 @@ def test_another_living_consumer_is_an_error_at_the_start(world: World) -> None:
     world.of().process("a spout").coordinator.join()
     with pytest.raises(ConsumerAlive, match=r"a spout.*another checkpointApp"):
         world.query().start(offset(parent=at_horizon()))
-    assert world.clock.monotonic() > PATIENCE_SECONDS
+    assert world.clock.monotonic() > OTHERS_SECONDS
 
 
 def test_a_killed_run_is_waited_for_until_its_session_ends(world: World) -> None:
@@ -336,7 +335,7 @@ def test_a_killed_run_is_waited_for_until_its_session_ends(world: World) -> None
     class SessionEnds(ManualClock):
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds)
-            if self.monotonic() >= PATIENCE_SECONDS - 1:
+            if self.monotonic() >= OTHERS_SECONDS - 1:
                 killed.close()
 
     world.clock = SessionEnds()

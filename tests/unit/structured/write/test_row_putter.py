@@ -13,14 +13,11 @@ from kinesis_spout.kinesis.write.record_putter import MAX_BUFFERED_BYTES, MAX_BU
 from kinesis_spout.model.errors import AccessDenied, DeadLetterError, InvalidConfig, Throttled
 from kinesis_spout.structured.write.rejected_rows import (
     APPLICATION,
-    DeadLetteredRows,
-    RefusedRows,
     RejectedRows,
     UnwritableRow,
-    check_dead_letters,
 )
 from kinesis_spout.structured.write.row_putter import RowPutter
-from kinesis_spout.structured.write.written import Written
+from kinesis_spout.structured.write.writer import Written, check_dead_letters
 from kinesis_spout.structured.write.written_columns import RowValues
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
 from tests.support.in_memory_kinesis_client import client_error
@@ -40,7 +37,7 @@ class Task:
         order: PutOrder = PutOrder.UNORDERED,
     ) -> None:
         self.clock = ManualClock()
-        rejected: RejectedRows = RefusedRows(3) if dead is None else DeadLetteredRows(dead, 3, self.clock)
+        rejected = RejectedRows(dead, 3, self.clock)
         self.putter = RowPutter(
             kinesis.client,
             retry_policy=RetryPolicy(clock=self.clock),

@@ -9,8 +9,7 @@ under LATEST it is read from its oldest record, so that nothing of it is lost.
 import logging
 from dataclasses import dataclass
 
-from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.consumer.streams.streams_ports import StreamsPorts
+from kinesis_spout.consumer.ports import Ports, StreamsPorts
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.streams import is_pattern, is_younger, matching, name_of
 
@@ -33,12 +32,7 @@ class FoundStream:
 
 
 class FoundStreams:
-    """Finds the streams of a setting. Mutable: it remembers what it has complained of.
-
-    Args:
-        config: of all of them.
-        ports: list the streams that there are.
-    """
+    """Finds the streams of a setting. Mutable: it remembers what it has complained of."""
 
     def __init__(self, config: SpoutConfig, ports: StreamsPorts) -> None:
         self._config = config
@@ -47,7 +41,6 @@ class FoundStreams:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether there may be others later."""
         return any(is_pattern(part) for part in self._config.streams)
 
     def find(self) -> list[FoundStream]:
@@ -81,10 +74,6 @@ class FoundStreams:
 
     def config_of(self, found: FoundStream, ports: Ports) -> SpoutConfig:
         """Give the settings for a stream, with where it begins. Asks what is stored, and Kinesis.
-
-        Args:
-            found: the stream.
-            ports: of it.
 
         Raises:
             KinesisError, StoreUnavailable.

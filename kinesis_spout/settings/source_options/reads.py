@@ -1,17 +1,18 @@
-"""The options of a streaming read, as one frozen value that is valid."""
+"""The options of a streaming read, and of a batch read, each as one frozen value that is valid."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
+from kinesis_spout.settings.grammar.shard_positions import EndPositions, rank
 from kinesis_spout.settings.grammar.streams import is_pattern
 from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.rules import check_zookeeper, fan_out_consumer
-from kinesis_spout.settings.source_options.given import GivenOptions
-from kinesis_spout.settings.source_options.streams import client_of, one_stream_per_shard, streams_to_read
+from kinesis_spout.settings.source_options.option_reader import OptionReader
 from kinesis_spout.settings.table.connection import PLACE
-from shard_state import StartPositions
+from shard_state import Position, StartPositions
+from shard_state.position import PositionType
 
 if TYPE_CHECKING:
     from kinesis_spout.zookeeper.backend import ZooKeeperSettings
@@ -56,22 +57,18 @@ class StreamReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "StreamReadOptions":
-        """Read the options as Spark hands them over.
-
-        Raises:
-            InvalidConfig: names the option that is unknown, wrong, or contradicts another.
-        """
-        given = GivenOptions(options, Use.STREAM_READ)
-        streams = streams_to_read(given)
+        """Read the options as Spark hands them over. Raises InvalidConfig."""
+        given = OptionReader(options, Use.STREAM_READ)
+        streams = given.streams_to_read()
         start: StartPositions = given.value("initialPosition")
-        one_stream_per_shard(given, "initialPosition", streams, start.shards)
+        _check_positions(given, "initialPosition", streams, start.shards)
         _check_trigger(given)
         processes: int = given.value("fetchProcesses")
         threads = max(processes, given.value("fetchThreads"))
         return given.made(
             cls,
             streams=streams,
-            client=client_of(given, streams, connections=threads),
+            client=given.client(streams, connections=threads),
             start=start,
             idle_fetch_period_seconds=_idle_fetch_period(given),
             fetch_threads=threads,
@@ -81,7 +78,7 @@ class StreamReadOptions:
         )
 
 
-def _idle_fetch_period(given: GivenOptions) -> float:
+def _idle_fetch_period(given: OptionReader) -> float:
     busy: float = given.value("minFetchPeriod")
     idle: float = given.value("idleFetchPeriod")
     if idle < busy and "idleFetchPeriod" in given:
@@ -89,7 +86,7 @@ def _idle_fetch_period(given: GivenOptions) -> float:
     return max(busy, idle)
 
 
-def _fan_out_consumer(given: GivenOptions) -> str | None:
+def _fan_out_consumer(given: OptionReader) -> str | None:
     mode, name, app = (given.value(option) for option in ("consumerMode", "consumerName", "checkpointApp"))
     if mode == "efo" and name is None and app is None:
         raise given.error(
@@ -102,7 +99,7 @@ def _fan_out_consumer(given: GivenOptions) -> str | None:
     return fan_out_consumer(mode, name, app or "", given)
 
 
-def _check_trigger(given: GivenOptions) -> None:
+def _check_trigger(given: OptionReader) -> None:
     least, most = given.value("minRecordsPerTrigger"), given.value("maxRecordsPerTrigger")
     if least is None and "maxTriggerDelay" in given:
         raise given.error("maxTriggerDelay", "expected minRecordsPerTrigger beside it, for which it waits")
@@ -112,7 +109,7 @@ def _check_trigger(given: GivenOptions) -> None:
         )
 
 
-def _published_in(given: GivenOptions, streams: Sequence[str]) -> "ZooKeeperSettings | None":
+def _published_in(given: OptionReader, streams: Sequence[str]) -> "ZooKeeperSettings | None":
     for one, other in (("checkpointApp", "zookeeper"), ("zookeeper", "checkpointApp")):
         if one in given and other not in given:
             raise given.error(one, f"expected {other} beside it: progress is published with both, or not")
@@ -132,3 +129,69 @@ def _published_in(given: GivenOptions, streams: Sequence[str]) -> "ZooKeeperSett
         if name in given:
             raise given.error(name, "expected checkpointApp and zookeeper beside it")
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReadOptions:
+    """What ``spark.read.format("kinesis")`` was told. Can be pickled; secrets stay out of its text."""
+
+    streams: tuple[str, ...]
+    """Names, or ARNs, and patterns of them."""
+    client: KinesisClientSettings
+    start: StartPositions
+    """Never LATEST."""
+    end: EndPositions
+    """LATEST means the time of load; see ``EndPositions``."""
+    read: ReadSettings
+    shards_per_task: int | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "BatchReadOptions":
+        """Read the options as Spark hands them over. Raises InvalidConfig."""
+        given = OptionReader(options, Use.BATCH_READ)
+        streams = given.streams_to_read()
+        start: StartPositions = given.value("startingPosition")
+        end: EndPositions = given.value("endingPosition")
+        _check_positions(given, "startingPosition", streams, start.shards)
+        _check_positions(given, "endingPosition", streams, end.shards)
+        _check_range(given, start, end)
+        return given.made(
+            cls,
+            streams=streams,
+            client=given.client(streams),
+            start=start,
+            end=end,
+            read=given.read_settings(),
+        )
+
+
+def _check_range(given: OptionReader, start: StartPositions, end: EndPositions) -> None:
+    if any(position.type is PositionType.LATEST for position in (start.default, *start.shards.values())):
+        raise given.error(
+            "startingPosition",
+            "a batch read from latest would read nothing: expected trim_horizon, a time, or sequence numbers",
+        )
+    for shard_id in ("", *start.shards, *end.shards):
+        first, last = start.of_shard(shard_id), end.of_shard(shard_id)
+        if _is_before(last, first):
+            of_shard = f" of {shard_id}" if shard_id else ""
+            raise given.error("endingPosition", f"the end{of_shard}, {last}, is before its start, {first}")
+
+
+def _is_before(end: Position, start: Position) -> bool:
+    if end.sequence_number is not None and start.sequence_number is not None:
+        return rank(end) < rank(start)
+    return end.timestamp is not None and start.timestamp is not None and end.timestamp < start.timestamp
+
+
+def _check_positions(
+    given: OptionReader, option: str, streams: Sequence[str], shard_ids: Collection[str]
+) -> None:
+    """Refuse positions per shard for several streams, whose shards have the same names."""
+    several = f"got {len(streams)}" if len(streams) > 1 else f"{streams[0]} may find several"
+    if shard_ids and (len(streams) > 1 or is_pattern(streams[0])):
+        raise given.error(
+            option,
+            f"expected one stream with positions per shard, {several}, whose shard ids are not told apart; read "
+            "each stream on its own",
+        )

@@ -6,79 +6,89 @@ that a pattern may find, so that one that comes back is read on.
 
 **When all is done.** When every stream that is read has come up to its end, and no other is waited for. A run with
 an `until` waits for none; without one a pattern may find others for ever. Where the last stream is deleted and no
-other is waited for, nothing is done: that is an error.
+other is waited for, nothing is done: that is an error. So it is with the only stream of a spout.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.consumer.streams.found_streams import FoundStream, FoundStreams
-from kinesis_spout.consumer.streams.streams_ports import StreamsPorts, close_ports
+from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.consumer.found_streams import FoundStream, FoundStreams
+from kinesis_spout.consumer.ports import Ports, StreamsPorts
 from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.streams import nothing_found
 
-T = TypeVar("T")
-R = TypeVar("R")
-
 _OPENERS: Final = 8
 """So many streams are opened at a time: to open one is a dozen requests, one after another."""
 _LOOK_SECONDS: Final = 0.25
-"""How soon it is noticed that a stream has ended."""
+"""How soon it is noticed that one of several streams has ended."""
 
 _log = logging.getLogger(__name__)
 
 
-class StreamSet(Generic[T]):
-    """What a door made of each stream, by the stream's name. Mutable; thread-safe.
+class OneStream(Protocol):
+    """What a door reads one stream with."""
+
+    @property
+    def consumer(self) -> Consumer: ...
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the stream has come up to the end that its settings give it."""
+        ...
+
+    @property
+    def error(self) -> BaseException | None:
+        """What has ended the stream, as far as the set is to act on it."""
+        ...
+
+    def close(self) -> None:
+        """Stop, store the last progress, and close the stream's ports. May be called twice.
+
+        Raises:
+            KinesisSpoutError: it could not be stored.
+        """
+        ...
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+S = TypeVar("S", bound=OneStream)
+
+
+class StreamSet(Generic[S]):
+    """What a door reads each stream with, by the stream's name. Mutable; thread-safe.
 
     Args:
         config: of all streams.
         ports: the outside world; closed with this.
         open_one: makes of one stream what the door reads it with, and starts it. Takes the ports over.
-        close_one: stops it, and closes its ports.
-        retired: called before that with what was made of a stream that is gone while others are read.
-        ended: gives the error that a stream has ended with; None while it has not.
-        share: told how many streams there are now, so that each has its share of what all have together.
-        is_done: tells whether a stream has come up to the end that its settings give it.
-        over: called once, on the thread that watches, when ``error`` ends all of it, or all is done.
     """
 
     def __init__(
         self,
         config: SpoutConfig,
         ports: StreamsPorts,
-        *,
-        open_one: Callable[[SpoutConfig, Ports], T],
-        close_one: Callable[[T], None],
-        retired: Callable[[T], None],
-        ended: Callable[[T], BaseException | None],
-        share: Callable[[T, int], None],
-        is_done: Callable[[T], bool],
-        over: Callable[[], None] = lambda: None,
+        open_one: Callable[[SpoutConfig, Ports], S],
     ) -> None:
         self._config = config
         self._ports = ports
         self._open_one = open_one
-        self._close_one = close_one
-        self._retired = retired
-        self._ended = ended
-        self._share = share
-        self._is_done = is_done
-        self._over = over
         self._found = FoundStreams(config, ports)
         self._lock = threading.Lock()
-        """Guards the three below."""
-        self._current: dict[str, T] = {}
-        self._to_close: list[T] = []
-        self._closed = False
-        self.gone: Mapping[str, BaseException] = {}
-        """The streams that have ended, and why; they are looked for again."""
+        """Guards the five below."""
+        self._current: Mapping[str, S] = {}
+        self._to_close: list[S] = []
+        self._closing = False
+        self._gone: Mapping[str, BaseException] = {}
+        self._past: list[Counters] = []
+        self._closed = threading.Event()
         self.error: BaseException | None = None
         """What has ended all of it: an error of one stream that no other can make good."""
         self._told: dict[str, str] = {}
@@ -88,15 +98,34 @@ class StreamSet(Generic[T]):
         self._watcher: threading.Thread | None = None
 
     @property
-    def current(self) -> Mapping[str, T]:
+    def current(self) -> Mapping[str, S]:
         """Those that are read now, or were at the end, by name. What is given does not change any more."""
         return self._current
 
     @property
+    def gone(self) -> Mapping[str, BaseException]:
+        """The streams that have ended while others are read, and why; they are looked for again."""
+        return self._gone
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.is_set()
+
+    def await_closed(self, timeout: float | None) -> bool:
+        return self._closed.wait(timeout)
+
+    @property
+    def past(self) -> Sequence[Counters]:
+        """What was counted of streams that are not read any more."""
+        return self._past
+
+    @property
     def is_done(self) -> bool:
         """Whether all streams have come up to the end that their settings give, and no other is waited for."""
-        current = self._current
-        return not self._waits_for_others and bool(current) and all(map(self._is_done, current.values()))
+        current = self._current.values()
+        if self.error is not None or self._waits_for_others or not current:
+            return False
+        return all(each.is_done for each in current)
 
     @property
     def _waits_for_others(self) -> bool:
@@ -118,9 +147,19 @@ class StreamSet(Generic[T]):
             raise
         self._look_at = self._ports.clock.monotonic() + self._config.stream_list_interval_seconds
 
-    def watch(self) -> None:
-        """Have a thread ``tend`` to those that come and go. Called after ``start``."""
-        self._watcher = threading.Thread(target=self._watch, name="kinesis-spout-streams", daemon=True)
+    def watch(self, over: Callable[[], None] | None = None) -> None:
+        """Have a thread ``tend`` to those that come and go. Called after ``start``.
+
+        An only stream does neither; of that one the thread waits for the end, if there is an ``over``.
+
+        Args:
+            over: called once, on that thread, when ``error`` ends all of it, or all is done.
+        """
+        if over is None and not self._config.is_several:
+            return
+        self._watcher = threading.Thread(
+            target=self._watch, args=(over,), name="kinesis-spout-streams", daemon=True
+        )
         self._watcher.start()
 
     def close(self) -> None:
@@ -130,9 +169,16 @@ class StreamSet(Generic[T]):
             KinesisSpoutError: what the first of them that could not store its last progress raised.
         """
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
+            is_first, self._closing = not self._closing, True
+        if is_first:
+            try:
+                self._close()
+            finally:
+                self._closed.set()
+        elif self._watcher is not threading.current_thread():
+            self._closed.wait()
+
+    def _close(self) -> None:
         self._wake.set()
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join()
@@ -141,7 +187,9 @@ class StreamSet(Generic[T]):
         with ExitStack() as closing:
             closing.callback(self._ports.close)
             if left:
-                _raise_first(_of_all(self._close_one, left))
+                for result in _of_all(_close_one, left):
+                    if isinstance(result, BaseException):
+                        raise result
 
     def _open_all(self) -> None:
         found = self._found.find()
@@ -152,7 +200,7 @@ class StreamSet(Generic[T]):
         if any(isinstance(made, BaseException) for made in opened):
             for made in opened:
                 if isinstance(made, Ports):
-                    close_ports(made)
+                    made.close_all()
             raise _together(ports)
         started = _of_all(lambda each: self._opened(each, ports[each.name]), found)  # type: ignore[arg-type]
         with self._lock:
@@ -168,32 +216,47 @@ class StreamSet(Generic[T]):
     def _checked_ports(self, found: FoundStream) -> Ports:
         """Open the ports of a stream, and see that it can be read, before anything is stored of any stream."""
         ports = self._ports.open(self._config.of_stream(found.stream))
+        if not self._config.is_several:
+            return ports  # which its consumer sees to
         try:
             ports.lister.list_shards()
         except BaseException:
-            close_ports(ports)
+            ports.close_all()
             raise
         return ports
 
-    def _opened(self, found: FoundStream, ports: Ports) -> T:
+    def _opened(self, found: FoundStream, ports: Ports) -> S:
         try:
             config = self._found.config_of(found, ports)
         except BaseException:
-            close_ports(ports)
+            ports.close_all()
             raise
         return self._open_one(config, ports)
 
     # What comes and goes
 
     def end(self, name: str, error: BaseException) -> None:
-        """Read a stream no more, for it is gone. May be called on any thread, and does not wait."""
+        """Read a stream no more, for it is gone. May be called on any thread, and does not wait.
+
+        The only one stays until all of it is closed: what is in flight of it may end, and is stored.
+        """
+        if self._config.is_several:
+            self._end_one_of_several(name, error)
+        else:
+            self.fail(error)
+        self._wake.set()
+
+    def fail(self, error: BaseException) -> None:
+        self.error = self.error or error
+
+    def _end_one_of_several(self, name: str, error: BaseException) -> None:
         with self._lock:
-            gone = self._current.get(name)
-            if gone is None:
+            ended = self._current.get(name)
+            if ended is None:
                 return
             self._current = {each: made for each, made in self._current.items() if each != name}
-            self._to_close.append(gone)
-            self.gone = {**self.gone, name: error}
+            self._to_close.append(ended)
+            self._gone = {**self._gone, name: error}
             is_last = not self._current
         _log.error(
             "stream %s has ended: %s. The other streams are read on; it is looked for every %g s",
@@ -202,17 +265,16 @@ class StreamSet(Generic[T]):
             self._config.stream_list_interval_seconds,
         )
         if is_last and not self._waits_for_others:
-            self.error = error
-        self._wake.set()
+            self.fail(error)
 
     def tend(self) -> None:
         """Take in which streams have ended; close those; look for others if it is time."""
         for name, made in self.current.items():
-            error = self._ended(made)
+            error = made.error
             if isinstance(error, StreamNotFound):
                 self.end(name, error)
             elif error is not None:
-                self.error = self.error or error
+                self.fail(error)
         with self._lock:
             to_close, self._to_close = self._to_close, []
         for made in to_close:
@@ -223,27 +285,32 @@ class StreamSet(Generic[T]):
             self._look()
             self._look_at = self._ports.clock.monotonic() + self._config.stream_list_interval_seconds
 
-    def _watch(self) -> None:
-        while not self._closed and self.error is None and not self.is_done:
+    def _watch(self, over: Callable[[], None] | None) -> None:
+        seconds = _LOOK_SECONDS if self._config.is_several else None
+        while True:
             try:
                 self.tend()
             except Exception as error:  # noqa: BLE001 - whatever ended the thread must reach the user
-                self.error = self.error or error
+                self.fail(error)
+            if self._closing or self.error is not None or self.is_done:
                 break
-            self._wake.wait(_LOOK_SECONDS)
+            self._wake.wait(seconds)
             self._wake.clear()
-        if not self._closed:
-            self._over()
+        if not self._closing and over is not None:
+            over()
 
-    def _close_ended(self, made: T) -> None:
+    def look(self) -> None:
+        """Have the thread that watches look at once, for a stream has ended."""
+        self._wake.set()
+
+    def _close_ended(self, made: S) -> None:
+        self._past.append(made.consumer.counted())
         try:
-            self._retired(made)
-            self._close_one(made)
+            made.close()
         except KinesisSpoutError as error:
             _log.warning("after a stream had ended, its last progress could not be stored: %s", error)
 
     def _look(self) -> None:
-        """Open the streams that are not read and are there."""
         try:
             wanted = [each for each in self._found.find() if each.name not in self.current]
         except KinesisSpoutError as error:
@@ -251,7 +318,7 @@ class StreamSet(Generic[T]):
             return
         self._told.pop("", None)
         for found in wanted:
-            if self._closed:
+            if self._closing:
                 return
             self._open_late(found)
 
@@ -265,11 +332,11 @@ class StreamSet(Generic[T]):
                 self._tell(name, f"stream {name} cannot be read yet: {error}")
             return
         with self._lock:
-            if self._closed:
+            if self._closing:
                 self._to_close.append(made)
                 return
             self._current = {**self._current, name: made}
-            self.gone = {each: why for each, why in self.gone.items() if each != name}
+            self._gone = {each: why for each, why in self._gone.items() if each != name}
         self._told.pop(name, None)
         _log.info("stream %s is read from now on", name)
         self._divide()
@@ -282,7 +349,11 @@ class StreamSet(Generic[T]):
     def _divide(self) -> None:
         streams = list(self.current.values())
         for made in streams:
-            self._share(made, len(streams))
+            made.consumer.sharers = len(streams)
+
+
+def _close_one(stream: OneStream) -> None:
+    stream.close()
 
 
 def _of_all(work: Callable[[T], R], items: Collection[T]) -> "list[R | BaseException]":
@@ -294,14 +365,10 @@ def _of_all(work: Callable[[T], R], items: Collection[T]) -> "list[R | BaseExcep
         except BaseException as error:  # noqa: BLE001 - told together with the others
             return error
 
+    if len(items) == 1:
+        return [tried(item) for item in items]
     with ThreadPoolExecutor(min(_OPENERS, len(items)), "kinesis-spout-open") as threads:
         return list(threads.map(tried, items))
-
-
-def _raise_first(results: "list[R | BaseException]") -> None:
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
 
 
 def _together(results: "Mapping[str, object]") -> BaseException:

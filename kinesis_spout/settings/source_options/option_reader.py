@@ -1,18 +1,20 @@
-"""The options of one read or write, matched to the table and read as typed values."""
+"""Reads the options of one read or write: matched to the table, checked, and as typed values."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, TypeVar
 
-from kinesis_spout.kinesis import ReadSettings
+from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.settings.kinesis import read_settings
+from kinesis_spout.settings.grammar.streams import PART_WORDS, check_streams
+from kinesis_spout.settings.kinesis import client_settings, read_settings
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import Option, Use
+from kinesis_spout.settings.rules import check_credentials, region
 from kinesis_spout.settings.source_options.elsewhere import HINTS, INSTEAD, OF_SPARK, OF_TABLES
 from kinesis_spout.settings.table import OPTIONS
-from kinesis_spout.settings.table.connection import CLIENT
+from kinesis_spout.settings.table.connection import CLIENT, STREAM
 
 T = TypeVar("T")
 
@@ -22,8 +24,8 @@ _ALIKE: Final = 0.7
 _OF_TABLE: Final = "option."
 
 
-class GivenOptions:
-    """What the user gave, by the names of the table. A door of ``rules``.
+class OptionReader:
+    """Reads what the user gave, by the names of the table. A door of ``rules``.
 
     Args:
         options: as Spark hands them over; their case says nothing.
@@ -73,11 +75,7 @@ class GivenOptions:
         return name in self._texts
 
     def to_keep(self) -> dict[str, str]:
-        """Give what a table may keep of them: all.
-
-        Raises:
-            InvalidConfig: one is a secret.
-        """
+        """Give what a table may keep of them: all. Raises InvalidConfig: one is a secret."""
         for name in self._texts:
             if self._options[name].secret:
                 expected = (
@@ -96,7 +94,6 @@ class GivenOptions:
             self.value(name)
 
     def text(self, name: str) -> str | None:
-        """Give the text, or the default."""
         return self._texts.get(name, self._options[name].default_text)
 
     def value(self, name: str) -> Any:
@@ -117,9 +114,48 @@ class GivenOptions:
         """The columns asked for beside the usual ones, spelled as in the schema, in the order asked for."""
         return self.value("extraColumns") or ()
 
-    def client_values(self) -> dict[str, Any]:
-        """Give what says how Kinesis is reached, by the names of settings."""
-        return self.values(CLIENT)
+    def client(self, streams: Sequence[str], *, connections: int = 0) -> KinesisClientSettings:
+        """Give the settings of a client for these streams that keeps at least so many connections."""
+        values = self.values(CLIENT)
+        check_credentials(values, self)
+        return client_settings(values, region(values, streams, self), connections=connections)
+
+    def streams_to_read(self) -> tuple[str, ...]:
+        """Give the names, or the ARNs, and the patterns of them, in the order in which they were given."""
+        option = self._stream_option
+        if option is None:
+            raise InvalidConfig(
+                "no stream is named: expected the option streamName or streamARN; or, if it is an option of a "
+                "table, CREATE TABLE without a list of columns: with one, Spark hands the table's options to "
+                "nobody"
+            )
+        streams: tuple[str, ...] = self.value(option)
+        for stream in streams:
+            self._check_stream(option, stream, check_streams, PART_WORDS)
+        return streams
+
+    def stream_to_write(self) -> str | None:
+        """Give the stream, by name or by ARN; None if none is named."""
+        option = self._stream_option
+        text = None if option is None else self.text(option)
+        if option is not None and text is not None:
+            self._check_stream(option, text, STREAM.of_text, STREAM.words)
+        return text
+
+    @property
+    def _stream_option(self) -> str | None:
+        if "streamName" in self and "streamARN" in self:
+            raise self.error("streamARN", "expected either streamName or streamARN, got both; leave one out")
+        return next((name for name in ("streamName", "streamARN") if name in self), None)
+
+    def _check_stream(self, option: str, stream: str, check: Callable[[str], Any], words: str) -> None:
+        if stream.startswith("arn:") != (option == "streamARN"):
+            right, kind = ("streamName", "a name") if option == "streamARN" else ("streamARN", "an ARN")
+            raise self.error(option, f"{stream[:160]!r} is {kind}: give it as {right}")
+        try:
+            check(stream)
+        except NotAllowed as error:
+            raise error.refusal(f"option {option}", words, stream) from error
 
     def values(self, rows: Iterable[Option]) -> dict[str, Any]:
         """Give the values of these options, by the names of settings; the default of what is no option here."""
@@ -128,7 +164,6 @@ class GivenOptions:
         }
 
     def read_settings(self, *, fan_out_consumer: str | None = None) -> ReadSettings:
-        """Say how shards are read."""
         return read_settings(
             self._settings(), fan_out_consumer=fan_out_consumer, extra_columns=self.extra_columns
         )
@@ -145,7 +180,6 @@ class GivenOptions:
         return {option.setting: self.value(option.name) for option in self._options.values()}
 
     def error(self, name: str, why: str) -> InvalidConfig:
-        """Give the error to raise about an option that was given and may not be."""
         return InvalidConfig(f"option {self._spelled.get(name, name)}: {why}")
 
     def called(self, setting: str) -> str:
@@ -154,7 +188,6 @@ class GivenOptions:
         return next((self._spelled[name] for name in names if name in self._spelled), names[0])
 
     def refusal(self, setting: str, expected: str, value: Any) -> InvalidConfig:
-        """Give the error to raise about a value."""
         secret = any(option.secret for option in self._options.values() if option.setting == setting)
         return NotAllowed(expected).refusal(f"option {self.called(setting)}", "", value, secret=secret)
 

@@ -1,0 +1,163 @@
+"""What the threads of one consumer share, and the lock that guards it.
+
+``ConsumerState`` makes the lock and owns it; the parts of a consumer are given the state and have no lock of their
+own. A thread that touches what is named under "Guarded" holds the lock, and does no I/O meanwhile.
+``tests/unit/consumer/test_lock.py`` runs the doors with guarded things that find any other caller.
+"""
+
+import random
+import threading
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.consumer.delivery_rate import DeliveryRate
+from kinesis_spout.consumer.ports import OwnershipListener, Ports
+from kinesis_spout.consumer.read_errors import ReadErrors
+from kinesis_spout.consumer.sharing import Sharing
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.logs.failure_kinds import FailureKinds
+from kinesis_spout.settings import SpoutConfig
+from shard_state import (
+    OUTAGE_CAP_SECONDS,
+    BreakerRule,
+    Capacity,
+    Guarantee,
+    Order,
+    RetryPolicy,
+    SequenceNumber,
+    SliceLimits,
+    StateManager,
+)
+
+if TYPE_CHECKING:
+    from kinesis_spout.model.errors import KinesisSpoutError
+
+
+RecordId = tuple[str, SequenceNumber]
+"""A shard's id, and a record of it."""
+
+_OVERHEAD_BYTES: Final = 500
+"""What a letter weighs besides its record's data, roughly."""
+
+
+class ConsumerState:
+    """The shared state of one consumer. Mutable. The message time-out is for records that come one by one."""
+
+    def __init__(self, config: SpoutConfig, ports: Ports, *, message_timeout_seconds: float | None) -> None:
+        self.config = config
+        self.ports = ports
+        self.lock = threading.RLock()
+
+        # Guarded
+        self.manager = _state_manager(config, ports, message_timeout_seconds)
+        self.sharing = Sharing(config, ports, self.manager, self.lock)
+        """Which shards are ours. Its ``start`` and ``report`` do I/O, and take the lock themselves."""
+        self.counters = Counters()
+        self.failures = FailureKinds()
+        self.read_errors = ReadErrors(ports.clock)
+        """The shards that cannot be read now."""
+        self.letters = WaitingLetters()
+        self.listener: OwnershipListener | None = None
+        """Whoever reads, from the start of the consumer to its end."""
+
+        # Free for all threads
+        self.deliveries = ports.deliveries or DeliveryRate(
+            config.max_deliveries_per_second, config.max_total_deliveries_per_second
+        )
+        """What whoever delivers asks."""
+        self.sharers = 1
+        """How many streams share `max_buffered_bytes`, this one included; may change at any time."""
+        self.last_error: KinesisSpoutError | None = None
+        """The last error that is being retried; None once what failed has worked again."""
+        self.fatal: BaseException | None = None
+        """The error that ended the consumer, if one did."""
+
+    @property
+    def now(self) -> float:
+        """The time that the manager is told."""
+        return self.ports.clock.monotonic()
+
+    def counted(self) -> Counters:
+        """Copy the counts of this moment. Takes the lock."""
+        with self.lock:
+            return Counters.total([self.counters])
+
+    def check(self) -> None:
+        """Raise the error that ended the consumer, if one did."""
+        if self.fatal is not None:
+            raise self.fatal
+
+    def end_with(self, error: BaseException) -> None:
+        """End the consumer with an error that cannot be retried."""
+        self.fatal = self.fatal or error
+
+
+class WaitingLetters:
+    """Letters by their record, the oldest first. Mutable; guarded by the consumer's lock."""
+
+    def __init__(self) -> None:
+        self._letters: dict[RecordId, DeadLetter] = {}
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._letters)
+
+    def add(self, record: RecordId, letter: DeadLetter) -> None:
+        """Have a letter wait; it replaces an older one about the same record."""
+        self._remove(record)
+        self._letters[record] = letter
+        self.size_bytes += _weight(letter)
+
+    def copy(self) -> Mapping[RecordId, DeadLetter]:
+        return dict(self._letters)
+
+    def written(self, record: RecordId, letter: DeadLetter) -> bool:
+        """Note that a letter is durable.
+
+        Returns:
+            False if this very letter waits no more: its shard was lost. What waits for the record then was given
+            up under another ownership, and is yet to be written.
+        """
+        if self._letters.get(record) is not letter:
+            return False
+        self._remove(record)
+        return True
+
+    def drop_shards(self, shard_ids: Collection[str]) -> None:
+        for record in [record for record in self._letters if record[0] in shard_ids]:
+            self._remove(record)
+
+    def _remove(self, record: RecordId) -> None:
+        letter = self._letters.pop(record, None)
+        if letter is not None:
+            self.size_bytes -= _weight(letter)
+
+
+def _weight(letter: DeadLetter) -> int:
+    return len(letter.data) + _OVERHEAD_BYTES
+
+
+def _state_manager(config: SpoutConfig, ports: Ports, message_timeout_seconds: float | None) -> StateManager:
+    return StateManager(
+        app_instance=ports.coordinator.member,
+        random=random.random,
+        retry=RetryPolicy(
+            limit=config.retry_limit,
+            backoff_seconds=config.retry_backoff_seconds,
+            multiplier=config.retry_backoff_multiplier,
+            cap_seconds=config.retry_backoff_cap_seconds,
+            jitter=config.retry_jitter,
+        ),
+        order=Order(config.order),
+        guarantee=Guarantee(config.guarantee),
+        capacity=Capacity(records=config.max_pending, holes=config.max_holes),
+        limits=SliceLimits(records=config.max_records_per_slice),
+        message_timeout_seconds=message_timeout_seconds,
+        breaker=BreakerRule(
+            failure_ratio=config.breaker_failure_ratio,
+            window=config.breaker_window,
+            probes=RetryPolicy(cap_seconds=OUTAGE_CAP_SECONDS, jitter=config.retry_jitter),
+        ),
+        bounds=None if config.run_end is None else config.run_end.bounds(ports.clock.time()),
+    )

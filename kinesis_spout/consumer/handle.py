@@ -1,0 +1,152 @@
+"""What the handles of all doors do, over the consumers that they have: a spout, a query, a topology.
+
+Each stream has a consumer of its own, which knows nothing of the others. The counts of a handle are sums; of what
+there can be several of (a pause, an error that is being retried) it tells the first one's.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
+from shard_state import BreakerPause, ShardStatus
+
+
+class Handle(ABC):
+    """Looks at what runs, and lets it pause. Its methods may be called from any thread.
+
+    Where there may be several streams, a shard is called ``stream/shardId``; of the only stream, by its id.
+    """
+
+    _shard_form: ClassVar[str] = "stream/shardId"
+
+    @abstractmethod
+    def _consumers(self) -> Mapping[str, Consumer]:
+        """Give the consumers of the streams that are read now, by what comes before the ids of their shards."""
+
+    def _counted_before(self) -> Iterable[Counters]:
+        """Give what was counted of streams that are not read any more."""
+        return ()
+
+    @property
+    def gone(self) -> dict[str, BaseException]:
+        """The streams that are deleted, and how that was noticed. They are looked for again."""
+        return {}
+
+    @property
+    def counters(self) -> Counters:
+        """What happened since the start on all streams, those included that are gone; as a copy."""
+        counted = [consumer.counted() for consumer in self._consumers().values()]
+        return Counters.total([*self._counted_before(), *counted])
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How often records failed with each kind of exception, the most frequent first.
+
+        A kind is the exception's type and the line that raised it.
+        """
+        counts: Counter[str] = Counter()
+        for consumer in self._consumers().values():
+            with consumer.lock:
+                counts.update(consumer.failures.counts)
+        return dict(counts.most_common())
+
+    @property
+    def last_error(self) -> KinesisSpoutError | None:
+        """An error that is being retried now, of storing or of reading; else why a stream is gone."""
+        retried = (consumer.retried_error for consumer in self._consumers().values())
+        gone = (error for error in self.gone.values() if isinstance(error, KinesisSpoutError))
+        return next((error for error in (*retried, *gone) if error is not None), None)
+
+    @property
+    def uncommitted(self) -> int:
+        """How many records are finished and not stored as such: at most so many come again after a kill now."""
+        return sum(consumer.uncommitted for consumer in self._consumers().values())
+
+    def shards(self) -> list[ShardStatus]:
+        """Describe every known shard, parents before children."""
+        return [
+            replace(shard, shard_id=prefix + shard.shard_id) if prefix else shard
+            for prefix, consumer in self._consumers().items()
+            for shard in consumer.shards()
+        ]
+
+    # The circuit breaker, of each stream by itself
+
+    @property
+    def breaker_pause(self) -> BreakerPause | None:
+        """The state of the circuit breaker's pause; None while there is none. Each stream pauses by itself.
+
+        The pause begins when practically every record failed. A single record is tried at a time, at growing
+        intervals, and nothing is given up. The first that succeeds (or is rejected) ends the pause.
+        """
+        pauses = (consumer.breaker_pause for consumer in self._consumers().values())
+        return next((pause for pause in pauses if pause is not None), None)
+
+    def resume(self) -> bool:
+        """End such pauses now; False if there is none."""
+        resumed = [consumer.resume() for consumer in self._consumers().values()]
+        return any(resumed)
+
+    # Pauses by an operator
+
+    def pause_shards(self, *shard_ids: str) -> None:
+        """Pause shards for all members of the application, as an operator does; all shards if none is named.
+
+        What is in flight of them may end, and is stored; nothing more of them is handed out, retries included.
+        It is kept in ZooKeeper, over restarts, until ``resume_shards`` or ``kinesis-spout resume``. Members
+        notice within about a second.
+
+        Raises:
+            InvalidConfig: one is not a shard of a stream that is read.
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        for consumer, of_one in self._addressed(shard_ids):
+            consumer.pause_shards(of_one)
+
+    def resume_shards(self, *shard_ids: str) -> bool:
+        """End pauses of shards that were named to pause them; if none is named, all that an operator has paused.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            InvalidConfig, StoreUnavailable: as ``pause_shards``.
+        """
+        ended = [consumer.resume_shards(of_one) for consumer, of_one in self._addressed(shard_ids)]
+        return any(ended)
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards of this member that an operator has paused, and that it has something left to do with."""
+        consumers = self._consumers().items()
+        return frozenset(prefix + shard for prefix, consumer in consumers for shard in consumer.paused_shards)
+
+    @property
+    def paused_by_operator(self) -> str | None:
+        """What an operator has paused of this member's shards, in words, of the first stream; None if nothing."""
+        said = (consumer.paused_by_operator for consumer in self._consumers().values())
+        return next((text for text in said if text is not None), None)
+
+    def _addressed(self, shard_ids: Collection[str]) -> list[tuple[Consumer, list[str]]]:
+        """Give the consumers that are meant, each with its shards; all of them without any if none is named."""
+        consumers = self._consumers()
+        if not shard_ids:
+            return [(consumer, []) for consumer in consumers.values()]
+        if consumers.keys() == {""}:
+            return [(consumers[""], list(shard_ids))]
+        addressed: dict[str, list[str]] = {}
+        for shard_id in shard_ids:
+            stream, slash, of_one = shard_id.rpartition("/")
+            prefix = stream + slash
+            if prefix not in consumers or not of_one:
+                known = ", ".join(sorted(each.removesuffix("/") for each in consumers))
+                raise InvalidConfig(
+                    f"expected a shard as {self._shard_form}, of one of {known or 'none'}, got {shard_id!r}"
+                )
+            addressed.setdefault(prefix, []).append(of_one)
+        return [(consumers[prefix], of_one) for prefix, of_one in addressed.items()]

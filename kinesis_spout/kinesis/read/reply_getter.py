@@ -1,0 +1,122 @@
+"""What polled and pushed getters share: a page is made of a reply, and the position follows the replies.
+
+No record from before the start is given, whatever was asked for: a position that was given up for the oldest
+record there is may turn out not to have been trimmed, and what is before it was handled.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+
+from kinesis_spout.kinesis.errors import ResourceNotFound
+from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
+from kinesis_spout.kinesis.read.calls.get_records import RecordsForm, Reply, ReplyForm
+from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
+from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS, ReadSettings
+from kinesis_spout.kinesis.read.user_records import HashKeys, page_as_set
+from kinesis_spout.kinesis.retry_policy import reaction_to
+from kinesis_spout.kinesis.verdict import ShardInQuestion
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import DataLoss, KinesisSpoutError
+from kinesis_spout.ports import Page, ShardLister
+from shard_state import Position
+
+_log = logging.getLogger(__name__)
+
+
+class ReplyGetter(ABC):
+    """A ``ShardGetter``, also of columns. Mutable, not thread-safe. See the port for what it promises."""
+
+    def __init__(
+        self,
+        *,
+        stream: str,
+        shard_id: str,
+        position: Position,
+        lister: ShardLister,
+        settings: ReadSettings,
+        hash_keys: HashKeys | None,
+        pacing: Pacing,
+        clock: Clock,
+    ) -> None:
+        self._stream = stream
+        self._shard_id = shard_id
+        self._settings = settings
+        self._hash_keys = hash_keys
+        self._pacing = pacing
+        self._clock = clock
+        self._question = ShardInQuestion(stream=stream, shard_id=shard_id, lister=lister, clock=clock)
+        self._arrow = ArrowForm(stream=stream, shard_id=shard_id, settings=settings, hash_keys=hash_keys)
+        self._position = position.resolved(clock.time())
+        self._start: Position | None = None
+        """No record before it is given; None once nothing before it can come any more."""
+        self._keep_from(self._position)
+        self._last: GetRecordsReply | None = None
+        """What is given again after the shard's end."""
+        self.data_losses = 0
+        """How often a position was given up (``fail_on_data_loss`` is off)."""
+        self.throttles = 0
+
+    @property
+    def position(self) -> Position:
+        return self._position
+
+    @property
+    def ready_at(self) -> float:
+        """The clock's monotonic time before which a read would exceed the shard's limits, or is in vain."""
+        return self._pacing.ready_at
+
+    def read(self, limit: int) -> Page:
+        """Give the next page; after the end: the empty last page again, without a call."""
+        start = self._start
+        reply = self._next_reply(limit, RecordsForm())
+        page = page_of(reply, stream=self._stream, shard_id=self._shard_id)
+        return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
+
+    def read_arrow(self, limit: int) -> ArrowPage:
+        """Give the next page as columns; otherwise the same as ``read``."""
+        return self._next_reply(limit, self._arrow).page
+
+    @abstractmethod
+    def _ask(self, limit: int, form: ReplyForm[Reply]) -> Reply:
+        """Give what follows on the position."""
+
+    def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Reply:
+        if not 1 <= limit <= MAX_RECORDS:
+            raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
+        if self._last is not None:
+            return form.convert(self._last)
+        reply = self._ask(limit, form)
+        if reply.last is not None:
+            self._position = Position.after(reply.last)
+        if reply.at_end:
+            self._last = GetRecordsReply(records=[], child_shards=reply.child_shards)
+        start = self._start
+        if start is None:
+            return reply
+        if reply.last is not None and start.includes(reply.last):
+            self._start = None  # numbers only grow from here
+        return reply.from_position(start)
+
+    def _keep_from(self, position: Position) -> None:
+        self._start = None if position.sequence_number is None else position
+
+    def _give_up_position(self, error: DataLoss) -> None:
+        """Go on at the oldest record, because the position is lost."""
+        if self._settings.fail_on_data_loss:
+            raise error
+        _log.warning(
+            "%s; going on at TRIM_HORIZON, as `fail_on_data_loss=False` says; what is still there from before "
+            "that position is left out",
+            error,
+        )
+        self.data_losses += 1
+        self._position = Position.trim_horizon()
+
+    def _verified(self, error: KinesisSpoutError) -> KinesisSpoutError:
+        return self._question.not_found(error) if isinstance(error, ResourceNotFound) else error
+
+    def _note(self, error: KinesisSpoutError) -> None:
+        """Have an error count, and the next read wait."""
+        self.throttles += reaction_to(error).is_throttle
+        self._pacing.failed(self._clock.monotonic(), error)

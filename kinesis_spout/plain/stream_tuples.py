@@ -1,0 +1,226 @@
+"""The tuples of one stream: handed out, acked and failed by their message ids."""
+
+import re
+from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, Self
+
+from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.model.errors import StreamNotFound
+from kinesis_spout.model.handler import Failure, Reject, failure_of
+from kinesis_spout.model.record import Record
+from kinesis_spout.plain.buffered_shards import BufferedShards
+from kinesis_spout.plain.listener import Announcements, FailReason
+from shard_state import Exhausted, RecordEvent, SequenceNumber
+
+_MAX_BROKEN_PER_CALL: Final = 32
+"""Records whose scheme raises, before ``next_tuple`` lets the caller go on with something else."""
+
+_EVENTS: Final = {FailReason.FAIL: RecordEvent.FAIL, FailReason.TIME_OUT: RecordEvent.TIME_OUT}
+
+
+_NUMBER: Final = r"[1-9]\d{0,17}"
+_FORM: Final = re.compile(
+    rf"([A-Za-z0-9_.-]+):((?:0|[1-9]\d{{0,128}})(?::(?:0|{_NUMBER}))?)#({_NUMBER})\.({_NUMBER})", re.ASCII
+)
+
+
+class MessageId(NamedTuple):
+    """One delivery of one record.
+
+        shardId-000000000000:49590338271490256608559692538361571095921575989136588898#2.1
+        shard                sequence number (with ``:sub`` for a user record in an aggregate)  epoch.attempt
+
+    A fail counts for the delivery that it names and for no other (invariant 17). Attempts alone do not tell
+    deliveries apart: when the ownership of a shard ends, its records are delivered again from what is stored, and
+    the attempt that was under way may come under its number again. So the epoch of the ownership stands before it.
+    """
+
+    shard_id: str
+    sequence: SequenceNumber
+    epoch: int
+    """The ownership of the shard under which it was made."""
+    attempt: int
+    """Which delivery of the record it is, from 1."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text that ``next_tuple`` gave.
+
+        Raises:
+            ValueError: this is no message id.
+        """
+        matched = _FORM.fullmatch(text)
+        if matched is None:
+            raise ValueError(
+                "expected a message id as next_tuple gives it, 'shardId:sequence#epoch.attempt' or "
+                f"'shardId:sequence:sub#epoch.attempt', got {text[:200]!r}"
+            )
+        shard_id, sequence, epoch, attempt = matched.groups()
+        return cls(shard_id, SequenceNumber.parse(sequence), int(epoch), int(attempt))
+
+    def __str__(self) -> str:
+        return f"{self.shard_id}:{self.sequence}#{self.epoch}.{self.attempt}"
+
+
+class Emitted(NamedTuple):
+    """A tuple that was handed out, to be acked or failed by its id."""
+
+    message_id: str
+    """``shardId:sequence#epoch.attempt``: this delivery of the record, another one at every delivery. What stands
+    before the ``#`` is the record's own id, which its dead letter has too; inside an aggregate it ends with
+    ``:sub``. Where several streams may be read, ``stream/`` stands before it."""
+    values: Any
+    """What the scheme made of the record; with "raw" the ``Record`` itself."""
+
+
+class StreamTuples:
+    """The tuples of one stream. Mutable; thread-safe. Its caller makes the announcements, once the lock is free.
+
+    Args:
+        prefix: of the message ids that users see.
+        is_active: tells whether tuples may be handed out.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        shards: BufferedShards,
+        scheme: Callable[[Record], Any],
+        announcements: Announcements,
+        *,
+        prefix: str,
+        is_active: Callable[[], bool],
+    ) -> None:
+        self.consumer = consumer
+        self.shards = shards
+        self._scheme = scheme
+        self._announcements = announcements
+        self._prefix = prefix
+        self._is_active = is_active
+        self._closed = False
+
+    def next(self) -> Emitted | None:
+        """Give the next tuple: a due retry, or a fresh record; see ``RecordSpout.next_tuple``."""
+        consumer = self.consumer
+        consumer.check()
+        self.fail_overdue()
+        for _ in range(_MAX_BROKEN_PER_CALL):
+            with consumer.lock:
+                may_hand_out = self._is_active() and not self._closed
+                may_hand_out = may_hand_out and consumer.ports.coordinator.is_certain()
+                taken = self.shards.take(consumer.now) if may_hand_out else None
+                if taken is None:
+                    return None
+                consumer.counters.delivered += 1
+                record, sequence = taken.record, taken.sequence
+                delivery = self._delivery(record.shard_id, sequence, record.attempt)
+            try:
+                values = self._scheme(record)
+            except BaseException as error:
+                self._fail(delivery, failure_of(error), FailReason.FAIL)
+                if isinstance(error, KeyboardInterrupt):
+                    raise  # it may be the caller's Ctrl-C; see kinesis_spout.model.handler
+                continue
+            message_id = self._prefix + str(delivery)
+            self._announcements.emitted(message_id, record.attempt)
+            return Emitted(message_id, values)
+        return None
+
+    def ack(self, delivery: MessageId, message_id: str) -> bool:
+        """Finish a record, which the user knows by that id; False if that changes nothing."""
+        shard_id, sequence = delivery.shard_id, delivery.sequence
+        with self.consumer.lock:
+            acked = self.consumer.manager.ack(shard_id, sequence, self.consumer.now)
+            if acked:
+                self.consumer.counters.acked += 1
+                self.shards.retained.finished(shard_id, sequence)
+        if acked:
+            self._announcements.acked(message_id)
+        return acked
+
+    def fail(self, delivery: MessageId, reason: str | BaseException) -> bool:
+        return self._fail(delivery, _failure(reason), FailReason.FAIL)
+
+    def fail_overdue(self) -> None:
+        """Fail what was handed out and has outlived the message time-out."""
+        consumer = self.consumer
+        with consumer.lock:
+            for shard_id, sequence, attempt in consumer.manager.expired(consumer.now):
+                text = f"timed out after {consumer.config.message_timeout_seconds:g} s"
+                delivery = self._delivery(shard_id, sequence, attempt)
+                self._fail(delivery, Failure(error_text=text), FailReason.TIME_OUT)
+
+    def record(self, delivery: MessageId) -> Record | None:
+        with self.consumer.lock:
+            retained = self.shards.retained.get(delivery.shard_id, delivery.sequence)
+            return None if retained is None else copy(retained.record)
+
+    @property
+    def rate_wait_seconds(self) -> float:
+        """For how long the rates of deliveries let nothing be given; 0.0: they do."""
+        with self.consumer.lock:
+            return self.shards.rate_wait_seconds(self.consumer.now)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every shard is over, or the run has come up to its `until`, and all of that is stored."""
+        with self.consumer.lock:
+            return self.shards.is_done()
+
+    @property
+    def error(self) -> BaseException | None:
+        """That the stream is gone. Any other error is raised when ``next_tuple`` asks this stream."""
+        fatal = self.consumer.fatal
+        return fatal if isinstance(fatal, StreamNotFound) else None
+
+    def close(self) -> None:
+        with self.consumer.lock:
+            self._closed = True
+            self.shards.stop()
+        self.consumer.close()
+
+    # Inside
+
+    def _delivery(self, shard_id: str, sequence: SequenceNumber, attempt: int) -> MessageId:
+        """Name a delivery under the present ownership. Call under the lock."""
+        state = self.consumer.manager.shard(shard_id)
+        assert state is not None, "what is delivered is of a shard that is owned"
+        return MessageId(shard_id, sequence, state.epoch, attempt)
+
+    def _fail(self, delivery: MessageId, failure: Failure, reason: FailReason) -> bool:
+        consumer, shards = self.consumer, self.shards
+        shard_id, sequence, epoch, attempt = delivery
+        with consumer.lock:
+            retained, state = shards.retained.get(shard_id, sequence), consumer.manager.shard(shard_id)
+            if retained is None or state is None or state.epoch != epoch:
+                return False
+            record = retained.record
+            decision = consumer.manager.fail(
+                shard_id,
+                sequence,
+                consumer.now,
+                attempt=attempt,
+                partition_key=record.partition_key,
+                rejected=failure.rejected,
+                delay_seconds=failure.delay_seconds,
+                put_off=failure.put_off,
+                event=_EVENTS[reason],
+            )
+            if decision is None:
+                return False
+            consumer.counters.timed_out += reason is FailReason.TIME_OUT
+            consumer.failures.add(failure.raised)
+            if isinstance(decision, Exhausted):
+                consumer.dead_letter(decision, record, failure.error_text, failure.raised)
+                shards.retained.given_up(shard_id, sequence)
+            self._announcements.failed(f"{self._prefix}{delivery}", reason, failure.error_text, decision)
+        return True
+
+
+def _failure(reason: str | BaseException) -> Failure:
+    if isinstance(reason, BaseException):
+        return failure_of(reason)
+    # A bare text is what a Reject's is: without the name of an exception before it.
+    return replace(failure_of(Reject(reason.strip() or "failed without a reason")), rejected=False)

@@ -1,0 +1,108 @@
+"""The handle on what runs on Spark, shaped like PySpark's ``StreamingQuery``: on a spout, and on a topology."""
+
+import uuid
+from abc import abstractmethod
+from typing import Any, Self
+
+from kinesis_spout.consumer.handle import Handle
+from kinesis_spout.model.errors import InvalidConfig
+
+
+class RunningQuery(Handle):
+    """A query that was started. Its methods may be called from any thread.
+
+    ``id`` is the same over restarts, ``runId`` is new for each start.
+    """
+
+    def __init__(self, name: str, run_id: str | None = None) -> None:
+        self._name = name
+        self._run_id = run_id or str(uuid.uuid4())
+
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """The same for every run of this application, or topology, on the same streams."""
+
+    @property
+    def runId(self) -> str:  # noqa: N802 - as StreamingQuery spells it
+        """Another for every run."""
+        return self._run_id
+
+    @property
+    def name(self) -> str:
+        """The query's name: the application's or the topology's, unless another was given."""
+        return self._name
+
+    @property
+    @abstractmethod
+    def isActive(self) -> bool:  # noqa: N802
+        """Whether the query runs: it was neither stopped nor ended by an error, nor has it come up to its end."""
+
+    @property
+    @abstractmethod
+    def is_done(self) -> bool:
+        """Whether the query has ended by itself: everything up to its `until` is finished, and that is stored."""
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What the query is doing now, or how it ended: message, isDataAvailable, isTriggerActive."""
+        if self.isActive:
+            return self._status_while_active()
+        error = self.exception()
+        by_itself = "Done: came up to its end" if self.is_done else "Stopped"
+        ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else by_itself
+        return {"message": ended, "isDataAvailable": False, "isTriggerActive": False}
+
+    @abstractmethod
+    def _status_while_active(self) -> dict[str, Any]: ...
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802
+        """The progress of the newest micro-batch, with the totals of all; None before the first."""
+        progress = self.recentProgress
+        return progress[-1] if progress else None
+
+    @property
+    @abstractmethod
+    def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802
+        """The progress of the newest micro-batches, oldest first, at most 100 of each stream."""
+
+    @abstractmethod
+    def exception(self) -> BaseException | None:
+        """The error that ended the query, if one did."""
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
+        """Wait until the query ends; by itself it does only with `until`.
+
+        Args:
+            timeout: the most seconds to wait.
+
+        Returns:
+            With a timeout, whether the query ended in that time; otherwise None.
+
+        Raises:
+            Exception: whatever ended the query, unless it was stopped.
+        """
+        if timeout is not None and timeout <= 0:
+            raise InvalidConfig(f"expected a timeout of more than 0 seconds, got {timeout!r}")
+        ended = self._await_end(timeout)
+        if ended and (error := self.exception()) is not None:
+            raise error
+        return None if timeout is None else ended
+
+    @abstractmethod
+    def _await_end(self, timeout: float | None) -> bool: ...
+
+    @abstractmethod
+    def processAllAvailable(self) -> None:  # noqa: N802
+        """Wait until everything that is in the streams now is finished: acked, or dead-lettered."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End the query, and store what is finished. May be called twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

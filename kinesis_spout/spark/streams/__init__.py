@@ -1,4 +1,0 @@
-"""Several streams in one query on Spark: an engine for each, under one handle, and jobs in turn.
-
-What a stream's engine does is in ``spark.driver``. Begin with ``streams_query``.
-"""
