@@ -32,12 +32,7 @@ class FoundStream:
 
 
 class FoundStreams:
-    """Finds the streams of a setting. Mutable: it remembers what it has complained of.
-
-    Args:
-        config: of all of them.
-        ports: list the streams that there are.
-    """
+    """Finds the streams of a setting. Mutable: it remembers what it has complained of."""
 
     def __init__(self, config: SpoutConfig, ports: StreamsPorts) -> None:
         self._config = config
@@ -46,7 +41,6 @@ class FoundStreams:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether there may be others later."""
         return any(is_pattern(part) for part in self._config.streams)
 
     def find(self) -> list[FoundStream]:
@@ -80,10 +74,6 @@ class FoundStreams:
 
     def config_of(self, found: FoundStream, ports: Ports) -> SpoutConfig:
         """Give the settings for a stream, with where it begins. Asks what is stored, and Kinesis.
-
-        Args:
-            found: the stream.
-            ports: of it.
 
         Raises:
             KinesisError, StoreUnavailable.

@@ -130,7 +130,6 @@ class BufferedShard(ShardReader[Page]):
 
     @property
     def buffered(self) -> tuple[int, int]:
-        """How many records, and how many bytes, are at hand."""
         with self._lock:
             return len(self._records), self._bytes
 

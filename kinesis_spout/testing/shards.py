@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
-from kinesis_spout.kinesis.read.user_records import with_user_records
+from kinesis_spout.kinesis.read.user_records import page_as_set
 from kinesis_spout.model.errors import DataLoss, ExpiredIterator, InvalidIterator, KinesisError
 from kinesis_spout.ports import Page, StreamSummary
 from kinesis_spout.testing.stream import InMemoryStream
@@ -80,10 +80,8 @@ class InMemoryShardGetter:
             page, self._iterator = self._get(self._new_iterator(), limit)
         fetched = page.records
         page = replace(page, records=[each for each in fetched if self._start.includes(each.sequence)])
-        if self._settings.deaggregate:
-            page = with_user_records(
-                page, start=self._start, hash_keys=self._stream.hash_keys(self._shard_id)
-            )
+        hash_keys = self._stream.hash_keys(self._shard_id)
+        page = page_as_set(page, self._settings, start=self._start, hash_keys=hash_keys)
         if fetched:
             self._position = Position.after(fetched[-1].sequence)
         if page.at_end:

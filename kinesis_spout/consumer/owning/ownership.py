@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
-from kinesis_spout.consumer.owning.sharing import Wish
+from kinesis_spout.consumer.sharing import Wish
 from kinesis_spout.model.logs.life_lines import of_stream
 from shard_state import Position
 
@@ -146,6 +146,5 @@ class Ownership:
         self._life.handed_over(leaving, open_records)
 
     def left(self, now: float) -> None:
-        """Note that this consumer delivers nothing more."""
         self._state.deliveries.left(self, now)
         self._state.listener = None

@@ -75,7 +75,6 @@ class Pacing:
             clock.sleep(wait)
 
     def succeeded(self, started: float, size_bytes: int) -> None:
-        """Note a page of ``size_bytes``, asked for at ``started``."""
         with self._lock:
             self._failures = 0
             self._last_bytes = size_bytes
@@ -88,7 +87,6 @@ class Pacing:
         self._failures = 0
 
     def failed(self, now: float, error: KinesisSpoutError) -> None:
-        """Note a call that failed at ``now``."""
         with self._lock:
             self._failures += 1
             if reaction_to(error).is_throttle:

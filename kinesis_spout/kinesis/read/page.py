@@ -20,8 +20,6 @@ from shard_state import Position, SequenceNumber, Shard
 
 
 class HashKeyRange(msgspec.Struct, frozen=True, rename="pascal"):
-    """First and last hash key of a shard, as decimal text."""
-
     starting_hash_key: str
     ending_hash_key: str
 
@@ -34,7 +32,6 @@ class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
     hash_key_range: HashKeyRange
 
     def to_shard(self) -> Shard:
-        """Give the form that the rest of the package uses."""
         return Shard(
             shard_id=self.shard_id,
             parents=tuple(self.parent_shards),
@@ -53,22 +50,18 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
 
     @cached_property
     def size_bytes(self) -> int:
-        """What the data and the keys weigh."""
         keys = "".join([record.partition_key or "" for record in self.records])
         return sum([len(record.data) for record in self.records]) + len(keys.encode())
 
     @property
     def last(self) -> SequenceNumber | None:
-        """The last record's number; None if there is no record."""
         return self.records[-1].sequence if self.records else None
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing ever follows."""
         return self.next_shard_iterator is None
 
     def from_position(self, position: Position) -> "GetRecordsReply":
-        """Give the reply without the records before a position; an aggregate that it lies in stays whole."""
         first = bisect_left(self.records, True, key=lambda record: position.includes(record.sequence))
         return self if first == 0 else msgspec.structs.replace(self, records=self.records[first:])
 

@@ -55,11 +55,9 @@ class PollSchedule(Generic[Poll]):
         heapq.heappush(self._waiting, (due_at, entry.tie, poll))
 
     def remove(self, poll: Poll) -> None:
-        """Leave a poll out."""
         self._entries.pop(poll, None)
 
     def clear(self) -> None:
-        """Leave all of them out."""
         self._entries.clear()
 
     def take(self, now: float) -> Poll | None:
@@ -76,7 +74,6 @@ class PollSchedule(Generic[Poll]):
         return None
 
     def next_at(self) -> float | None:
-        """Tell when the next poll is due; None if none is."""
         soonest: float | None = None
         for heap in (self._due, self._waiting):
             while heap and not self._holds(heap[0][2], heap[0][1]):

@@ -134,11 +134,9 @@ class _Values:
         self._all = _binary(offsets, pa.py_buffer(text))
 
     def column(self, member: int) -> pa.Array:
-        """Gather a member's values, as strings."""
         return self._take(2 * member, 2 * self._members).cast(pa.string())
 
     def between(self) -> pa.Buffer:
-        """Gather everything between two values."""
         return self._take(1, 2).buffers()[2]
 
     def _take(self, first: int, step: int) -> pa.Array:
@@ -241,7 +239,6 @@ def _decoded(text: memoryview, starts: _Integers, ends: _Integers) -> pa.Array:
 
 
 def _chunks(lengths: _Integers) -> Iterator[tuple[int, int]]:
-    """Divide rows into runs of about ``_AT_ONCE_BYTES``."""
     ends = np.cumsum(lengths, dtype=np.int64)
     first = 0
     while first < len(lengths):

@@ -58,7 +58,6 @@ class Room:
 
     @property
     def max_bytes(self) -> int:
-        """The limit as it is now."""
         return self._max_bytes()
 
     @property
@@ -67,7 +66,6 @@ class Room:
         return max(self._least_share_bytes, self._max_bytes() // max(1, self.sharers))
 
     def has_room(self, reader: "ShardReader[Any]") -> bool:
-        """Tell whether a page of a shard may be read now."""
         return self._has_room(reader, self.under_way)
 
     def is_short(self) -> bool:
@@ -82,7 +80,6 @@ class Room:
             reader.resume()
 
     def park(self, reader: "ShardReader[Any]") -> None:
-        """Have a reader wait for room."""
         if reader not in self.parked:
             self.parked.append(reader)
 
@@ -93,7 +90,6 @@ class Room:
             self.parked.popleft().resume()
 
     def resume_all(self) -> None:
-        """Have everybody look whether there is room now."""
         for _ in range(len(self.parked)):
             self.parked.popleft().resume()
 

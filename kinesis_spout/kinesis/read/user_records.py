@@ -15,7 +15,6 @@ from hashlib import md5
 from typing import Final, NamedTuple
 
 from kinesis_spout.kinesis.aggregated_record import MAGIC, Contents, contents
-from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
 from kinesis_spout.kinesis.read.read_settings import ReadSettings
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
@@ -50,7 +49,6 @@ class HashKeys(NamedTuple):
         return cls(first.to_bytes(16), last.to_bytes(16))
 
     def have(self, partition_key: bytes) -> bool:
-        """Tell whether a partition key, in UTF-8, is of the shard."""
         digest: bytes = md5_of_key(partition_key).digest()
         return self.first <= digest <= self.last
 
@@ -62,8 +60,6 @@ class HashKeys(NamedTuple):
 
 
 class TakenApart(NamedTuple):
-    """The records of a page with its aggregated records taken apart."""
-
     records: Sequence[Record]
     damaged_aggregates: int = 0
     """How many began like an aggregated record and had a wrong digest, message or key: they are records as any."""
@@ -71,17 +67,10 @@ class TakenApart(NamedTuple):
     """How many user records lie outside the shard by their hash keys."""
 
 
-def page_of_reply(
-    reply: GetRecordsReply,
-    settings: ReadSettings,
-    stream: str,
-    shard_id: str,
-    *,
-    start: Position | None,
-    hash_keys: HashKeys | None,
+def page_as_set(
+    page: Page, settings: ReadSettings, *, start: Position | None, hash_keys: HashKeys | None
 ) -> Page:
-    """Make the page that the settings ask for; ``start`` and ``hash_keys`` as ``with_user_records`` has them."""
-    page = page_of(reply, stream=stream, shard_id=shard_id)
+    """Take the aggregated records of a page apart if the settings say so; see ``with_user_records``."""
     return with_user_records(page, start=start, hash_keys=hash_keys) if settings.deaggregate else page
 
 
@@ -138,7 +127,6 @@ def taken_apart(records: Sequence[Record], hash_keys: HashKeys | None = None) ->
 
 
 def outside_of(hash_keys: HashKeys, inside: Contents) -> int:
-    """Count the user records of an aggregated record whose hash keys lie outside a shard's."""
     outside = {key for key in set(inside.partition_keys) if not hash_keys.have(key.encode())}
     if inside.explicit_hash_keys is None:
         return sum(map(outside.__contains__, inside.partition_keys)) if outside else 0

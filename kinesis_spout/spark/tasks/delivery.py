@@ -6,9 +6,8 @@ first); what was not reached is read, or carried, again.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from kinesis_spout.consumer.record_age import RecordAge
@@ -311,75 +310,3 @@ class HandlerDelivery(SliceDelivery):
         self.last = part[delivered - 1].sequence
         self._notes.reached(self.count)
         return delivered
-
-
-class ReplayedDelivery(SliceDelivery):
-    """Enters what another delivery of the slice came to before its worker died. Calls no handler. Mutable.
-
-    Args:
-        plan: the slice.
-        settings: of this delivery.
-        reached: how many of its records were dealt with.
-        failures: what was said of those that failed, by their index; None for those that were held.
-        stand_ins: of the records that were not handled, by index: that of the one to be handled in their place;
-            negative if there was none.
-        suspects: the indexes of those, among the held, that were under way when their worker died.
-    """
-
-    def __init__(
-        self,
-        plan: SlicePlan,
-        settings: DeliverySettings,
-        reached: int,
-        failures: Mapping[int, Failure | None],
-        stand_ins: Mapping[int, int] = MappingProxyType({}),
-        *,
-        suspects: Collection[int] = (),
-    ) -> None:
-        super().__init__(plan, settings)
-        self._reached = reached
-        self._failures = failures
-        self._stand_ins = stand_ins
-        self._suspects = suspects
-
-    @property
-    def room(self) -> bool:
-        # How far it came is known, whatever has failed by then.
-        return self.count < self._reached
-
-    def deliver_run(self, run: Sequence[Record], until: float) -> int:
-        del until  # what was done took its time already
-        at = 0
-        for at, record in enumerate(run, 1):
-            if self.count >= self._reached:
-                return at - 1
-            if self.count in self._failures and self._failures[self.count] is None:
-                self.hold(record, suspected=self.count in self._suspects)
-                continue
-            self._enter(record)
-            self.pass_over(record)
-        return at
-
-    def _enter(self, record: Record) -> None:
-        failure, stand_in = self._failures.get(self.count), self._stand_ins.get(self.count)
-        if failure is not None:
-            self.note_failed(record, failure)
-        if stand_in is None:
-            self.delivered += 1
-        elif 0 <= stand_in < self._reached and stand_in not in self._failures:
-            self.coalesced += 1
-        else:
-            # Nothing that was handled stands for it.
-            has_failed = stand_in in self._failures and stand_in < self._reached
-            self.note_held(record, stand_in=stand_in if has_failed else None)
-
-
-class HeldDelivery(SliceDelivery):
-    """Holds every record of a slice: none of them was delivered, as far as anybody knows. Mutable."""
-
-    def deliver_run(self, run: Sequence[Record], until: float) -> int:
-        del until
-        part = run[: self._plan.max_failures - len(self.failures)]
-        for record in part:
-            self.hold(record)
-        return len(part)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from kinesis_spout.model.handler import Failure
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.record_run import NOT_BEGUN
 from kinesis_spout.spark.tasks.coalescing import CoalescingWindows
-from kinesis_spout.spark.tasks.delivery import DeliverySettings, ReplayedDelivery, SliceDelivery
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Remains
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
@@ -25,15 +26,56 @@ from shard_state import SliceKind, SliceOutcome, SlicePlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reached:
-    """How far a slice had come."""
+    """How far a slice had come. Records are named by their index in it."""
 
     count: int
+    """How many of its records were dealt with."""
     failures: Mapping[int, Failure | None]
+    """What was said of those that failed; None for those that were held."""
     stand_ins: Mapping[int, int] = field(default_factory=dict)
+    """The record to be handled in place of another; negative if there was none."""
     suspects: int = 0
     """How many of the records that follow were under way together."""
     suspected: Collection[int] = ()
-    """Which of those that were reached were under way, one by one."""
+    """Which of those that were held were under way, one by one."""
+
+
+class _ReplayedDelivery(SliceDelivery):
+    """Enters what another delivery of the slice came to before its worker died. Calls no handler. Mutable."""
+
+    def __init__(self, plan: SlicePlan, settings: DeliverySettings, reached: _Reached) -> None:
+        super().__init__(plan, settings)
+        self._reached = reached
+
+    @property
+    def room(self) -> bool:
+        # How far it came is known, whatever has failed by then.
+        return self.count < self._reached.count
+
+    def deliver_run(self, run: Sequence[Record], until: float) -> int:
+        del until  # what was done took its time already
+        part = run[: max(0, self._reached.count - self.count)]
+        for record in part:
+            if self.count in self._reached.failures and self._reached.failures[self.count] is None:
+                self.hold(record, suspected=self.count in self._reached.suspected)
+            else:
+                self._enter(record)
+                self.pass_over(record)
+        return len(part)
+
+    def _enter(self, record: Record) -> None:
+        reached = self._reached
+        failure, stand_in = reached.failures.get(self.count), reached.stand_ins.get(self.count)
+        if failure is not None:
+            self.note_failed(record, failure)
+        if stand_in is None:
+            self.delivered += 1
+        elif 0 <= stand_in < reached.count and stand_in not in reached.failures:
+            self.coalesced += 1
+        else:
+            # Nothing that was handled stands for it.
+            has_failed = stand_in in reached.failures and stand_in < reached.count
+            self.note_held(record, stand_in=stand_in if has_failed else None)
 
 
 def recover(
@@ -112,9 +154,7 @@ def _replay(work: WorkSlice, reached: _Reached, settings: TaskSettings) -> WorkR
         )
 
     def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
-        return ReplayedDelivery(
-            plan, rules, reached.count, reached.failures, reached.stand_ins, suspects=reached.suspected
-        )
+        return _ReplayedDelivery(plan, rules, reached)
 
     (result,) = run_slices([work], replace(settings, max_seconds=inf), deliver)
     return replace(result, suspects=reached.suspects)

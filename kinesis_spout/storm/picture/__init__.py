@@ -4,7 +4,7 @@ Pure: nothing here reads a running query or writes a file. Begin with ``wiring``
 """
 
 from kinesis_spout.storm.picture.explanation import Explanation
-from kinesis_spout.storm.picture.mermaid import mermaid
 from kinesis_spout.storm.picture.svg import svg
+from kinesis_spout.storm.picture.wiring import mermaid
 
 __all__ = ["Explanation", "mermaid", "svg"]

@@ -1,9 +1,10 @@
-"""What a picture shows of a topology: who is in which column, and which arrows go from whom to whom.
+"""What pictures show of a topology: who is in which column, and the arrows between them; also as Mermaid.
 
 With several spouts a bolt may run in different stages, for its stage depends on whose tuples come. A picture shows
 each component once, in the latest of its stages, and an arrow as exchanged if it is for any of the spouts.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ from kinesis_spout.storm.running.counts import ComponentCounts
 Counts = Mapping[str, ComponentCounts]
 """What the components have done, to be written into their boxes."""
 
+_SPECIAL: Final = re.compile(r"[^\w .,:()/+=*-]")
+"""What may mean something to Mermaid, or to HTML; written as the number of the character."""
+_FUSED: Final = "-->"
+_EXCHANGED: Final = "==>"
 _WHOLE_MS: Final = 100.0
 """A latency from here on is shown without decimals."""
 
@@ -116,3 +121,35 @@ def wiring_of(graph: ComponentGraph) -> Wiring:
             default=0,
         )
     return Wiring(stage_of=stage_of, depth_of=depth_of, arrows=arrows)
+
+
+def mermaid(graph: ComponentGraph, counts: Counts | None = None) -> str:
+    """Draw a topology. Thick arrows pass an exchange; thin ones stay in the task that made the tuple."""
+    wiring = wiring_of(graph)
+    ids = {name: f"c{number}" for number, name in enumerate(wiring.stage_of)}
+    lines = ["flowchart LR"]
+    for stage in range(max(wiring.stage_of.values()) + 1):
+        lines.append(f'  subgraph s{stage}["stage {stage}"]')
+        lines += [
+            f"    {ids[name]}{_box(graph[name], counts)}"
+            for name, at in wiring.stage_of.items()
+            if at == stage
+        ]
+        lines.append("  end")
+    for arrow in wiring.arrows:
+        line = _FUSED if arrow.fused else _EXCHANGED
+        lines.append(f'  {ids[arrow.source]} {line}|"{_escaped(arrow.label)}"| {ids[arrow.target]}')
+    return "\n".join(lines) + "\n"
+
+
+def _box(component: Component, counts: Counts | None) -> str:
+    said = [component.name, kind_text(component)]
+    said += [f"{name} {number}" for name, number in count_rows(component, counts)]
+    text = '"' + "<br/>".join(_escaped(line) for line in said) + '"'
+    if component.is_spout:
+        return f"([{text}])"
+    return f"[({text})]" if component.is_stateful else f"[{text}]"
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(lambda found: f"#{ord(found[0])};", text)

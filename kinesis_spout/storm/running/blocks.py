@@ -13,8 +13,7 @@ from random import randbytes
 from typing import Any, Final
 
 from kinesis_spout.storm.acking import TreeEnd
-from kinesis_spout.storm.components.tuples import Source
-from kinesis_spout.storm.pickling import packed, why_not, why_unfit
+from kinesis_spout.storm.components.tuples import Source, packed, why_not, why_unfit
 from kinesis_spout.storm.running.counts import ComponentCounts
 
 FULL_BLOCK: Final = 5_000

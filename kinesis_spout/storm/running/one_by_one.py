@@ -26,7 +26,7 @@ from kinesis_spout.storm.running.collecting import AsRoot, Collector, Send
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import OpenState, Record, StageRun
 from kinesis_spout.storm.running.trees import new_root
-from kinesis_spout.storm.state.key_values import ReversibleState, UnfitValue
+from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue
 
 MOST_ONE_BY_ONE: Final = 64
 """Micro-batches, before it is tried again to run one at once."""
@@ -89,7 +89,7 @@ class OneByOneRun(StageRun):
         self._recorded: list[tuple[str, str, Sequence[Any]]] = []
         self._record_kept = record
         self._open_state: OpenState | None = None
-        self._states: dict[tuple[str, int], ReversibleState] = {}
+        self._states: dict[tuple[str, int], PartitionState] = {}
         """Of the tasks that were given theirs in this micro-batch."""
         self._unit: list[_Root] = []
         """The roots whose work is neither kept nor taken back."""
@@ -204,14 +204,14 @@ class OneByOneRun(StageRun):
 
     def _kept(self) -> tuple[BoltTask, str] | None:
         """Keep what was changed; gives who has put what cannot be kept, and why: then nothing is kept."""
-        used = [(key, state) for key, state in self._states.items() if state.is_used]
-        for key, state in used:
+        pickled = {}
+        for key, state in self._states.items():
             try:
-                state.pickle()
+                pickled[key] = state.pickled_unit()
             except UnfitValue as error:
                 return self._tasks[key], str(error)
-        for _, state in used:
-            state.keep()
+        for key, state in self._states.items():
+            state.keep_unit(pickled[key])
         if self._record_kept is not None:
             for noted in self._recorded:
                 self._record_kept(*noted)
@@ -220,7 +220,7 @@ class OneByOneRun(StageRun):
 
     def _take_back(self) -> None:
         for state in self._states.values():
-            state.take_back()
+            state.take_unit_back()
         self._recorded.clear()
 
     def _note(self, component: str, stream: str, values: Sequence[Any]) -> None:
@@ -234,7 +234,8 @@ class OneByOneRun(StageRun):
         if self._graph[component].is_stateful and key not in self._given:
             assert self._open_state is not None
             if key not in self._states:
-                self._states[key] = ReversibleState(self._open_state(component, index))
+                self._states[key] = self._open_state(component, index)
+                self._states[key].begin_unit()
             task.give_state(self._states[key])
             self._given.add(key)
             self._active[component].append(task)

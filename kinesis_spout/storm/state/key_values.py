@@ -2,6 +2,10 @@
 
 Stored values are kept as they were pickled. ``get`` of one that this micro-batch has not put gives a new object
 each time: so whatever is done to it in place is forgotten with the micro-batch, unless it is put.
+
+As a rule values are pickled when the micro-batch ends: a key that many tuples change is pickled once. While roots
+run one by one they are pickled unit by unit, so that a value can go back to what it was, also one that was changed
+in place; and so that a value that cannot be kept is found where it was put.
 """
 
 import pickle
@@ -11,13 +15,12 @@ from typing import Any, Final
 
 from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.storm.components.open_windows import OpenWindows
+from kinesis_spout.storm.components.tuples import try_unpickling, why_not
 from kinesis_spout.storm.graph.grouping import stable_hash
-from kinesis_spout.storm.pickling import try_unpickling, why_not
 
 PICKLE_PROTOCOL: Final = 5
 DELETED: Final = object()
 _ABSENT: Final = object()
-_AS_STORED: Final = object()
 _PLAIN: Final = frozenset((str, bytes, int, bool, type(None)))
 """The types of keys that need no further look."""
 _PLAIN_VALUES: Final = _PLAIN | {float}
@@ -53,7 +56,7 @@ class PartitionState:
         self.log: list[tuple[Any, Any]] = []
         """What changed since somebody last cleared it: keys, each with what ``changes`` had of it before."""
         self.kept: dict[Any, bytes | None] | None = None
-        """The changes that stand, pickled; None until ``changed`` is asked, or a ``ReversibleState`` decides."""
+        """The changes that stand, pickled; None until ``changed`` is asked, or ``begin_unit`` was called."""
         self._due_at: dict[Any, tuple[bytes, float]] = {}
         """When stored values are due, by key: what was pickled, and what was said of it. See ``due_keys``."""
         self.unreadable: StateUnreadable | None = None
@@ -101,6 +104,36 @@ class PartitionState:
         log.clear()
         return can
 
+    def begin_unit(self) -> None:
+        """Have the changes of each unit of roots be kept or taken back by itself, from now on."""
+        if self.kept is None:
+            self.kept = {}
+        self.log.clear()
+
+    def pickled_unit(self) -> dict[Any, bytes | None]:
+        """Pickle what the unit has changed, to be kept. Raises as ``changed``."""
+        return self.pickled({key: self.changes[key] for key, _ in self.log if key in self.changes})
+
+    def keep_unit(self, pickled: Mapping[Any, bytes | None]) -> None:
+        kept = self.kept
+        assert kept is not None, "it has begun"
+        for key, _ in self.log:
+            kept.pop(key, None)
+        kept.update(pickled)
+        self.log.clear()
+
+    def take_unit_back(self) -> None:
+        kept, changes = self.kept, self.changes
+        assert kept is not None, "it has begun"
+        for key in {key for key, _ in self.log}:
+            if key not in kept:
+                changes.pop(key, None)
+            else:
+                before = kept[key]
+                # It was unpickled when it was found fit.
+                changes[key] = DELETED if before is None else pickle.loads(before)  # noqa: S301
+        self.log.clear()
+
     def __contains__(self, key: Any) -> bool:
         return self.get(key, _ABSENT) is not _ABSENT
 
@@ -112,6 +145,8 @@ class PartitionState:
                 yield key, self._read(key, pickled)
         for key, value in changes.items():
             if value is not DELETED:
+                if type(value) not in _CAN_BE_READ:
+                    self.log.append((key, value))  # It may be changed in place.
                 yield key, value
 
     def due_keys(self, now: float, due_at: Callable[[Any], float]) -> list[Any]:
@@ -193,78 +228,6 @@ class PartitionState:
                 "value or a tuple of several; a single value that is a tuple itself is written (value,)"
             )
         return own
-
-
-class ReversibleState:
-    """The state that bolts are given while roots run one by one: what a root changed is kept, or taken back.
-
-    As a rule values are pickled when the micro-batch ends: a key that many tuples change is pickled once. Here
-    they are pickled root by root, so that a value can go back to what it was, also one that was changed in place;
-    and so that a value that cannot be kept is found where it was put. Mutable; of one task, for one micro-batch.
-    """
-
-    def __init__(self, state: PartitionState) -> None:
-        self._state = state
-        self._used: set[Any] = set()
-        """The keys that may have changed since ``keep`` or ``take_back``, also by a change in place."""
-        self._kept: dict[Any, bytes | None] = {}
-        """What stands of the changes, pickled; None for keys that are deleted."""
-        state.kept = self._kept
-        self._pickled: dict[Any, bytes | None] = {}
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        value = self._state.get(key, default)
-        self._used.add(kept_key(key))
-        return value
-
-    def put(self, key: Any, value: Any) -> None:
-        self._state.put(key, value)
-        self._used.add(kept_key(key))
-
-    def delete(self, key: Any) -> None:
-        self.put(key, DELETED)
-
-    def __contains__(self, key: Any) -> bool:
-        return key in self._state
-
-    def items(self) -> Iterator[tuple[Any, Any]]:
-        self._used.update(self._state.changes)
-        return self._state.items()
-
-    def due_keys(self, now: float, due_at: Callable[[Any], float]) -> list[Any]:
-        return self._state.due_keys(now, due_at)
-
-    @property
-    def is_used(self) -> bool:
-        return bool(self._used)
-
-    def pickle(self) -> None:
-        """Pickle what was changed, to be kept; raises as ``PartitionState.changed``."""
-        changes = self._state.changes
-        self._pickled = self._state.pickled({key: changes[key] for key in self._used if key in changes})
-
-    def keep(self) -> None:
-        """Have stand what was pickled."""
-        for key in self._used:
-            self._kept.pop(key, None)
-        self._kept.update(self._pickled)
-        self._used.clear()
-        self._state.log.clear()
-
-    def take_back(self) -> None:
-        """Have every value be again what it was when ``keep`` was called last."""
-        changes = self._state.changes
-        for key in self._used:
-            if key not in changes:
-                continue
-            kept = self._kept.get(key, _AS_STORED)
-            if kept is _AS_STORED:
-                del changes[key]
-            else:
-                # It was unpickled when it was found fit.
-                changes[key] = DELETED if kept is None else pickle.loads(kept)  # type: ignore[arg-type] # noqa: S301
-        self._used.clear()
-        self._state.log.clear()
 
 
 def read_value(key: Any, pickled: bytes) -> Any:

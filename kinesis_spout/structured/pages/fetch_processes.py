@@ -81,8 +81,6 @@ class FetchProcesses:
 
 
 class _FetchProcess:
-    """One of them. Mutable; one thread's at a time."""
-
     def __init__(self, settings: KinesisClientSettings) -> None:
         ours, theirs = socket.socketpair()
         with theirs:

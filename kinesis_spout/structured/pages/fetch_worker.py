@@ -21,8 +21,6 @@ _APART_BYTES: Final = 64 * 1024
 
 
 class FetchRequest(NamedTuple):
-    """A call to make."""
-
     iterator: str
     limit: int
     form: ArrowForm

@@ -44,7 +44,6 @@ class PageServerAddress:
 
 
 def listen(host: str) -> socket.socket:
-    """Listen to the network, at a port of the system's choice."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, 0), family=family, backlog=128)
 
@@ -101,7 +100,6 @@ class PageChannel:
             raise
 
     def ask(self, segments: Sequence[Segment], rows_at_once: int) -> None:
-        """Ask for segments, of which so many rows are sent at once."""
         self.send(b"".join(_WANTED.pack(*segment, rows_at_once) for segment in segments))
 
     def asked(self) -> list[tuple[Segment, int]]:

@@ -97,7 +97,6 @@ class _Connections:
             self._idle.pop(next(iter(self._idle))).close()
 
     def forget(self) -> None:
-        """Close what is idle, in this process."""
         while self._idle:
             self._idle.popitem()[1].close()
 

@@ -38,7 +38,6 @@ class Lifecycle:
         self._batches = 0
 
     def started(self, listed: Mapping[str, Sequence[Shard]]) -> None:
-        """Its streams were found, each with these shards."""
         self._is_running = True
         for stream in listed:
             _log.info(
@@ -59,7 +58,6 @@ class Lifecycle:
             )
 
     def listed(self, listed: Mapping[str, Iterable[Shard]]) -> None:
-        """Take in the streams that there are, each with its shards."""
         self._streams = list(listed) or self._streams
         self._reshards = {stream: self._reshards.get(stream) or Reshards() for stream in listed}
         for stream, found in listed.items():
@@ -97,7 +95,6 @@ class Lifecycle:
             )
 
     def done(self, rows: int, totals: str, now: float) -> None:
-        """A batch is done, of so many records."""
         self._batches += 1
         _log.debug("batch of %d records is done", rows)
         if self._pace.may_tell(now):
@@ -105,7 +102,6 @@ class Lifecycle:
             self._batches = 0
 
     def stopped(self, totals: str) -> None:
-        """The reading ends. Told once; not where Spark ends the process without a word."""
         if self._is_running:
             self._is_running = False
             _log.info("stopped reading %s: Spark said so; in this run %s", named(self._streams), totals)

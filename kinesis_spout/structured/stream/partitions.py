@@ -206,7 +206,6 @@ def _rows_at_once(row_bytes: float) -> int:
 
 
 def _up_to(batch: pa.RecordBatch, last: SequenceNumber) -> pa.RecordBatch:
-    """Cut off what follows ``last``."""
     if not batch.num_rows or sequence_at(batch, batch.num_rows - 1) <= last:
         return batch
     return batch.slice(0, rows_up_to(batch, last))

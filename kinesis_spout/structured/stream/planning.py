@@ -229,17 +229,14 @@ class _Take:
 
     @property
     def is_all_taken(self) -> bool:
-        """Whether everything at hand is taken."""
         return self._at == len(self._pages)
 
     @property
     def next_arrival(self) -> int | None:
-        """When the next record arrived; None if everything is taken."""
         return None if self.is_all_taken else int(self._pages[self._at][0].arrivals[self._row])
 
     @property
     def last_arrival(self) -> int:
-        """When the last record at hand arrived."""
         return max((int(page.arrivals[-1]) for page, _ in self._pages), default=0)
 
     @property
@@ -280,7 +277,6 @@ class _Take:
         self._take(page.rows_up_to(page.sequence(self._row)) - self._row)
 
     def _take(self, rows: int) -> None:
-        """Take rows of the page that is next."""
         page = self._pages[self._at][0]
         if self.first is None:
             self.first = page.sequence(self._row)

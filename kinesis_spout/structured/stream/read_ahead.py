@@ -65,7 +65,6 @@ class ReadAhead:
             processes=self._processes,
             prefetcher=self._prefetcher,
             streams=self._streams.shards,
-            listers=self._streams.listers,
             changed=self._changed,
             until=until,
             clock=self._clock,
@@ -88,11 +87,9 @@ class ReadAhead:
             self._life.started(self._streams.listed())
 
     def rejoin(self, offset: QueryOffset) -> None:
-        """Open the streams of an offset that Spark gives back, if they are not read; see ``QueryStreams``."""
         self._streams.rejoin(offset)
 
     def first_offset(self) -> QueryOffset:
-        """Give the offset of a query's very first start: LATEST resolved to now (invariant 9)."""
         now, start = self._clock.time(), self._options.start
         self._life.resolved(start.default, start.default.resolved(now))
         with self._changed:
@@ -225,7 +222,6 @@ class ReadAhead:
         return None if self._server is None else self._server.address
 
     def progress(self) -> SourceProgress:
-        """Say how far the reading is. Without I/O."""
         with self._changed:
             shards = [
                 shard

@@ -130,7 +130,6 @@ class ShardFetcher(ShardReader[ArrowPage]):
         self.has_all_until, self.failure = True, None
 
     def close(self) -> None:
-        """Read no more."""
         self._closed = True
         self._getter.close()
 

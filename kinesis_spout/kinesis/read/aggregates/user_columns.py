@@ -23,8 +23,6 @@ from kinesis_spout.kinesis.read.user_records import HashKeys
 
 
 class AggregateCounts(NamedTuple):
-    """What was taken apart of a page."""
-
     aggregates: int = 0
     user_records: int = 0
     damaged: int = 0

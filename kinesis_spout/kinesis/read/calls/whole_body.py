@@ -30,7 +30,6 @@ class WholeBodySession:
 
     @property
     def within(self) -> Any:
-        """The session of botocore, whose settings hold."""
         return self._session
 
     def send(self, request: AWSPreparedRequest) -> AWSResponse:
@@ -73,7 +72,6 @@ class WholeBodySession:
         return session._manager.connection_from_url(url)  # noqa: SLF001
 
     def close(self) -> None:
-        """Close the connections."""
         self._session.close()
 
 
@@ -83,17 +81,13 @@ def is_refused_tunnel(error: BaseException) -> bool:
 
 
 def _refused_tunnel(error: botocore.exceptions.ProxyConnectionError) -> BaseException | None:
-    """Find the proxy's answer in what urllib3 and botocore made of it."""
     within: Any = error.kwargs.get("error")
     return next((each for each in getattr(within, "args", ()) if is_refused_tunnel(each)), None)
 
 
 class _OnePiece:
-    """An unread answer whose stream has a single piece."""
-
     def __init__(self, raw: Any) -> None:
         self._raw = raw
 
     def stream(self) -> Iterator[bytes]:
-        """Give the body."""
         yield self._raw.read()

@@ -32,8 +32,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredConsumer:
-    """A consumer that a stream knows."""
-
     name: str
     arn: str
     status: str
@@ -83,7 +81,6 @@ class ConsumerRegistration:
             return self._arn
 
     def forget(self) -> None:
-        """Look again at the next need: the consumer was not found."""
         with self._lock:
             self._arn = None
 
@@ -99,7 +96,6 @@ class ConsumerRegistration:
         return arn
 
     def _described(self) -> dict[str, Any] | None:
-        """Ask for the consumer; None if there is none of this name."""
         assert self._stream_arn is not None
         call = f"DescribeStreamConsumer of {self._name!r}"
         try:

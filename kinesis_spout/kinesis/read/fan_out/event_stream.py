@@ -46,7 +46,6 @@ class ShardEvent(msgspec.Struct, rename="pascal"):
         return self.continuation_sequence_number is None and bool(self.child_shards)
 
     def to_reply(self) -> GetRecordsReply:
-        """Give the form that the replies of GetRecords have. The iterator in it leads nowhere."""
         return GetRecordsReply(
             records=self.records,
             next_shard_iterator=None if self.at_end else "",

@@ -59,15 +59,12 @@ class SocketLoop:
         return True
 
     def at(self, moment: float, call: Call) -> None:
-        """Call a function at ``moment`` (monotonic), or soon after."""
         heapq.heappush(self._timers, (moment, next(self._ties), call))
 
     def watch(self, connection: socket.socket, readable: Call) -> None:
-        """Call a function whenever a socket has something."""
         self._selector.register(connection, selectors.EVENT_READ, readable)
 
     def unwatch(self, connection: socket.socket) -> None:
-        """Leave a socket alone."""
         self._selector.unregister(connection)
 
     def close(self) -> None:

@@ -57,7 +57,6 @@ class PushedEvents:
         """Whether the body is complete."""
 
     def close(self) -> None:
-        """End the subscription. May be called twice."""
         with contextlib.suppress(OSError):
             self.connection.close()
 
@@ -191,7 +190,6 @@ def subscribe(
 
 
 def starting_position(position: Position) -> dict[str, Any]:
-    """Give a position as the call takes it."""
     starting: dict[str, Any] = {"Type": position.type.value}
     if position.sequence_number is not None:
         starting["SequenceNumber"] = position.sequence_number.kinesis

@@ -65,23 +65,19 @@ class Subscription:
 
     @property
     def place(self) -> Position:
-        """Where the next connection begins."""
         with self._lock:
             return self._place
 
     @property
     def is_full(self) -> bool:
-        """Whether the socket should not be read."""
         return self._bytes >= self._max_bytes
 
     @property
     def closed(self) -> bool:
-        """Whether nobody takes events out any more."""
         return self._closed
 
     @property
     def waiting_bytes(self) -> int:
-        """How much waits to be taken out."""
         return self._bytes
 
     # The I/O thread
@@ -114,7 +110,6 @@ class Subscription:
             self._ready()
 
     def fail(self, failure: KinesisSpoutError) -> None:
-        """Note that there is no connection, and why."""
         with self._lock:
             self._failure = failure
         self._ready()

@@ -116,11 +116,9 @@ class SubscriptionReader:
         self._loop.call(partial(self._opened, subscription))
 
     def made_room(self, subscription: Subscription) -> None:
-        """Go on reading what was full."""
         self._loop.call(partial(self._resumed, subscription))
 
     def drop(self, subscription: Subscription) -> None:
-        """End a subscription."""
         self._loop.call(partial(self._dropped, subscription))
 
     def close(self) -> None:

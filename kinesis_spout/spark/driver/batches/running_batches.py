@@ -138,7 +138,8 @@ class RunningBatches:
         """Runs on a thread of its own."""
         self._this_thread.runs = True
         try:
-            rereads = self._read_missing(batch)
+            is_whole = all(len(work.records) >= len(work.plan.retries) for work in batch.works)
+            rereads = {} if is_whole else self._read_missing(batch)
             results = [
                 rereads[result.plan.shard_id].complete(result)
                 if result.plan.kind is SliceKind.RETRY and result.plan.shard_id in rereads

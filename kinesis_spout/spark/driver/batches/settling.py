@@ -7,7 +7,7 @@ nobody knows how far they came: they are planned again, and halved if they die a
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Final
@@ -15,12 +15,13 @@ from typing import Final
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt, raised_at
+from kinesis_spout.model.record import Record
 from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.batches.running_batches import Batch
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.polling.driver_shard import DriverShard, shard_of
 from kinesis_spout.spark.driver.polling.tip_poller import TipPoller
-from kinesis_spout.spark.tasks.delivery import DeliverySettings, HeldDelivery
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import Order, RecordState, SequenceNumber, SliceKind
@@ -205,7 +206,7 @@ class Settling:
         shard.barred_until = now + self._settings.rest_after(self.deaths)
         self._consumer.last_error = shard.error = error
         rules = DeliverySettings(order=Order.UNORDERED, clock=monotonic, coalescing=self._settings.coalescing)
-        held = HeldDelivery(plan, rules)
+        held = _HeldDelivery(plan, rules)
         held.deliver(work.records, math.inf)
         outcome = held.result().outcome
         before = self._manager.shard(plan.shard_id)
@@ -224,6 +225,17 @@ class Settling:
                     self._retry_data.keep(plan.shard_id, unfinished.record)
             shard.settled(held.count)
             self._tip.end_if_carried(plan.shard_id, shard)
+
+
+class _HeldDelivery(SliceDelivery):
+    """Holds every record of a slice: none of them was delivered, as far as anybody knows. Mutable."""
+
+    def deliver_run(self, run: Sequence[Record], until: float) -> int:
+        del until
+        part = run[: self._plan.max_failures - len(self.failures)]
+        for record in part:
+            self.hold(record)
+        return len(part)
 
 
 def _killed(result: WorkResult) -> set[SequenceNumber]:

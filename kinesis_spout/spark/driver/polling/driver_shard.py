@@ -83,7 +83,7 @@ class DriverShard:
         if page.says_nothing:
             self.empty_polls += 1
             return
-        wanted = before_bound(page.records, bound)
+        wanted = page.records if bound is None else before_bound(page.records, bound)
         self.records.extend(wanted)
         if wanted:
             is_plain = page.kinesis_records is None
@@ -118,7 +118,6 @@ class DriverShard:
         self.cursor = Cursor()
 
     def close_getter(self) -> None:
-        """Read no more here, until a getter is opened again."""
         if self.getter is not None:
             self.getter.close()
             self.getter = None

@@ -149,13 +149,11 @@ class TipPoller:
         return reaction.wait_seconds
 
     def recovered(self, shard: DriverShard) -> None:
-        """Note that a shard works again."""
         if shard.error is not None and self.consumer.last_error is shard.error:
             self.consumer.last_error = None
         shard.error = None
 
     def trimmed(self, shard_id: str) -> None:
-        """End a shard that retention took away."""
         self.consumer.shard_trimmed(shard_id)
 
     def end_if_carried(self, shard_id: str, shard: DriverShard) -> None:

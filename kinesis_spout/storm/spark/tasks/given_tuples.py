@@ -11,7 +11,7 @@ from kinesis_spout.model.handler import failure_of
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.processes.worker_memory import set_aside_imports
 from kinesis_spout.storm.acking import TreeEnd
-from kinesis_spout.storm.pickling import packed, why_not
+from kinesis_spout.storm.components.tuples import packed, why_not
 from kinesis_spout.storm.running.blocks import Keyed
 from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
 from kinesis_spout.storm.running.stage_run import StageRun
