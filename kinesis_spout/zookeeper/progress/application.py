@@ -127,7 +127,7 @@ def check_named(start: StartPositions, shards: Collection[Shard]) -> None:
 
 
 def progress_lost(path: str, expected: bytes, found: bytes | None) -> ProgressLost:
-    """Say that the mark that a consumer began with is gone; ``found`` is empty while somebody begins anew."""
+    """Say that the mark that a consumer began with is gone; ``found`` is empty while somebody begins again."""
     what = (
         "no such node"
         if found is None
@@ -137,7 +137,7 @@ def progress_lost(path: str, expected: bytes, found: bytes | None) -> ProgressLo
     )
     return ProgressLost(
         f"{path}: expected the mark of this running application, {expected[:200].decode(errors='replace')}, found "
-        f"{what}: ZooKeeper has lost its data, or somebody removed the progress (and began anew). This consumer "
+        f"{what}: ZooKeeper has lost its data, or somebody removed the progress (and began again). This consumer "
         "ends, because to go on would skip or repeat records unnoticed. Restore ZooKeeper's data, then start it "
         "again. Without a restore the next start begins at `initial_position`: choose that first"
     )
