@@ -68,7 +68,7 @@ class Bolt(Component):
         self._settle(Ack(id=tup.id if isinstance(tup, TupleIn) else tup))
 
     def fail(self, tup: TupleIn | str) -> None:
-        """Say that a tuple, or the one of this id, failed: its spout is told."""
+        """Say that a tuple, or the one of this id, failed, and with it what its spout emitted."""
         self._settle(Fail(id=tup.id if isinstance(tup, TupleIn) else tup))
 
     def _settle(self, message: Ack | Fail) -> None:

@@ -35,7 +35,7 @@ _LOGGER: Final = "kinesis_spout"
 _REST_SECONDS: Final = 0.001
 _MOST_REST_SECONDS: Final = 0.016
 _START_SECONDS: Final = 5.0
-"""So long the first ``activate`` waits for the start, which takes less as a rule."""
+"""How long the first ``activate`` waits for the start, which usually takes less."""
 _END_SECONDS: Final = 1.0
 
 

@@ -58,7 +58,7 @@ class Spout(Component):
 
         Args:
             values: what the codec carries; JSON carries no bytes.
-            id: what ``ack`` and ``fail`` will be given. None: nobody wants to know what becomes of the tuple.
+            id: what ``ack`` and ``fail`` will be given. None: neither is called for this tuple.
             stream: the default one unless given.
             task: the task to send it to directly.
             need_task_ids: wait for the answer of the host.
