@@ -26,7 +26,6 @@ class BufferedShard(ShardReader[Page]):
 
     Args:
         getter: from where the pages come; it belongs to this object from now on.
-        prefetcher: see ``ShardReader``, as ``room``, ``lock``, ``clock`` and ``periods``.
         max_records: no page is fetched while so many are at hand. The last one may exceed it only if a record of
             Kinesis held more user records than those of the page before.
         react: says what an error means; called under the lock, once for each error.

@@ -49,18 +49,8 @@ class FetchCounters:
 class ShardFetcher(ShardReader[ArrowPage]):
     """Reads one shard forward for a query. Mutable; guarded by ``changed``, on which it tells what is new.
 
-    Args:
-        shard: which.
-        getter: where it stands.
-        buffer: where pages are kept.
-        prefetcher: see ``ShardReader``, as ``room``, ``clock`` and ``periods``.
-        changed: the reader's lock and signal.
-        counters: shared with the other shards.
-        settings: how it is read.
-        until: for a query that ends with what is available: seconds since the epoch. What arrived later is not
-            read, roughly; None reads on for ever.
-        found_children: told of the shards that continue one that has ended.
-        position: where the getter stands.
+    ``until``: for a query that ends with what is available; seconds since the epoch. What arrived later is not
+    read, roughly.
     """
 
     def __init__(

@@ -47,13 +47,7 @@ def aligned(earliest: float, period: float) -> float:
 class TipPoller:
     """Reads pages for the engine. Guarded by the consumer's lock, under which its methods are called.
 
-    Args:
-        consumer: whose shards are polled.
-        shards: what the driver has read of each owned shard; the engine adds and removes them.
-        settings: periods and limits.
-        kept_bytes: gives what the driver holds: of pages, for retries and for dead letters.
-        call: has a function called on the engine's thread.
-        wake: has the engine look for work.
+    ``call`` has a function called on the engine's thread; ``wake`` has the engine look for work.
     """
 
     def __init__(
