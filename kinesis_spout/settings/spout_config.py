@@ -143,7 +143,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         rules.check_zookeeper(msgspec.structs.asdict(self), IN_PYTHON)
         self._check_streams()
         if self.start_again is not None and self.deployment is None:
-            expected = "deployment beside it, so that it is done once and not at every start"
+            expected = "deployment as well, so that it is done once and not at every start"
             raise IN_PYTHON.refusal("start_again", expected, self.start_again)
         _ = self.fan_out_consumer  # found for its check
         rules.check_concurrency(msgspec.structs.asdict(self), IN_PYTHON)

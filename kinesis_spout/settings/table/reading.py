@@ -122,7 +122,7 @@ BATCHES: Final = (
         doc="How much earlier than a record of this batch a record of a later batch may have arrived, while "
             "a backlog is read. With 0s a watermark drops nothing that was only unread; with more, "
             "shards with little in them wait less for those with much."),
-    option("extraColumns", READS, names(_COLUMN), unset="none", doc="Columns beside the usual six."),
+    option("extraColumns", READS, names(_COLUMN), unset="none", doc="Columns in addition to the usual six."),
     option("logLevel", STREAM_READ, choice("debug", "info", "warning", "error"), "warning",
         doc="The least that the reader logs. It runs in a process of Spark, and prints where Spark does."),
     option("pageServerHost", STREAM_READ,

@@ -267,9 +267,9 @@ USER = {"zookeeper_user": "billing", "zookeeper_password": "hunter2"}
     [
         (
             {"zookeeper_user": "billing"},
-            "zookeeper_user: expected zookeeper_password beside it: the two go together",
+            "zookeeper_user: expected zookeeper_password as well: the two go together",
         ),
-        ({"zookeeper_password": "hunter2"}, "zookeeper_password: expected zookeeper_user beside it"),
+        ({"zookeeper_password": "hunter2"}, "zookeeper_password: expected zookeeper_user as well"),
         ({"zookeeper_auth": "sasl-digest"}, "zookeeper_auth: expected none without zookeeper_user"),
         ({"zookeeper_tls_ca": "ca.pem"}, "zookeeper_tls_ca: expected none without zookeeper_tls=true"),
         (
