@@ -25,7 +25,7 @@ from botocore.parsers import ResponseParser, create_parser
 from canned_kinesis import CannedKinesis, aggregated_page_body, page_body, shard_name
 from figures import Figure, cpu_seconds
 
-from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, ReadSettings, decode_to_arrow
+from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, ReadSettings
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply, sequence_at
 from kinesis_spout.kinesis.read.page import decode_reply
 from kinesis_spout.kinesis.read.user_records import taken_apart
@@ -62,8 +62,9 @@ def _parse_only(records: int, size: int, repeats: int) -> Iterator[Figure]:
     parser: ResponseParser = create_parser("json")
     shape, reply = _reply_shape(), _http_reply(body)
     assert len(parser.parse(reply, shape)["Records"]) == records
-    assert decode_to_arrow(body, stream="s", shard_id="0").num_rows == records
-    ours = cpu_seconds(lambda: decode_to_arrow(body, stream="s", shard_id="0"), repeats=repeats)
+    form = ArrowForm(stream="s", shard_id="0")
+    assert form.decode(body).page.batch.num_rows == records
+    ours = cpu_seconds(lambda: form.decode(body), repeats=repeats)
     theirs = cpu_seconds(lambda: parser.parse(reply, shape), repeats=repeats)
     yield from _compared("parse only", records, size, theirs=theirs, ours=ours)
 

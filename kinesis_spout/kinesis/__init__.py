@@ -2,7 +2,7 @@
 
 from kinesis_spout.kinesis.client import KinesisClientSettings
 from kinesis_spout.kinesis.lister import KinesisShardLister, stream_names
-from kinesis_spout.kinesis.read.arrow import ArrowPage, decode_to_arrow
+from kinesis_spout.kinesis.read.arrow import ArrowPage
 from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.getter import PollingShardGetter
 from kinesis_spout.kinesis.read.prefetcher import Prefetcher
@@ -21,6 +21,5 @@ __all__ = [
     "Prefetcher",
     "ReadSettings",
     "ShardGetters",
-    "decode_to_arrow",
     "stream_names",
 ]

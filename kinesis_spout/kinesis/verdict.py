@@ -1,6 +1,5 @@
 """What an answer really says of a shard: whether it, its stream, or a position in it is gone, or none of them."""
 
-import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,8 +12,6 @@ from shard_state import Position
 
 CLOCK_SKEW_SECONDS: Final = 300.0
 """So far ahead of the service a clock may be: more, and AWS refuses the signatures made with it."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,18 +55,3 @@ class ShardInQuestion:
             f"shard. The records from there to the oldest one left are lost to this application ({error}). "
             "With `fail_on_data_loss=False` reading goes on at the oldest one"
         )
-
-
-def give_up_position(error: DataLoss, *, fail_on_data_loss: bool) -> None:
-    """Say that reading goes on at the oldest record, because the position is lost.
-
-    Raises:
-        DataLoss: it must not be given up.
-    """
-    if fail_on_data_loss:
-        raise error
-    _log.warning(
-        "%s; going on at TRIM_HORIZON, as `fail_on_data_loss=False` says; what is still there from before "
-        "that position is left out",
-        error,
-    )

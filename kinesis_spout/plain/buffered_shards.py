@@ -59,7 +59,6 @@ class BufferedShards:
     # The ownership listener
 
     def shards_acquired(self, shard_ids: Iterable[str]) -> None:
-        """Open a getter on each shard, and let it fetch."""
         config, manager, ports = self._consumer.config, self._consumer.manager, self._consumer.ports
         self._room.sharers = len(self._consumer.sharing.ours)
         for shard_id in shard_ids:
@@ -81,7 +80,6 @@ class BufferedShards:
             )
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
-        """Forget everything of the shards: somebody else's now, or over."""
         gone = set(shard_ids)
         for shard_id in gone:
             self._drop_getter(shard_id)
@@ -158,11 +156,9 @@ class BufferedShards:
         return retry or self._fresh(shard_id, now)
 
     def all_over(self) -> bool:
-        """Tell whether every shard of the stream is over, those of other members too."""
         return self._consumer.sharing.all_over
 
     def is_done(self) -> bool:
-        """Tell whether nothing is left to be handed out, ever or by this run, and all of it is stored."""
         return self.all_over() or self._consumer.run_is_done
 
     def stop(self) -> None:

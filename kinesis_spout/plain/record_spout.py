@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, Self, Unpack
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.handle import Handle
-from kinesis_spout.consumer.joint_ports import JointPorts
+from kinesis_spout.consumer.open_ports import RealPorts
 from kinesis_spout.consumer.ports import Ports, StreamsPorts, given_ports
 from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.kinesis import Prefetcher
@@ -33,8 +33,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, SpoutListener
-from kinesis_spout.plain.message_id import MessageId
-from kinesis_spout.plain.stream_tuples import Emitted, StreamTuples
+from kinesis_spout.plain.stream_tuples import Emitted, MessageId, StreamTuples
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
 
 _STEP_SECONDS: Final = 0.005
@@ -139,7 +138,7 @@ class RecordSpout(Handle):
             self._given_ports.close()
 
     def _start(self) -> None:
-        ports = self._given_ports or JointPorts(self.config)
+        ports = self._given_ports or RealPorts(self.config)
         self._clock = ports.clock
         self._prefetcher = self._new_prefetcher(ports.clock)
         streams = StreamSet(self.config, ports, self._open_one)

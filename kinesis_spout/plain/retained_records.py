@@ -22,11 +22,7 @@ class Retained:
 
 
 class RetainedRecords:
-    """The retained records of one spout, by their sequence number. Mutable; not thread-safe.
-
-    Args:
-        full_at_bytes: gives the limit as it is now.
-    """
+    """The retained records of one spout, by their sequence number. Mutable; not thread-safe."""
 
     def __init__(self, full_at_bytes: Callable[[], int]) -> None:
         self._full_at_bytes = full_at_bytes
@@ -44,14 +40,12 @@ class RetainedRecords:
         return self.size_bytes >= self._full_at_bytes()
 
     def add(self, record: Record, sequence: SequenceNumber, size_bytes: int) -> Retained:
-        """Retain a record that was just read."""
         retained = Retained(record, sequence, size_bytes)
         self._of_shard.setdefault(record.shard_id, {})[sequence] = retained
         self.size_bytes += size_bytes
         return retained
 
     def get(self, shard_id: str, sequence: SequenceNumber) -> Retained | None:
-        """Give the record that is in flight or waits there."""
         return self._of_shard.get(shard_id, {}).get(sequence)
 
     def finished(self, shard_id: str, sequence: SequenceNumber) -> None:
@@ -74,7 +68,6 @@ class RetainedRecords:
             self.size_bytes -= oldest.size_bytes
 
     def drop_shards(self, shard_ids: Collection[str]) -> None:
-        """Drop every record of some shards."""
         for shard_id in shard_ids:
             gone = self._of_shard.pop(shard_id, {})
             self.size_bytes -= sum(retained.size_bytes for retained in gone.values())

@@ -138,11 +138,6 @@ def run(
 
 
 def find_handler(name: str) -> Callable[..., None]:
-    """Import the handler; see ``find_in_module``.
-
-    Raises:
-        WrongArguments: it cannot be imported, or is nothing to call.
-    """
     found = find_in_module(name, wanted="HANDLER", example="my_module:handle")
     if not callable(found):
         raise WrongArguments(f"expected {name!r} to be a function, got a {type(found).__name__}")

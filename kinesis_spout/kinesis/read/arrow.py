@@ -55,16 +55,13 @@ class ArrowReply:
 
     @property
     def size_bytes(self) -> int:
-        """What the data and the keys weigh."""
         return self.page.size_bytes
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing ever follows."""
         return self.page.at_end
 
     def from_position(self, position: Position) -> "ArrowReply":
-        """Give the reply without the records before a position."""
         batch, subs = self.page.batch, self.sub_sequence_number
 
         def is_included(row: int) -> bool:
@@ -93,11 +90,6 @@ class ArrowForm:
     """The shard's, if user records outside of them are to be counted."""
 
     def decode(self, body: bytes) -> ArrowReply:
-        """Decode the body of a good JSON reply.
-
-        Raises:
-            Unavailable: see ``decode_reply``.
-        """
         if len(body) < WORTHWHILE_BYTES:
             return self.convert(decode_reply(body))
         with _one_at_a_time:
@@ -108,7 +100,6 @@ class ArrowForm:
             return self._reply(columns, decode_reply(rest))
 
     def convert(self, reply: GetRecordsReply) -> ArrowReply:
-        """Turn the records of a decoded reply into columns."""
         encryption_type = "encryptionType" in self.settings.extra_columns
         return self._reply(columns_of(reply.records, encryption_type=encryption_type), reply)
 
@@ -165,15 +156,6 @@ def rows_before(batch: pa.RecordBatch, first: SequenceNumber) -> int:
 def rows_up_to(batch: pa.RecordBatch, last: SequenceNumber) -> int:
     """Count the rows from the beginning of a shard's batch to ``last``, of which there may be several."""
     return bisect_right(range(batch.num_rows), last, key=lambda row: sequence_at(batch, row))
-
-
-def decode_to_arrow(body: bytes, *, stream: str, shard_id: str) -> pa.RecordBatch:
-    """Decode the body of a good JSON reply of GetRecords into columns of ``SCHEMA``.
-
-    Raises:
-        Unavailable: see ``decode_reply``.
-    """
-    return ArrowForm(stream=stream, shard_id=shard_id).decode(body).page.batch
 
 
 def user_sequence_at(batch: pa.RecordBatch, row: int) -> SequenceNumber:

@@ -32,12 +32,7 @@ _ROUNDING_SECONDS: Final = 1e-6
 class Pacing:
     """The read rate of one shard, in one process. Mutable, thread-safe; times are the clock's monotonic ones.
 
-    Args:
-        ready_at: when the first read may be made.
-        jitter: see ``backoff_seconds``.
-        pace: the full rate.
-        budget: shared with the process's other shards; None: there is none.
-        throttled_to: the part of the pace that throttles have left, of the process that read before this one.
+    ``throttled_to`` is the part of the full rate that throttles have left, also of the process that read before.
     """
 
     def __init__(
@@ -75,7 +70,6 @@ class Pacing:
             clock.sleep(wait)
 
     def succeeded(self, started: float, size_bytes: int) -> None:
-        """Note a page of ``size_bytes``, asked for at ``started``."""
         with self._lock:
             self._failures = 0
             self._last_bytes = size_bytes
@@ -88,7 +82,6 @@ class Pacing:
         self._failures = 0
 
     def failed(self, now: float, error: KinesisSpoutError) -> None:
-        """Note a call that failed at ``now``."""
         with self._lock:
             self._failures += 1
             if reaction_to(error).is_throttle:
@@ -102,14 +95,7 @@ class Pacing:
             self.ready_at = max(self.ready_at, now + wait)
 
     def read_elsewhere(self, since: float, size_bytes: int, *, ready_at: float, throttled_to: float) -> None:
-        """Note what another process has read for this one.
-
-        Args:
-            since: when that began.
-            size_bytes: all its pages.
-            ready_at: when the shard may be read next by its own rate.
-            throttled_to: what throttles there have left of the pace.
-        """
+        """Note what another process has read for this one since a time, and what its pacing came to."""
         with self._lock:
             self.throttled_to = throttled_to
             self.ready_at = max(self.ready_at, ready_at, self._budget.pay(size_bytes, since))

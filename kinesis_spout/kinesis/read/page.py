@@ -20,8 +20,6 @@ from shard_state import Position, SequenceNumber, Shard
 
 
 class HashKeyRange(msgspec.Struct, frozen=True, rename="pascal"):
-    """First and last hash key of a shard, as decimal text."""
-
     starting_hash_key: str
     ending_hash_key: str
 
@@ -34,7 +32,6 @@ class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
     hash_key_range: HashKeyRange
 
     def to_shard(self) -> Shard:
-        """Give the form that the rest of the package uses."""
         return Shard(
             shard_id=self.shard_id,
             parents=tuple(self.parent_shards),
@@ -53,22 +50,18 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
 
     @cached_property
     def size_bytes(self) -> int:
-        """What the data and the keys weigh."""
         keys = "".join([record.partition_key or "" for record in self.records])
         return sum([len(record.data) for record in self.records]) + len(keys.encode())
 
     @property
     def last(self) -> SequenceNumber | None:
-        """The last record's number; None if there is no record."""
         return self.records[-1].sequence if self.records else None
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing ever follows."""
         return self.next_shard_iterator is None
 
     def from_position(self, position: Position) -> "GetRecordsReply":
-        """Give the reply without the records before a position; an aggregate that it lies in stays whole."""
         first = bisect_left(self.records, True, key=lambda record: position.includes(record.sequence))
         return self if first == 0 else msgspec.structs.replace(self, records=self.records[first:])
 
@@ -82,11 +75,7 @@ _decoder = msgspec.json.Decoder(GetRecordsReply)
 
 
 def decode_reply(body: bytes) -> GetRecordsReply:
-    """Decode the body of a good JSON reply of GetRecords.
-
-    Raises:
-        Unavailable: it is something else, or cut off; a repeated call gives the same records.
-    """
+    """Decode the body of a good JSON reply. Raises Unavailable for anything else: a repeat gives the same."""
     try:
         return _decoder.decode(body)
     except msgspec.DecodeError as error:
@@ -98,11 +87,7 @@ def decode_reply(body: bytes) -> GetRecordsReply:
 
 
 def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
-    """Convert a reply that botocore has parsed itself (another content type than JSON).
-
-    Raises:
-        Unavailable: botocore could not make a reply of GetRecords out of it either.
-    """
+    """Convert a reply that botocore has parsed itself (another content type than JSON)."""
     return GetRecordsReply(
         records=[
             Record(

@@ -55,11 +55,9 @@ class PollSchedule(Generic[Poll]):
         heapq.heappush(self._waiting, (due_at, entry.tie, poll))
 
     def remove(self, poll: Poll) -> None:
-        """Leave a poll out."""
         self._entries.pop(poll, None)
 
     def clear(self) -> None:
-        """Leave all of them out."""
         self._entries.clear()
 
     def take(self, now: float) -> Poll | None:
@@ -76,7 +74,6 @@ class PollSchedule(Generic[Poll]):
         return None
 
     def next_at(self) -> float | None:
-        """Tell when the next poll is due; None if none is."""
         soonest: float | None = None
         for heap in (self._due, self._waiting):
             while heap and not self._holds(heap[0][2], heap[0][1]):
@@ -95,12 +92,7 @@ class Prefetcher:
     """Runs submitted fetches when they are due, on daemon threads. Thread-safe.
 
     Threads start as they are needed, and end with ``close``. A fetch is never run twice at a time. It must not
-    raise.
-
-    Args:
-        threads: how many calls may be under way at once.
-        clock: what due times are read from; the threads' own waits are real time.
-        name: of the threads.
+    raise. Due times are read from ``clock``; the threads' own waits are real time.
     """
 
     def __init__(

@@ -32,20 +32,12 @@ class RecordColumns:
 
     @property
     def size_bytes(self) -> int:
-        """What the data and the keys weigh."""
         return _content_bytes(self.data) + _content_bytes(self.partition_key)
 
 
 def columns_of(
     records: Sequence[Record], *, encryption_type: bool = False, user_records: bool = False
 ) -> RecordColumns:
-    """Turn records into columns.
-
-    Args:
-        records: in their order.
-        encryption_type: whether it is to be one of them.
-        user_records: whether some may be user records, taken out of aggregated ones.
-    """
     if not records:
         return _NO_RECORDS
     return RecordColumns(
@@ -83,6 +75,5 @@ def arrivals(seconds: pa.Array) -> pa.Array:
 
 
 def _content_bytes(column: pa.Array) -> int:
-    """Sum up the values' lengths."""
     total: int | None = pc.sum(pc.binary_length(column)).as_py()
     return total or 0

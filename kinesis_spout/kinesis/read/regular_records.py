@@ -44,11 +44,9 @@ _Bytes = npt.NDArray[np.uint8]
 
 
 def regular_columns(body: bytes) -> tuple[RecordColumns, bytes] | None:
-    """Take the records out of the body of a reply of GetRecords.
+    """Take the records out of the body of a reply: gives their columns, and the body without them.
 
-    Returns:
-        The records' columns, and the body without the records. None if the reply is not regular: that says
-        nothing about whether it is a good one.
+    None if the reply is not regular: that says nothing about whether it is a good one.
     """
     if len(body) > _MAX_BYTES or not body.isascii() or b"\\" in body:
         return None
@@ -134,11 +132,9 @@ class _Values:
         self._all = _binary(offsets, pa.py_buffer(text))
 
     def column(self, member: int) -> pa.Array:
-        """Gather a member's values, as strings."""
         return self._take(2 * member, 2 * self._members).cast(pa.string())
 
     def between(self) -> pa.Buffer:
-        """Gather everything between two values."""
         return self._take(1, 2).buffers()[2]
 
     def _take(self, first: int, step: int) -> pa.Array:
@@ -212,11 +208,7 @@ def _is_alike(values: _Values, text: memoryview, layout: _Layout) -> bool:
 
 
 def _decoded(text: memoryview, starts: _Integers, ends: _Integers) -> pa.Array:
-    """Undo base64 for many values.
-
-    Raises:
-        binascii.Error: one of them is no base64.
-    """
+    """Undo base64 for many values. Raises ``binascii.Error``."""
     characters = np.frombuffer(text, np.uint8)
     lengths = ends - starts
     if (lengths % 4).any():
@@ -241,7 +233,6 @@ def _decoded(text: memoryview, starts: _Integers, ends: _Integers) -> pa.Array:
 
 
 def _chunks(lengths: _Integers) -> Iterator[tuple[int, int]]:
-    """Divide rows into runs of about ``_AT_ONCE_BYTES``."""
     ends = np.cumsum(lengths, dtype=np.int64)
     first = 0
     while first < len(lengths):

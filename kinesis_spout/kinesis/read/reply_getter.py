@@ -4,6 +4,7 @@ No record from before the start is given, whatever was asked for: a position tha
 record there is may turn out not to have been trimmed, and what is before it was handled.
 """
 
+import logging
 from abc import ABC, abstractmethod
 
 from kinesis_spout.kinesis.errors import ResourceNotFound
@@ -14,11 +15,13 @@ from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS, ReadSettings
 from kinesis_spout.kinesis.read.user_records import HashKeys, page_as_set
 from kinesis_spout.kinesis.retry_policy import reaction_to
-from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position
+from kinesis_spout.kinesis.verdict import ShardInQuestion
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DataLoss, KinesisSpoutError
 from kinesis_spout.ports import Page, ShardLister
 from shard_state import Position
+
+_log = logging.getLogger(__name__)
 
 
 class ReplyGetter(ABC):
@@ -56,7 +59,6 @@ class ReplyGetter(ABC):
 
     @property
     def position(self) -> Position:
-        """From where the next page comes."""
         return self._position
 
     @property
@@ -100,12 +102,18 @@ class ReplyGetter(ABC):
         self._start = None if position.sequence_number is None else position
 
     def _give_up_position(self, error: DataLoss) -> None:
-        give_up_position(error, fail_on_data_loss=self._settings.fail_on_data_loss)
+        """Go on at the oldest record, because the position is lost."""
+        if self._settings.fail_on_data_loss:
+            raise error
+        _log.warning(
+            "%s; going on at TRIM_HORIZON, as `fail_on_data_loss=False` says; what is still there from before "
+            "that position is left out",
+            error,
+        )
         self.data_losses += 1
         self._position = Position.trim_horizon()
 
     def _verified(self, error: KinesisSpoutError) -> KinesisSpoutError:
-        """Find out what an error really is."""
         return self._question.not_found(error) if isinstance(error, ResourceNotFound) else error
 
     def _note(self, error: KinesisSpoutError) -> None:

@@ -49,7 +49,6 @@ class HashKeys(NamedTuple):
         return cls(first.to_bytes(16), last.to_bytes(16))
 
     def have(self, partition_key: bytes) -> bool:
-        """Tell whether a partition key, in UTF-8, is of the shard."""
         digest: bytes = md5_of_key(partition_key).digest()
         return self.first <= digest <= self.last
 
@@ -61,8 +60,6 @@ class HashKeys(NamedTuple):
 
 
 class TakenApart(NamedTuple):
-    """The records of a page with its aggregated records taken apart."""
-
     records: Sequence[Record]
     damaged_aggregates: int = 0
     """How many began like an aggregated record and had a wrong digest, message or key: they are records as any."""
@@ -80,10 +77,7 @@ def page_as_set(
 def with_user_records(page: Page, *, start: Position | None, hash_keys: HashKeys | None) -> Page:
     """Take the aggregated records of a page apart. This very page is given back where none is.
 
-    Args:
-        page: as ``page_of`` makes it, without what is before the start.
-        start: where reading began, if this may be its first page: user records before it are left out.
-        hash_keys: the shard's, if it is to be counted what lies outside.
+    Where this may be the first page, user records before its ``start`` are left out.
     """
     apart = taken_apart(page.records, hash_keys)
     if apart.records is page.records:
@@ -98,12 +92,7 @@ def with_user_records(page: Page, *, start: Position | None, hash_keys: HashKeys
 
 
 def taken_apart(records: Sequence[Record], hash_keys: HashKeys | None = None) -> TakenApart:
-    """Put user records in place of the aggregated records that carry them.
-
-    Args:
-        records: of one shard, as they were decoded. This very list is given back where none is aggregated.
-        hash_keys: the shard's, if it is to be counted what lies outside.
-    """
+    """Put user records in place of their carriers; gives the very list back if none is aggregated."""
     payloads = [record.data for record in records]
     # Text, and what is packed or encoded in most other ways, comes before the magic bytes: that is told at once.
     if not payloads or max(payloads) < MAGIC:
@@ -130,7 +119,6 @@ def taken_apart(records: Sequence[Record], hash_keys: HashKeys | None = None) ->
 
 
 def outside_of(hash_keys: HashKeys, inside: Contents) -> int:
-    """Count the user records of an aggregated record whose hash keys lie outside a shard's."""
     outside = {key for key in set(inside.partition_keys) if not hash_keys.have(key.encode())}
     if inside.explicit_hash_keys is None:
         return sum(map(outside.__contains__, inside.partition_keys)) if outside else 0

@@ -32,8 +32,6 @@ ShardKey = tuple[str, str]
 
 
 class Segment(NamedTuple):
-    """Consecutive rows of one page."""
-
     page: int
     offset: int
     rows: int
@@ -53,13 +51,11 @@ class StoredPage:
 
     @property
     def rows(self) -> int:
-        """How many user records it has."""
         rows: int = self.batch.num_rows
         return rows
 
     @property
     def row_bytes(self) -> float:
-        """What one row weighs, on average."""
         return self.size_bytes / self.rows
 
     def sequence(self, row: int) -> SequenceNumber:
@@ -67,11 +63,9 @@ class StoredPage:
         return sequence_at(self.batch, row)
 
     def rows_up_to(self, last: SequenceNumber) -> int:
-        """Count the rows from the beginning to ``last``."""
         return rows_up_to(self.batch, last)
 
     def rows_before(self, first: SequenceNumber) -> int:
-        """Count the rows from the beginning to the last one before ``first``."""
         return rows_before(self.batch, first)
 
     def whole_records(self, rows: int) -> int:
@@ -115,11 +109,9 @@ class PageBuffer:
         self.rows += page.rows
 
     def page(self, number: int) -> StoredPage | None:
-        """Give a page; None if it is not here any more."""
         return self._pages.get(number)
 
     def bytes_of(self, shard: ShardKey) -> int:
-        """Tell what a shard's pages weigh."""
         return self._bytes_by_shard.get(shard, 0)
 
     def after(self, shard: ShardKey, last: SequenceNumber | None) -> Iterator[tuple[StoredPage, int]]:
@@ -148,7 +140,6 @@ class PageBuffer:
             self._drop(shard, pages.popleft())
 
     def drop_shard(self, shard: ShardKey) -> None:
-        """Drop everything of a shard."""
         for page in self._by_shard.pop(shard, ()):
             self._drop(shard, page)
         self._bytes_by_shard.pop(shard, None)

@@ -44,7 +44,6 @@ class PageServerAddress:
 
 
 def listen(host: str) -> socket.socket:
-    """Listen to the network, at a port of the system's choice."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, 0), family=family, backlog=128)
 
@@ -67,11 +66,8 @@ def listen_locally(name: str) -> socket.socket | None:
 class PageChannel:
     """One end of a connection over which pages are asked for, and sent. A message is its length and its bytes.
 
-    Mutable; owns its socket, whose ends have proved each other; one thread's at a time.
-
-    Args:
-        connected: its socket.
-        wait_seconds: ``receive`` fails when nothing comes for so long; None waits for ever.
+    Mutable; owns its socket, whose ends have proved each other; one thread's at a time. ``receive`` fails when
+    nothing comes for ``wait_seconds``.
     """
 
     def __init__(self, connected: socket.socket, *, wait_seconds: float | None) -> None:
@@ -87,11 +83,7 @@ class PageChannel:
 
     @classmethod
     def connected(cls, address: PageServerAddress, *, wait_seconds: float) -> Self:
-        """Connect to a server, and prove each other.
-
-        Raises:
-            OSError: it cannot be reached, or is not the right one, or has no slot for this connection.
-        """
+        """Connect to a server, and prove each other. Raises OSError, also if there is no slot free."""
         connected = _connect(address)
         try:
             introduce(connected, address.key)
@@ -101,18 +93,10 @@ class PageChannel:
             raise
 
     def ask(self, segments: Sequence[Segment], rows_at_once: int) -> None:
-        """Ask for segments, of which so many rows are sent at once."""
         self.send(b"".join(_WANTED.pack(*segment, rows_at_once) for segment in segments))
 
     def asked(self) -> list[tuple[Segment, int]]:
-        """Wait for a request.
-
-        Returns:
-            The segments that are wanted, each with how many rows to send at once.
-
-        Raises:
-            OSError: as ``receive``; also if it is no request.
-        """
+        """Wait for a request: gives the segments, each with how many rows to send at once."""
         request = self.receive(_MAX_REQUEST_BYTES)
         if request.size % _WANTED.size:
             raise OSError(f"expected a request for pages, got {request.size} bytes")
@@ -147,12 +131,7 @@ class PageChannel:
             self._socket.sendall(content)
 
     def receive(self, at_most: int | None = None) -> pa.Buffer:
-        """Wait for a message.
-
-        Raises:
-            OSError: the connection ended, or nothing came for too long, or more than ``at_most`` bytes were
-                announced.
-        """
+        """Wait for a message. Raises OSError, also if more than ``at_most`` bytes were announced."""
         (size,) = _LENGTH.unpack(self._received(_LENGTH.size))
         if at_most is not None and size > at_most:
             raise OSError(f"expected a message of at most {at_most} bytes, got one of {size}")

@@ -206,7 +206,6 @@ class ConnectionSlots:
                 self._waiting.pop(connection, None)
 
     def leave(self, connection: socket.socket) -> None:
-        """Free the slot of a connection that is closed."""
         with self._changed:
             self._taken.discard(connection)
             self._waiting.pop(connection, None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import random
 from typing import TYPE_CHECKING
 
-from kinesis_spout.kinesis import KinesisShardLister, Prefetcher, ShardGetters
+from kinesis_spout.kinesis import Prefetcher, ShardGetters
 from kinesis_spout.kinesis.pace import ByteBudget
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.shard_reader import Room
@@ -18,7 +18,7 @@ from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from kinesis_spout.structured.stream.planning import EVERYTHING, read_up_to
 from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, ShardFetcher
-from kinesis_spout.structured.stream.stream_shards import KnownShards, StreamShards
+from kinesis_spout.structured.stream.stream_shards import StreamShards
 from shard_state import SequenceNumber, Shard
 
 if TYPE_CHECKING:
@@ -28,16 +28,8 @@ if TYPE_CHECKING:
 class FetchedShards:
     """Reads shards into ``buffer``. Mutable; guarded by ``changed``, which the caller holds.
 
-    Args:
-        options: of the query.
-        client: what the shards are read with.
-        processes: who calls GetRecords; None: this process does. Their owner closes them.
-        prefetcher: on whose threads the shards are read; its owner closes it.
-        streams: what is known of each stream's shards; may have others later.
-        listers: of the same streams, asked what became of a shard that cannot be read.
-        changed: the reader's lock, and its signal that there is something new.
-        until: for a query that ends with what is available: seconds since the epoch, else None.
-        clock: what the reads are paced by.
+    ``processes`` and ``prefetcher`` are closed by their owner. ``until``: for a query that ends with what is
+    available; seconds since the epoch.
     """
 
     def __init__(
@@ -48,7 +40,6 @@ class FetchedShards:
         processes: FetchProcesses | None,
         prefetcher: Prefetcher,
         streams: Mapping[str, StreamShards],
-        listers: Mapping[str, KinesisShardLister],
         changed: threading.Condition,
         until: float | None,
         clock: Clock,
@@ -58,7 +49,6 @@ class FetchedShards:
         self._processes = processes
         self._prefetcher = prefetcher
         self._streams = streams
-        self._listers = listers
         self._changed = changed
         self._until = until
         self._clock = clock
@@ -90,7 +80,6 @@ class FetchedShards:
 
     @property
     def has_all_until(self) -> bool:
-        """Whether everything up to ``until`` was read."""
         return all(fetcher.at_end or fetcher.has_all_until for fetcher in self._fetchers.values())
 
     def at_end(self) -> dict[ShardKey, bool]:
@@ -142,7 +131,6 @@ class FetchedShards:
         return min(late, default=0) / 1000
 
     def failures(self) -> Iterator[tuple[str, Exception]]:
-        """Give what the reading of shards ended with, each with its stream."""
         return ((key[0], each.failure) for key, each in self._fetchers.items() if each.failure is not None)
 
     def leave(self, stream: str) -> bool:
@@ -155,7 +143,6 @@ class FetchedShards:
         return not any(self.buffer.bytes_of(key) for key in keys)
 
     def close(self) -> None:
-        """Read no more. May be called twice."""
         for key in list(self._fetchers):
             self._close(key)
 
@@ -211,7 +198,7 @@ class FetchedShards:
                 self._client,
                 stream,
                 self._options.read,
-                lister=KnownShards(self._listers[stream], self._streams[stream]),
+                lister=self._streams[stream],
                 fetch_arrow=self._processes,
                 clock=self._clock,
             )

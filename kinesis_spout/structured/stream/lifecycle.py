@@ -20,11 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Lifecycle:
-    """Tells the life of one run of a query. Mutable; one thread's.
-
-    Args:
-        streams: what they are called until they are listed.
-    """
+    """Tells the life of one run of a query. Mutable; one thread's."""
 
     def __init__(self, streams: Sequence[str]) -> None:
         self._streams = streams
@@ -38,7 +34,6 @@ class Lifecycle:
         self._batches = 0
 
     def started(self, listed: Mapping[str, Sequence[Shard]]) -> None:
-        """Its streams were found, each with these shards."""
         self._is_running = True
         for stream in listed:
             _log.info(
@@ -59,7 +54,6 @@ class Lifecycle:
             )
 
     def listed(self, listed: Mapping[str, Iterable[Shard]]) -> None:
-        """Take in the streams that there are, each with its shards."""
         self._streams = list(listed) or self._streams
         self._reshards = {stream: self._reshards.get(stream) or Reshards() for stream in listed}
         for stream, found in listed.items():
@@ -97,7 +91,6 @@ class Lifecycle:
             )
 
     def done(self, rows: int, totals: str, now: float) -> None:
-        """A batch is done, of so many records."""
         self._batches += 1
         _log.debug("batch of %d records is done", rows)
         if self._pace.may_tell(now):
@@ -105,7 +98,6 @@ class Lifecycle:
             self._batches = 0
 
     def stopped(self, totals: str) -> None:
-        """The reading ends. Told once; not where Spark ends the process without a word."""
         if self._is_running:
             self._is_running = False
             _log.info("stopped reading %s: Spark said so; in this run %s", named(self._streams), totals)

@@ -35,13 +35,7 @@ _log = logging.getLogger(__name__)
 class QueryStreams:
     """Mutable; guarded by ``changed``, which the caller holds, but for the methods that do I/O.
 
-    Args:
-        options: of the query.
-        client: what streams and shards are listed with.
-        prefetcher: on whose threads that is done again and again; its owner closes it.
-        changed: the reader's lock and signal.
-        is_bounded: whether the query ends with what is available: then nothing is listed after its start.
-        clock: what time it is.
+    Nothing is listed after the start of a query that ends with what is available (``is_bounded``).
     """
 
     def __init__(
@@ -63,8 +57,6 @@ class QueryStreams:
         self._named = frozenset(part for part in options.streams if not is_pattern(part))
         self.shards: dict[str, StreamShards] = {}
         """What is known of the shards of each stream that is read, by its name or ARN."""
-        self.listers: dict[str, KinesisShardLister] = {}
-        """Of the same streams."""
         self._leaving: set[str] = set()
         """Those of them that are gone; what was read of them is not handed out yet."""
         self._gone: set[str] = set()
@@ -78,11 +70,9 @@ class QueryStreams:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether there may be others later."""
         return len(self._named) < len(self._options.streams)
 
     def listed(self) -> dict[str, list[Shard]]:
-        """Give the shards of every stream that is read."""
         return {name: list(stream.listed) for name, stream in self.shards.items()}
 
     # With I/O, so not under the lock
@@ -99,18 +89,14 @@ class QueryStreams:
             self._prefetcher.submit(self._look, self._next_look())
 
     def rejoin(self, offset: QueryOffset) -> None:
-        """Open the streams of an offset that are not read, unless they are known to be gone.
-
-        Raises:
-            As ``open``, but not because one is gone that a pattern finds.
-        """
+        """Open the streams of an offset that are not read, unless they are known to be gone."""
         with self._changed:
             missing = [name for name in offset.streams if name not in self.shards and name not in self._gone]
         for name in missing:
             self._open(name)
 
     def _open(self, name: str) -> None:
-        lister, shards = self._unopened(name)
+        shards = self._unopened(name)
         try:
             shards.load()
         except StreamNotFound as error:
@@ -120,10 +106,9 @@ class QueryStreams:
                 self._gone.add(name)
             self._tell_end(name, error)
             return
-        self._join(name, lister, shards)
+        self._join(name, shards)
 
     def _look(self) -> float | None:
-        """Open the streams that a pattern finds and that are not read; see ``prefetcher.Fetch``."""
         try:
             found = find_streams(self._options.streams, self._client, self._clock)
             self._told.pop("", None)
@@ -142,7 +127,7 @@ class QueryStreams:
 
     def _open_late(self, name: str) -> None:
         """Open a stream while others are read. What keeps it from that is logged, and it is tried again."""
-        lister, shards = self._unopened(name)
+        shards = self._unopened(name)
         try:
             shards.load_once()
         except KinesisSpoutError as error:
@@ -151,25 +136,23 @@ class QueryStreams:
                 self._tell(name, f"stream {name} cannot be read yet: {error}")
             return
         self._told.pop(name, None)
-        self._join(name, lister, shards)
+        self._join(name, shards)
         _log.info("stream %s is read from now on", name)
 
-    def _unopened(self, name: str) -> tuple[KinesisShardLister, StreamShards]:
-        lister = KinesisShardLister(self._client, name)
-        shards = StreamShards(
+    def _unopened(self, name: str) -> StreamShards:
+        return StreamShards(
             name,
-            lister,
+            KinesisShardLister(self._client, name),
             changed=self._changed,
             period_seconds=self._options.shard_list_seconds,
             clock=self._clock,
         )
-        return lister, shards
 
-    def _join(self, name: str, lister: KinesisShardLister, shards: StreamShards) -> None:
+    def _join(self, name: str, shards: StreamShards) -> None:
         with self._changed:
             if name in self.shards:
                 return  # found twice at the same time
-            self.shards[name], self.listers[name] = shards, lister
+            self.shards[name] = shards
             self._gone.discard(name)
         if not self._is_bounded:
             period = self._options.shard_list_seconds
@@ -199,11 +182,7 @@ class QueryStreams:
         )
 
     def brought_up_to_date(self, start: QueryOffset) -> QueryOffset:
-        """Add the streams and the shards that are there since; leave out those that are gone.
-
-        Raises:
-            StreamRecreated: a stream is not the one that the offset was made for (``failOnDataLoss``).
-        """
+        """Add the streams and the shards that are there since; leave out those that are gone."""
         if self.has_patterns and self._began is None:
             # A query whose options named all its streams so far begins to find streams now.
             self._began = self._clock.time() if start.began is None else start.began
@@ -271,14 +250,13 @@ class QueryStreams:
 
     @property
     def leaving(self) -> frozenset[str]:
-        """The streams that are gone and are in the offsets still."""
         return frozenset(self._leaving)
 
     def leave(self, name: str) -> None:
         """Read a stream no more, for it is gone, and everything that was read of it is done."""
         self._leaving.discard(name)
         self._gone.add(name)
-        del self.shards[name], self.listers[name]
+        del self.shards[name]
         self._begun.pop(name, None)
 
     def _tell_end(self, name: str, error: Exception) -> None:

@@ -83,7 +83,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.stop()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Give one of the query's limits. All of them are kept here, also those that Spark cannot combine."""
         return default_limit(self._options)
 
     @one_message()
@@ -131,7 +130,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @one_message()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Divide the batch that ends at ``end`` among tasks."""
         self._latest = end
         if start == end:
             return []
@@ -150,7 +148,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [ShardRanges(task, client=options.client, settings=settings, pages=pages) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a partition, on an executor."""
         assert isinstance(partition, ShardRanges)
         print_log_lines(spell=as_option)
         with said_as_options():
@@ -194,29 +191,12 @@ class RefusedStreamReader(DataSourceStreamReader):
     """Takes the place of a reader whose options are wrong: raises ``InvalidConfig`` at whatever is asked first.
 
     PySpark 4.3 hides what is raised while a reader is made behind an ``UnboundLocalError`` of its own.
-
-    Args:
-        message: of the error.
     """
 
     def __init__(self, message: str) -> None:
         self._message = message
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Raise."""
-        self._refuse()
-
-    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: ARG002, N802
-        """Raise."""
-        self._refuse()
-
-    def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:  # noqa: ARG002
-        """Raise."""
-        self._refuse()
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002
-        """Raise."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *_asked: object, **_named: object) -> NoReturn:
         raise InvalidConfig(self._message)
+
+    initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815 - Spark's names

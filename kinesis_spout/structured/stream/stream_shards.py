@@ -17,10 +17,7 @@ _log = logging.getLogger(__name__)
 class StreamShards:
     """The shards of one stream. Mutable; what is listed is guarded by ``changed``.
 
-    Args:
-        name: the stream, as the options name it.
-        lister: asked at the start, and then every ``period_seconds``.
-        changed: the reader's lock and signal.
+    It is a ``ShardLister`` too, which does not take a promised child for one that is gone.
     """
 
     def __init__(
@@ -40,8 +37,8 @@ class StreamShards:
         self._listed: dict[str, Shard] = {}
         self._promised: dict[str, Shard] = {}
         """Children that a last page named, and no listing yet."""
-        self.summary: StreamSummary | None = None
-        """None before ``load``."""
+        self.created = 0.0
+        """When the stream was made, in seconds since the epoch; known once it is loaded."""
         self.failure: Exception | None = None
         """What listing ended with."""
 
@@ -57,29 +54,21 @@ class StreamShards:
         return summary
 
     def load_once(self) -> None:
-        """Do the same, and try nothing again.
-
-        Raises:
-            KinesisError: what the lister raises.
-        """
         self._take_in(self._lister.summary(), self._lister.list_shards())
 
     def _take_in(self, summary: StreamSummary, shards: Iterable[Shard]) -> None:
         with self._changed:
-            self.summary = summary
+            self.created = summary.created
             self._listed = {shard.shard_id: shard for shard in shards}
 
     @property
     def listed(self) -> Iterable[Shard]:
-        """Every shard that is known to be there."""
         return self._listed.values()
 
     def shard(self, shard_id: str) -> Shard | None:
-        """Give a shard; None if it is not known to be there."""
         return self._listed.get(shard_id)
 
     def refresh(self) -> float | None:
-        """List again; runs on a thread of the prefetcher. See ``prefetcher.Fetch``."""
         try:
             shards = self._lister.list_shards()
         except KinesisSpoutError as error:
@@ -104,12 +93,11 @@ class StreamShards:
             if child.shard_id not in self._listed:
                 self._listed[child.shard_id] = self._promised[child.shard_id] = child
 
-    def known_to_exist(self) -> list[Shard]:
-        """List anew, and add what last pages named: a listing may lag behind them.
+    def summary(self) -> StreamSummary:
+        return self._lister.summary()
 
-        Raises:
-            What the lister raises.
-        """
+    def list_shards(self) -> list[Shard]:
+        """List anew, and add what last pages named: a listing may lag behind them."""
         shards = self._lister.list_shards()
         with self._changed:
             return self._with_promised(shards)
@@ -120,7 +108,6 @@ class StreamShards:
         return [*shards, *self._promised.values()]
 
     def first_offset(self, start: StartPositions, now: float) -> StreamOffset:
-        """Give the offset of a query's very first start, LATEST resolved to ``now`` (invariant 9)."""
         return StreamOffset(
             created=self.created,
             shards={
@@ -135,7 +122,6 @@ class StreamShards:
         )
 
     def is_same(self, offset: StreamOffset) -> bool:
-        """Tell whether an offset was made for this very stream, not for one that it replaced."""
         return is_same_creation(offset.created, self.created)
 
     def brought_up_to_date(self, offset: StreamOffset) -> StreamOffset:
@@ -171,14 +157,7 @@ class StreamShards:
         return found
 
     def anew(self) -> StreamOffset:
-        """Give the offset of the beginning, for a stream that replaced another."""
         return self.first_offset(StartPositions(default=Position.trim_horizon()), now=0.0)
-
-    @property
-    def created(self) -> float:
-        """When the stream was made, in seconds since the epoch. It is loaded."""
-        assert self.summary is not None
-        return self.summary.created
 
     def _parents(self, shard: Shard, known: Iterable[str]) -> tuple[str, ...]:
         # A parent that is neither listed nor known has outlived retention: it blocks nobody.
@@ -188,22 +167,3 @@ class StreamShards:
         with self._changed:
             self.failure = error
             self._changed.notify_all()
-
-
-class KnownShards:
-    """A ``ShardLister`` that does not take a promised child for one that is gone.
-
-    Args:
-        lister: asked.
-        shards: what is known besides.
-    """
-
-    def __init__(self, lister: ShardLister, shards: StreamShards) -> None:
-        self._lister = lister
-        self._shards = shards
-
-    def summary(self) -> StreamSummary:
-        return self._lister.summary()
-
-    def list_shards(self) -> list[Shard]:
-        return self._shards.known_to_exist()

@@ -54,7 +54,6 @@ class Messages:
 
 
 def _outline_class() -> Any:
-    """Make the class of a message whose strings and records are bytes. See ``kinesis.aggregated_record``."""
     file = descriptor_pb2.FileDescriptorProto(name="aggregate_outline.proto", syntax="proto2")
     fields = [
         _Field(name=name, number=number, label=_Field.LABEL_REPEATED, type=_Field.TYPE_BYTES)

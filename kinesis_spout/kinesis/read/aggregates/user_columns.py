@@ -23,8 +23,6 @@ from kinesis_spout.kinesis.read.user_records import HashKeys
 
 
 class AggregateCounts(NamedTuple):
-    """What was taken apart of a page."""
-
     aggregates: int = 0
     user_records: int = 0
     damaged: int = 0
@@ -41,12 +39,7 @@ _SMALL_BYTES: Final = 16 * 1024
 def with_user_rows(
     columns: RecordColumns, hash_keys: HashKeys | None = None
 ) -> tuple[RecordColumns, AggregateCounts]:
-    """Take aggregated records apart. The columns of a page without one are given back as they are.
-
-    Args:
-        columns: of one shard's records, in their order.
-        hash_keys: the shard's, if it is to be counted what lies outside.
-    """
+    """Take aggregated records apart. The columns of a page without one are given back as they are."""
     suspects = _suspects(columns.data)
     if not suspects:
         return columns, NOTHING

@@ -59,7 +59,6 @@ class UserRows:
 
     @property
     def sub_sequence_number(self) -> Numbers:
-        """The index of each in its carrier."""
         return np.arange(len(self.data)) - np.repeat(_before(self.counts), self.counts)
 
 
@@ -142,7 +141,6 @@ class Gathering:
         return self._of_records(_before(np.array(self._messages.hash_key_counts, np.int64)))
 
     def _of_records(self, of_messages: "list[int] | Numbers") -> Numbers:
-        """Give a value of each message to each of its records."""
         return np.repeat(np.asarray(of_messages, np.int64), self._counts)
 
     def _data(self) -> pa.Array:
@@ -163,7 +161,6 @@ class Gathering:
 
 
 def _before(counts: Numbers) -> Numbers:
-    """Sum up what is before each."""
     sums: Numbers = np.cumsum(counts) - counts
     return sums
 

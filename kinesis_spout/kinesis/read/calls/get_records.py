@@ -26,20 +26,14 @@ class ReplyForm(Protocol[_Made_co]):
         """Decode the body of a good JSON reply. Raises Unavailable if it is something else."""
         ...
 
-    def convert(self, reply: GetRecordsReply) -> _Made_co:
-        """Convert a reply that is decoded already."""
-        ...
+    def convert(self, reply: GetRecordsReply) -> _Made_co: ...
 
 
 class RecordsForm:
-    """Leaves the records as they are."""
-
     def decode(self, body: bytes) -> GetRecordsReply:
-        """Decode the body of a good JSON reply. Raises Unavailable if it is something else."""
         return decode_reply(body)
 
     def convert(self, reply: GetRecordsReply) -> GetRecordsReply:
-        """Give the reply back."""
         return reply
 
 
@@ -52,19 +46,6 @@ def call_get_records(
     stream: str,
     shard_id: str,
 ) -> Reply:
-    """Make the call.
-
-    Args:
-        client: from ``KinesisClientSettings``.
-        iterator: from GetShardIterator, or from the reply before.
-        limit: of records.
-        form: what to make of the reply.
-        stream: whose iterator it is, by name or ARN.
-        shard_id: the shard, for errors.
-
-    Raises:
-        KinesisError: as the table in ``kinesis.errors`` has it; Unavailable also for a reply that is none.
-    """
     with translated(f"GetRecords of {shard_text(stream, shard_id)}"):
         response: Any = client.get_records(ShardIterator=iterator, Limit=limit, **account_arguments(stream))
     body = response.get(RAW_BODY)

@@ -19,26 +19,17 @@ class TunnelRefused(botocore.exceptions.ProxyConnectionError):
 
 
 class WholeBodySession:
-    """botocore's HTTP session, but for how bodies are read. Replaces it in an endpoint.
-
-    Args:
-        session: botocore's.
-    """
+    """botocore's HTTP session, but for how bodies are read. Replaces it in an endpoint."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
 
     @property
     def within(self) -> Any:
-        """The session of botocore, whose settings hold."""
         return self._session
 
     def send(self, request: AWSPreparedRequest) -> AWSResponse:
-        """Send a request and read the whole answer, unless a stream of events was asked for.
-
-        Raises:
-            botocore.exceptions.HTTPClientError: its kinds, as botocore's own session.
-        """
+        """Send a request and read the whole answer, unless a stream of events was asked for."""
         if request.stream_output:  # an event stream: its reader takes it as it comes
             return self._sent(request)
         request.stream_output = True  # leaves the body unread
@@ -73,7 +64,6 @@ class WholeBodySession:
         return session._manager.connection_from_url(url)  # noqa: SLF001
 
     def close(self) -> None:
-        """Close the connections."""
         self._session.close()
 
 
@@ -83,17 +73,13 @@ def is_refused_tunnel(error: BaseException) -> bool:
 
 
 def _refused_tunnel(error: botocore.exceptions.ProxyConnectionError) -> BaseException | None:
-    """Find the proxy's answer in what urllib3 and botocore made of it."""
     within: Any = error.kwargs.get("error")
     return next((each for each in getattr(within, "args", ()) if is_refused_tunnel(each)), None)
 
 
 class _OnePiece:
-    """An unread answer whose stream has a single piece."""
-
     def __init__(self, raw: Any) -> None:
         self._raw = raw
 
     def stream(self) -> Iterator[bytes]:
-        """Give the body."""
         yield self._raw.read()

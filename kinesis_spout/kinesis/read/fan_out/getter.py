@@ -45,16 +45,7 @@ PUSH_SECONDS: Final = 1.0
 class FanOutStream:
     """The subscriptions of one process to one stream, as one registered consumer. Thread-safe; ``close`` it.
 
-    Args:
-        client: from ``KinesisClientSettings.connect``.
-        stream: the stream's name, or its ARN. Records carry it as it is given.
-        settings: how its shards are read.
-        consumer_name: which is registered, or found; shared by all members of the application.
-        lister: asked for the stream's ARN, and when Kinesis says that something does not exist.
-        queue_bytes: how much of a shard waits here before its connection is not read.
-        periods: see ``SubscriptionPeriods``.
-        clock: what waits and periods are measured by.
-        jitter: see ``backoff_seconds``.
+    A connection is not read while ``queue_bytes`` of its shard wait here.
     """
 
     def __init__(
@@ -83,7 +74,6 @@ class FanOutStream:
     def getter(
         self, shard_id: str, position: Position, *, hash_keys: HashKeys | None = None
     ) -> "FanOutShardGetter":
-        """Give a getter of a shard; it subscribes with its first read. See ``PollingShardGetter``."""
         return FanOutShardGetter(self, shard_id=shard_id, position=position, hash_keys=hash_keys)
 
     def forget_consumer(self) -> None:
@@ -147,21 +137,17 @@ class FanOutShardGetter(ReplyGetter):
         return max(self._pacing.ready_at, self._in_vain_until)
 
     def read(self, limit: int) -> Page:
-        """Give what was pushed; see the port."""
         page = super().read(limit)
         pushed_at = self._subscription.taken_up_to - PUSH_SECONDS
         return replace(page, says_nothing=self._says_nothing, pushed_at=pushed_at)
 
     def read_arrow(self, limit: int) -> ArrowPage:
-        """Give what was pushed as columns."""
         return replace(super().read_arrow(limit), says_nothing=self._says_nothing)
 
     def when_ready(self, call: Callable[[], None]) -> None:
-        """Have ``call`` made when a read has become worth while; see the port."""
         self._ready = call
 
     def close(self) -> None:
-        """End the subscription; see the port."""
         self._subscription.close()
         self._fan_out.reader.drop(self._subscription)
 
@@ -181,7 +167,6 @@ class FanOutShardGetter(ReplyGetter):
         return form.convert(self._reply_of(events))
 
     def _reply_of(self, events: Sequence[ShardEvent]) -> GetRecordsReply:
-        """Make one reply of events that follow each other."""
         self._says_nothing = not events
         if not events:
             self._in_vain_until = self._clock.monotonic() + LOOK_EVERY_SECONDS

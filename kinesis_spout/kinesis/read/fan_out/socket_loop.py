@@ -25,10 +25,6 @@ class SocketLoop:
     """Mutable. ``call`` and ``close`` may be called on any thread, all else on the loop's own.
 
     The thread starts with the first call, and ends with ``close``.
-
-    Args:
-        name: of the thread.
-        clock: what times are measured by; the thread's sleep is real time.
     """
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -59,15 +55,12 @@ class SocketLoop:
         return True
 
     def at(self, moment: float, call: Call) -> None:
-        """Call a function at ``moment`` (monotonic), or soon after."""
         heapq.heappush(self._timers, (moment, next(self._ties), call))
 
     def watch(self, connection: socket.socket, readable: Call) -> None:
-        """Call a function whenever a socket has something."""
         self._selector.register(connection, selectors.EVENT_READ, readable)
 
     def unwatch(self, connection: socket.socket) -> None:
-        """Leave a socket alone."""
         self._selector.unregister(connection)
 
     def close(self) -> None:

@@ -34,11 +34,7 @@ class _Waiting:
 class Subscription:
     """Mutable. Thread-safe: one thread takes events out, the I/O thread brings them.
 
-    Args:
-        shard_id: of which shard.
-        position: where to begin; not LATEST.
-        max_bytes: the socket is not read while this much waits.
-        ready: called when events, or a failure, come after there were none; on the I/O thread.
+    ``ready`` is called when events, or a failure, come after there were none; on the I/O thread.
     """
 
     def __init__(
@@ -65,23 +61,19 @@ class Subscription:
 
     @property
     def place(self) -> Position:
-        """Where the next connection begins."""
         with self._lock:
             return self._place
 
     @property
     def is_full(self) -> bool:
-        """Whether the socket should not be read."""
         return self._bytes >= self._max_bytes
 
     @property
     def closed(self) -> bool:
-        """Whether nobody takes events out any more."""
         return self._closed
 
     @property
     def waiting_bytes(self) -> int:
-        """How much waits to be taken out."""
         return self._bytes
 
     # The I/O thread
@@ -114,7 +106,6 @@ class Subscription:
             self._ready()
 
     def fail(self, failure: KinesisSpoutError) -> None:
-        """Note that there is no connection, and why."""
         with self._lock:
             self._failure = failure
         self._ready()

@@ -80,14 +80,7 @@ class _Link:
 
 
 class SubscriptionReader:
-    """Reads subscriptions. Thread-safe; its thread starts with the first one, and ends with ``close``.
-
-    Args:
-        subscribe: makes a connection.
-        periods: see ``SubscriptionPeriods``.
-        clock: what periods are measured by.
-        jitter: of renewals.
-    """
+    """Reads subscriptions. Thread-safe; its thread starts with the first one, and ends with ``close``."""
 
     def __init__(
         self,
@@ -116,11 +109,9 @@ class SubscriptionReader:
         self._loop.call(partial(self._opened, subscription))
 
     def made_room(self, subscription: Subscription) -> None:
-        """Go on reading what was full."""
         self._loop.call(partial(self._resumed, subscription))
 
     def drop(self, subscription: Subscription) -> None:
-        """End a subscription."""
         self._loop.call(partial(self._dropped, subscription))
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ class HeldPages:
 
 @dataclass(slots=True, kw_only=True)
 class DriverShard:
-    """The driver's side of one owned shard. Mutable; used by the engine's thread only."""
+    """The driver's side of one owned shard. Mutable; guarded by the consumer's lock."""
 
     epoch: int
     held: HeldPages = field(default_factory=HeldPages)
@@ -118,7 +118,6 @@ class DriverShard:
         self.cursor = Cursor()
 
     def close_getter(self) -> None:
-        """Read no more here, until a getter is opened again."""
         if self.getter is not None:
             self.getter.close()
             self.getter = None

@@ -6,13 +6,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kinesis_spout.kinesis.read.arrow import ArrowForm, decode_to_arrow
+from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.page import decode_reply, page_of, reply_from_botocore
 from kinesis_spout.model.columns import SCHEMA
 from kinesis_spout.model.errors import Unavailable
 from shard_state import Shard
 
 NUMBER = "49680427482694328467366729337512435546436086034247712770"
+
+
+def _decoded(body: bytes) -> pa.RecordBatch:
+    return ArrowForm(stream="s", shard_id="x").decode(body).page.batch
 
 
 def _wire(data: bytes = b"payload", **others: Any) -> dict[str, Any]:
@@ -46,7 +50,7 @@ def test_a_record_may_have_no_partition_key() -> None:
     del wire["PartitionKey"]
 
     assert decode_reply(_body(wire)).records[0].partition_key is None
-    assert decode_to_arrow(_body(wire), stream="s", shard_id="x").column("partitionKey").to_pylist() == [None]
+    assert _decoded(_body(wire)).column("partitionKey").to_pylist() == [None]
 
 
 def test_unknown_members_are_passed_over() -> None:
@@ -104,7 +108,7 @@ def test_what_botocore_could_not_parse_is_never_the_end_of_a_shard() -> None:
 
 
 def test_columns_have_the_schemas_names_and_types() -> None:
-    batch = decode_to_arrow(_body(_wire(b"one"), _wire(b"two")), stream="s", shard_id="x")
+    batch = _decoded(_body(_wire(b"one"), _wire(b"two")))
 
     assert batch.schema.equals(SCHEMA)
     assert batch.to_pylist()[1] == {
@@ -125,6 +129,6 @@ def test_columns_of_an_empty_page_are_empty() -> None:
 
 
 def test_a_record_without_an_arrival_has_none() -> None:
-    batch = decode_to_arrow(_body(_wire(ApproximateArrivalTimestamp=None)), stream="s", shard_id="x")
+    batch = _decoded(_body(_wire(ApproximateArrivalTimestamp=None)))
 
     assert batch.column("approximateArrivalTimestamp").to_pylist() == [None]

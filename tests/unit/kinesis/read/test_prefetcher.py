@@ -108,6 +108,47 @@ def test_a_new_first_one_is_watched_for_although_a_thread_watches_for_a_later_on
     assert order == [1, 2, 3, 4, 5]
 
 
+def test_one_that_is_submitted_while_it_runs_runs_once_more_and_not_beside_itself() -> None:
+    began, goes_on = threading.Event(), threading.Event()
+    running: list[int] = []
+    most: list[int] = []
+
+    def fetch() -> float | None:
+        running.append(1)
+        most.append(len(running))
+        began.set()
+        assert goes_on.wait(30)
+        running.pop()
+        return None
+
+    with Prefetcher(threads=2) as prefetcher:
+        prefetcher.submit(fetch, 0.0)
+        assert began.wait(30)
+        prefetcher.submit(fetch, 0.0)
+        prefetcher.submit(fetch, 0.0)
+        goes_on.set()
+        wait_until(lambda: len(most) == 2, "it runs again")
+
+    assert most == [1, 1]
+
+
+def test_one_that_is_withdrawn_does_not_run_and_nothing_is_due() -> None:
+    runs: list[int] = []
+    with Prefetcher(threads=1) as prefetcher:
+        later = SystemClock().monotonic() + 60
+
+        def fetch() -> float | None:
+            runs.append(1)
+            return None
+
+        prefetcher.submit(fetch, later)
+        assert not prefetcher.is_behind
+        prefetcher.withdraw(fetch)
+        prefetcher.hasten(fetch)
+        prefetcher.submit(lambda: runs.append(2), 0.0)
+        wait_until(lambda: runs == [2], "the other one")
+
+
 def test_closing_ends_the_threads_and_later_fetches_do_nothing() -> None:
     before = set(threading.enumerate())
     runs: list[int] = []

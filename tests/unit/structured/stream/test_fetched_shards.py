@@ -26,7 +26,6 @@ class Reading:
             processes=None,
             prefetcher=prefetcher,
             streams={},
-            listers={},
             changed=threading.Condition(),
             until=None,
             clock=self.clock,

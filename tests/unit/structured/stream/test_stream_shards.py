@@ -6,7 +6,7 @@ from dataclasses import replace
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.ports import StreamSummary
 from kinesis_spout.structured.offsets import StreamOffset
-from kinesis_spout.structured.stream.stream_shards import KnownShards, StreamShards
+from kinesis_spout.structured.stream.stream_shards import StreamShards
 from shard_state import Position, Shard, StartPositions
 
 RANGE = (0, (1 << 128) - 1)
@@ -64,7 +64,7 @@ def test_a_child_that_the_last_page_named_stays_known_while_the_listing_lags() -
     shards.found([CHILD])
     shards.refresh()
     assert shards.brought_up_to_date(all_at_end(offset)).readable() == [CHILD.shard_id]
-    assert CHILD in KnownShards(listing, shards).list_shards()
+    assert CHILD in shards.list_shards()
 
 
 def test_a_child_that_was_listed_once_is_gone_when_the_listing_says_so() -> None:
@@ -74,4 +74,4 @@ def test_a_child_that_was_listed_once_is_gone_when_the_listing_says_so() -> None
     listing.shards = [PARENT, CHILD]
     shards.refresh()
     listing.shards = [PARENT]
-    assert KnownShards(listing, shards).list_shards() == [PARENT]
+    assert shards.list_shards() == [PARENT]
