@@ -50,11 +50,7 @@ class Commits:
         return self._state.counters.finished - self._finished
 
     def commit(self) -> None:
-        """Store what has changed; what is another's now is lost.
-
-        Raises:
-            KinesisSpoutError: see ``CheckpointStore.commit``.
-        """
+        """Store what has changed; what is another's now is lost. Raises what ``CheckpointStore.commit`` does."""
         finished = self._state.counted().finished
         pending, attachment = self._copies()
         if not pending and attachment is None:

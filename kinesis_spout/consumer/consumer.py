@@ -239,12 +239,7 @@ class Consumer(ConsumerState):
         return f"paused by an operator: {of_stream(paused, config.stream_name)}{ends}"
 
     def pause_shards(self, shard_ids: Collection[str]) -> None:
-        """Pause shards for all members, as an operator says; the whole application if none is named.
-
-        Raises:
-            InvalidConfig: one is not a shard of the stream.
-            StoreUnavailable: retriable.
-        """
+        """Pause shards for all members, as an operator says; the whole application if none is named."""
         known = {shard.shard_id for shard in self.shards()}
         for shard_id in shard_ids:
             if shard_id not in known:
@@ -257,11 +252,7 @@ class Consumer(ConsumerState):
         self._chore_due.set()
 
     def resume_shards(self, shard_ids: Collection[str]) -> bool:
-        """End the pauses of shards that are paused by themselves, or all; tell whether there was one.
-
-        Raises:
-            StoreUnavailable: retriable.
-        """
+        """End the pauses of shards that are paused by themselves, or all; tell whether there was one."""
         ended = [self.ports.group.resume(each) for each in shard_ids or (None,)]
         self._chore_due.set()
         return any(ended)

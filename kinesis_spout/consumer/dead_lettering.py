@@ -73,8 +73,7 @@ class DeadLettering:
     def write_the_last(self, writer: threading.Thread | None) -> None:
         """Write the letters that are left, on a thread that can be left behind: a sink may hang for ever.
 
-        Args:
-            writer: the thread that may be writing letters, and will end.
+        The ``writer`` is a thread that may be writing letters, and will end.
 
         Raises:
             DeadLetterError: they could not be written, or not in time.

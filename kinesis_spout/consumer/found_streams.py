@@ -44,11 +44,7 @@ class FoundStreams:
         return any(is_pattern(part) for part in self._config.streams)
 
     def find(self) -> list[FoundStream]:
-        """Give the streams that are named, whether they exist or not, and then those that patterns find.
-
-        Raises:
-            KinesisError: the streams cannot be listed.
-        """
+        """Give the streams that are named, whether they exist or not, and then those that patterns find."""
         parts = self._config.streams
         found = {
             name_of(part): FoundStream(stream=part, is_named=True) for part in parts if not is_pattern(part)
@@ -73,11 +69,7 @@ class FoundStreams:
             )
 
     def config_of(self, found: FoundStream, ports: Ports) -> SpoutConfig:
-        """Give the settings for a stream, with where it begins. Asks what is stored, and Kinesis.
-
-        Raises:
-            KinesisError, StoreUnavailable.
-        """
+        """Give the settings for a stream, with where it begins. Asks what is stored, and Kinesis."""
         config = self._config.of_stream(found.stream)
         younger = self._config.of_stream(found.stream, begins_at_its_start=True)
         if found.is_named or younger == config:

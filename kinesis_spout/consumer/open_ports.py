@@ -126,11 +126,7 @@ class RealPorts:
 
 
 def open_ports(config: SpoutConfig) -> Ports:
-    """Connect to everything that a consumer of one stream needs; ``Ports.close`` closes all of it.
-
-    Raises:
-        KinesisSpoutError: see ``RealPorts``, and its ``open``.
-    """
+    """Connect to everything that a consumer of one stream needs; ``Ports.close`` closes all of it."""
     with ExitStack() as opened:
         real = RealPorts(config)
         opened.callback(real.close)

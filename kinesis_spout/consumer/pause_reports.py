@@ -44,11 +44,7 @@ class PauseReports:
             _log.info("resumed, as an operator said")
 
     def show(self, pause: BreakerPause | None, mostly: str) -> bool:
-        """Have operators see how it stands. True if one of them says to go on.
-
-        Raises:
-            StoreUnavailable: retriable.
-        """
+        """Show operators the pause, or that there is none. True if one of them says to go on."""
         if pause is not None:
             resumed = self._coordinator.show_pause(pause_text(pause) + mostly)
             self._shown = not resumed

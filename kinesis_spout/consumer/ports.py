@@ -76,11 +76,7 @@ class StreamsPorts(Protocol):
         ...
 
     def history(self) -> History:
-        """Say what is stored of the application.
-
-        Raises:
-            StoreUnavailable: retriable.
-        """
+        """Say what is stored of the application."""
         ...
 
     def open(self, config: SpoutConfig) -> Ports:

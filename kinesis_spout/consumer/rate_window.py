@@ -12,11 +12,7 @@ _WHO = "deliveries"
 
 
 class RateWindow:
-    """What was done of late. Mutable; not thread-safe. Times are seconds that never go back.
-
-    Args:
-        per_second: more than 0.
-    """
+    """What was done of late. Mutable; not thread-safe. Times are seconds that never go back."""
 
     def __init__(self, per_second: float) -> None:
         self.per_second = per_second

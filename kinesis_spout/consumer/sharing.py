@@ -126,12 +126,7 @@ class Sharing:
         return [shard.shard_id for shard in self._manager.to_acquire() if shard.shard_id in missing]
 
     def wishes(self, now: float, freed: Collection[str]) -> list[Wish]:
-        """Name the shards to try to acquire now: new ones, freed ones, and now and then the others.
-
-        Args:
-            now: the time.
-            freed: shards that their old owners have given up.
-        """
+        """Name the shards to try to acquire now: new ones, those that were freed, and now and then the others."""
         wishes = []
         for shard_id, wanted in self._wanted.items():
             if shard_id in freed or now >= wanted.try_at:

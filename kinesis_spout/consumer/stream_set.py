@@ -49,11 +49,7 @@ class OneStream(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop, store the last progress, and close the stream's ports. May be called twice.
-
-        Raises:
-            KinesisSpoutError: it could not be stored.
-        """
+        """Stop, store the last progress, and close the stream's ports. May be called twice."""
         ...
 
 
