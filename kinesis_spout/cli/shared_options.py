@@ -125,11 +125,7 @@ def _for_each(world: World, config: SpoutConfig, command: Callable[[SpoutConfig]
 
 
 def load(file: Path | None, given: Mapping[str, str | None], assignments: Sequence[str]) -> SpoutConfig:
-    """Make the configuration: options over ``--set`` over the environment over the file.
-
-    Raises:
-        InvalidConfig: from ``SpoutConfig``, or for text that is no assignment.
-    """
+    """Make the configuration: options over ``--set`` over the environment over the file."""
     texts = dict(_assigned(assignment) for assignment in assignments)
     texts |= {name: text for name, text in given.items() if text is not None}
     try:
@@ -184,12 +180,7 @@ def _assigned(assignment: str) -> tuple[str, str]:
 
 
 def confirm(action: str, *, yes: bool) -> None:
-    """Ask whether to do what cannot be taken back, unless ``--yes`` said so.
-
-    Raises:
-        ActionRefused: standard input is not a terminal, so nobody can be asked.
-        typer.Exit: the answer is no.
-    """
+    """Ask whether to do what cannot be taken back, unless ``--yes`` said so; end the command if not."""
     if yes:
         return
     if not sys.stdin.isatty():

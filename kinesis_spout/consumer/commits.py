@@ -20,14 +20,9 @@ _log = logging.getLogger(__name__)
 
 
 class Commits:
-    """The commits of one consumer. Mutable; one at a time.
+    """The commits of one consumer, one at a time. Mutable.
 
-    Args:
-        state: of the consumer.
-        ownership: loses what another owns.
-        companionship: has what is stored with the progress.
-        life: tells people.
-        ended: is called when shards are over, so that their children are looked for.
+    ``ended`` is called when shards are over, so that their children are looked for.
     """
 
     def __init__(
@@ -52,15 +47,10 @@ class Commits:
 
     @property
     def uncommitted(self) -> int:
-        """How many records are finished and not stored as such."""
         return self._state.counters.finished - self._finished
 
     def commit(self) -> None:
-        """Store what has changed; what is another's now is lost.
-
-        Raises:
-            KinesisSpoutError: see ``CheckpointStore.commit``.
-        """
+        """Store what has changed; what is another's now is lost. Raises what ``CheckpointStore.commit`` does."""
         finished = self._state.counted().finished
         pending, attachment = self._copies()
         if not pending and attachment is None:

@@ -26,12 +26,13 @@ from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.owning.ownership import Ownership
-from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent, operator_pause_text
+from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
 from kinesis_spout.kinesis.retry_policy import Action, Reaction, RetryPolicy, Tries, Work
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt
+from kinesis_spout.model.logs.life_lines import of_stream
 from kinesis_spout.model.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
@@ -54,15 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 class Consumer(ConsumerState):
-    """One member of an application on one stream. Mutable; see ``ConsumerState`` for its lock.
-
-    Args:
-        config: of one stream.
-        ports: the outside world, closed with this.
-        message_timeout_seconds: for records that come one by one.
-        door: what the user called, for the log.
-        companion: what changes with the records that are finished, and is stored with the progress.
-    """
+    """One member of an application on one stream. Mutable; see ``ConsumerState`` for its lock."""
 
     def __init__(
         self,
@@ -202,12 +195,10 @@ class Consumer(ConsumerState):
 
     @property
     def uncommitted(self) -> int:
-        """How many records are finished and not stored as such."""
         with self.lock:
             return self._commits.uncommitted
 
     def shards(self) -> list[ShardStatus]:
-        """Describe every known shard, parents before children."""
         with self.lock:
             return self.manager.status()
 
@@ -244,15 +235,11 @@ class Consumer(ConsumerState):
         paused, config = self.paused_shards, self.config
         if not paused:
             return None
-        return operator_pause_text(paused, config.stream_name, bounded=config.until is not None)
+        ends = "; the run does not end before they are resumed" if config.until is not None else ""
+        return f"paused by an operator: {of_stream(paused, config.stream_name)}{ends}"
 
     def pause_shards(self, shard_ids: Collection[str]) -> None:
-        """Pause shards for all members, as an operator says; the whole application if none is named.
-
-        Raises:
-            InvalidConfig: one is not a shard of the stream.
-            StoreUnavailable: retriable.
-        """
+        """Pause shards for all members, as an operator says; the whole application if none is named."""
         known = {shard.shard_id for shard in self.shards()}
         for shard_id in shard_ids:
             if shard_id not in known:
@@ -265,11 +252,7 @@ class Consumer(ConsumerState):
         self._chore_due.set()
 
     def resume_shards(self, shard_ids: Collection[str]) -> bool:
-        """End the pauses of shards that are paused by themselves, or all; tell whether there was one.
-
-        Raises:
-            StoreUnavailable: retriable.
-        """
+        """End the pauses of shards that are paused by themselves, or all; tell whether there was one."""
         ended = [self.ports.group.resume(each) for each in shard_ids or (None,)]
         self._chore_due.set()
         return any(ended)
@@ -355,10 +338,12 @@ class Consumer(ConsumerState):
         chores = self._chores
         # Here too: the housekeeper may be waiting for ZooKeeper when the session must have ended.
         self._ownership.take_lost()
-        if self.letters and now >= chores.dead_lettering.until:
+        if now >= chores.dead_lettering.until:
             self._tried(chores.dead_lettering, self._dead_lettering.write)
         look_at = now + _LOOK_AROUND_SECONDS
-        return min(look_at, max(chores.dead_lettering.until, now + 0.01)) if self.letters else look_at
+        with self.lock:
+            some_wait = bool(self.letters)
+        return min(look_at, max(chores.dead_lettering.until, now + 0.01)) if some_wait else look_at
 
     def _do_chores(self, now: float) -> float:
         chores = self._chores
@@ -379,7 +364,7 @@ class Consumer(ConsumerState):
         """Lead if this member is to; say what is new; take in what is assigned; let go, and acquire."""
         chores = self._chores
         if now >= chores.reporting.until:
-            self._tried(chores.reporting, self._report)
+            self._tried(chores.reporting, lambda: self.sharing.report(now))
         if now >= chores.leading.until:
             self._tried(chores.leading, self._lead)
         if now >= chores.following.until:
@@ -391,9 +376,6 @@ class Consumer(ConsumerState):
     def _is_leaving(self) -> bool:
         with self.lock:
             return bool(self.sharing.leaving)
-
-    def _report(self) -> None:
-        self.sharing.report(self.now)
 
     def _lead(self) -> None:
         self._chores.lead_at = self._leading.lead(self.now)

@@ -1,20 +1,21 @@
 """What the threads of one consumer share, and the lock that guards it.
 
-``ConsumerState`` makes the lock and owns it; what guards nothing else has no lock of its own. Whoever touches what
-is named under "Guarded" holds it, and does no I/O meanwhile. ``tests/unit/consumer/test_lock.py`` runs the doors
-with guarded things that refuse any other caller.
+``ConsumerState`` makes the lock and owns it; the parts of a consumer are given the state and have no lock of their
+own. A thread that touches what is named under "Guarded" holds the lock, and does no I/O meanwhile.
+``tests/unit/consumer/test_lock.py`` runs the doors with guarded things that find any other caller.
 """
 
 import random
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.dead_lettering import WaitingLetters
-from kinesis_spout.consumer.owning.sharing import Sharing
+from kinesis_spout.consumer.delivery_rate import DeliveryRate
 from kinesis_spout.consumer.ports import OwnershipListener, Ports
-from kinesis_spout.consumer.rates import DeliveryRate
 from kinesis_spout.consumer.read_errors import ReadErrors
+from kinesis_spout.consumer.sharing import Sharing
+from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.logs.failure_kinds import FailureKinds
 from kinesis_spout.settings import SpoutConfig
 from shard_state import (
@@ -24,6 +25,7 @@ from shard_state import (
     Guarantee,
     Order,
     RetryPolicy,
+    SequenceNumber,
     SliceLimits,
     StateManager,
 )
@@ -32,14 +34,15 @@ if TYPE_CHECKING:
     from kinesis_spout.model.errors import KinesisSpoutError
 
 
-class ConsumerState:
-    """The shared state of one consumer. Mutable.
+RecordId = tuple[str, SequenceNumber]
+"""A shard's id, and a record of it."""
 
-    Args:
-        config: of one stream.
-        ports: the outside world.
-        message_timeout_seconds: for records that come one by one.
-    """
+_OVERHEAD_BYTES: Final = 500
+"""What a letter weighs besides its record's data, roughly."""
+
+
+class ConsumerState:
+    """The shared state of one consumer. Mutable. The message time-out is for records that come one by one."""
 
     def __init__(self, config: SpoutConfig, ports: Ports, *, message_timeout_seconds: float | None) -> None:
         self.config = config
@@ -88,6 +91,51 @@ class ConsumerState:
     def end_with(self, error: BaseException) -> None:
         """End the consumer with an error that cannot be retried."""
         self.fatal = self.fatal or error
+
+
+class WaitingLetters:
+    """Letters by their record, the oldest first. Mutable; guarded by the consumer's lock."""
+
+    def __init__(self) -> None:
+        self._letters: dict[RecordId, DeadLetter] = {}
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._letters)
+
+    def add(self, record: RecordId, letter: DeadLetter) -> None:
+        """Have a letter wait; it replaces an older one about the same record."""
+        self._remove(record)
+        self._letters[record] = letter
+        self.size_bytes += _weight(letter)
+
+    def copy(self) -> Mapping[RecordId, DeadLetter]:
+        return dict(self._letters)
+
+    def written(self, record: RecordId, letter: DeadLetter) -> bool:
+        """Note that a letter is durable.
+
+        Returns:
+            False if this very letter waits no more: its shard was lost. What waits for the record then was given
+            up under another ownership, and is yet to be written.
+        """
+        if self._letters.get(record) is not letter:
+            return False
+        self._remove(record)
+        return True
+
+    def drop_shards(self, shard_ids: Collection[str]) -> None:
+        for record in [record for record in self._letters if record[0] in shard_ids]:
+            self._remove(record)
+
+    def _remove(self, record: RecordId) -> None:
+        letter = self._letters.pop(record, None)
+        if letter is not None:
+            self.size_bytes -= _weight(letter)
+
+
+def _weight(letter: DeadLetter) -> int:
+    return len(letter.data) + _OVERHEAD_BYTES
 
 
 def _state_manager(config: SpoutConfig, ports: Ports, message_timeout_seconds: float | None) -> StateManager:

@@ -2,24 +2,15 @@
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.model.handler import RaisedAt
 from kinesis_spout.model.record import Record
-from shard_state import Exhausted, SequenceNumber
-
-if TYPE_CHECKING:
-    from kinesis_spout.consumer.consumer_state import ConsumerState
-
-RecordId = tuple[str, SequenceNumber]
-"""A shard's id, and a record of it."""
-
-_OVERHEAD_BYTES: Final = 500
-"""What a letter weighs besides its record's data, roughly."""
+from shard_state import Exhausted
 
 LAST_LETTERS_SECONDS: Final = 90.0
 """How long closing waits for the sink: longer than a sink perseveres by itself."""
@@ -27,53 +18,10 @@ LAST_LETTERS_SECONDS: Final = 90.0
 _log = logging.getLogger(__name__)
 
 
-class WaitingLetters:
-    """Letters by their record, the oldest first. Mutable; guarded by the consumer's lock."""
-
-    def __init__(self) -> None:
-        self._letters: dict[RecordId, DeadLetter] = {}
-        self.size_bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._letters)
-
-    def add(self, record: RecordId, letter: DeadLetter) -> None:
-        """Have a letter wait; it replaces an older one about the same record."""
-        self._remove(record)
-        self._letters[record] = letter
-        self.size_bytes += _weight(letter)
-
-    def copy(self) -> Mapping[RecordId, DeadLetter]:
-        """Give what waits now, to be written."""
-        return dict(self._letters)
-
-    def written(self, record: RecordId, letter: DeadLetter) -> bool:
-        """Note that a letter is durable.
-
-        Returns:
-            False if this very letter waits no more: its shard was lost. What waits for the record then was given
-            up under another ownership, and is yet to be written.
-        """
-        if self._letters.get(record) is not letter:
-            return False
-        self._remove(record)
-        return True
-
-    def drop_shards(self, shard_ids: Collection[str]) -> None:
-        """Drop the letters of shards that are somebody else's now."""
-        for record in [record for record in self._letters if record[0] in shard_ids]:
-            self._remove(record)
-
-    def _remove(self, record: RecordId) -> None:
-        letter = self._letters.pop(record, None)
-        if letter is not None:
-            self.size_bytes -= _weight(letter)
-
-
 class DeadLettering:
     """Dead-letters what one consumer has given up. Mutable; one thread at a time writes to the sink."""
 
-    def __init__(self, state: "ConsumerState") -> None:
+    def __init__(self, state: ConsumerState) -> None:
         self._state = state
         self._sink = state.ports.dead_letters
         self._clock = state.ports.clock
@@ -125,8 +73,7 @@ class DeadLettering:
     def write_the_last(self, writer: threading.Thread | None) -> None:
         """Write the letters that are left, on a thread that can be left behind: a sink may hang for ever.
 
-        Args:
-            writer: the thread that may be writing letters, and will end.
+        The ``writer`` is a thread that may be writing letters, and will end.
 
         Raises:
             DeadLetterError: they could not be written, or not in time.
@@ -156,10 +103,6 @@ class DeadLettering:
                 )
         if failures:
             raise failures[0]
-
-
-def _weight(letter: DeadLetter) -> int:
-    return len(letter.data) + _OVERHEAD_BYTES
 
 
 def _reason(exhausted: Exhausted) -> str:

@@ -32,12 +32,7 @@ class FoundStream:
 
 
 class FoundStreams:
-    """Finds the streams of a setting. Mutable: it remembers what it has complained of.
-
-    Args:
-        config: of all of them.
-        ports: list the streams that there are.
-    """
+    """Finds the streams of a setting. Mutable: it remembers what it has complained of."""
 
     def __init__(self, config: SpoutConfig, ports: StreamsPorts) -> None:
         self._config = config
@@ -46,15 +41,10 @@ class FoundStreams:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether there may be others later."""
         return any(is_pattern(part) for part in self._config.streams)
 
     def find(self) -> list[FoundStream]:
-        """Give the streams that are named, whether they exist or not, and then those that patterns find.
-
-        Raises:
-            KinesisError: the streams cannot be listed.
-        """
+        """Give the streams that are named, whether they exist or not, and then those that patterns find."""
         parts = self._config.streams
         found = {
             name_of(part): FoundStream(stream=part, is_named=True) for part in parts if not is_pattern(part)
@@ -79,15 +69,7 @@ class FoundStreams:
             )
 
     def config_of(self, found: FoundStream, ports: Ports) -> SpoutConfig:
-        """Give the settings for a stream, with where it begins. Asks what is stored, and Kinesis.
-
-        Args:
-            found: the stream.
-            ports: of it.
-
-        Raises:
-            KinesisError, StoreUnavailable.
-        """
+        """Give the settings for a stream, with where it begins. Asks what is stored, and Kinesis."""
         config = self._config.of_stream(found.stream)
         younger = self._config.of_stream(found.stream, begins_at_its_start=True)
         if found.is_named or younger == config:

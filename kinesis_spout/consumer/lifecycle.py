@@ -48,7 +48,6 @@ class Lifecycle:
         self._commits = 0
 
     def started(self) -> None:
-        """It begins."""
         self._is_running = True
         _log.info(
             "started: stream %s, app %s, member %s, kinesis-spout %s, by %s",
@@ -60,13 +59,7 @@ class Lifecycle:
         )
 
     def resolved(self, initial: str, wanted: StartPositions, begun: StartPositions) -> None:
-        """Say where reading begins.
-
-        Args:
-            initial: the setting, as it was given.
-            wanted: where an application would begin now.
-            begun: where this one has begun.
-        """
+        """Say where reading begins: at ``begun``, while an application that is new would begin at ``wanted``."""
         if begun == wanted:
             _log.info(
                 "position: %s reads shards without stored progress from %s (initial_position %s)",
@@ -82,7 +75,6 @@ class Lifecycle:
             )
 
     def began_again(self, deployment: str, before: StartPositions, start: StartPositions) -> None:
-        """Say that the stored progress was given up, and where reading begins now."""
         _log.warning(
             "position: %s begins again at %s, for deployment %s; its stored progress, begun at %s, is given up",
             self._app,
@@ -92,17 +84,11 @@ class Lifecycle:
         )
 
     def listed(self, listed: Iterable[Shard]) -> None:
-        """Take in the stream's shards."""
         for line in self._reshards.listed(listed, self._stream):
             _log.info("%s", line)
 
     def acquired(self, positions: Sequence[tuple[str, Position]], missing: Collection[str]) -> None:
-        """Say which shards are read from now on, and which their old owners keep still.
-
-        Args:
-            positions: of the shards that were acquired.
-            missing: the shards that are ours, and that their old owner keeps still.
-        """
+        """Say which shards are read from now on, and which are ours and their old owners keep still."""
         ours = {shard_id for shard_id, _ in positions}
         taken_over, taken = ours & self._waited_for, ours - self._waited_for
         if taken:
@@ -117,7 +103,6 @@ class Lifecycle:
         self._waited_for = set(missing)
 
     def assigned(self, before: Assignment, assignment: Assignment) -> None:
-        """Say what this member has assigned, as the leader."""
         moved = [
             shard_id for shard_id, owner in assignment.owners.items() if before.owners.get(shard_id) != owner
         ]
@@ -131,12 +116,7 @@ class Lifecycle:
         )
 
     def follows(self, ours: Collection[str], leaving: Collection[str]) -> None:
-        """Take in what is assigned to this member.
-
-        Args:
-            ours: the shards that it should own.
-            leaving: the shards that it owns and should not.
-        """
+        """Take in which shards this member should own, and which it owns and should not."""
         if not ours and not self._stands_by:
             _log.info("stands by: no shard of %s is assigned to this member", self._stream)
         self._stands_by = not ours
@@ -145,7 +125,6 @@ class Lifecycle:
             _log.info("is to hand over %s", of_stream(news, self._stream))
 
     def handed_over(self, shard_ids: Collection[str], open_records: int) -> None:
-        """Shards were given up for another member."""
         if not shard_ids:
             return
         _log.info("handed over %s", of_stream(shard_ids, self._stream))
@@ -155,7 +134,6 @@ class Lifecycle:
             )
 
     def finished(self, shard_ids: Collection[str]) -> None:
-        """Shards are over."""
         if shard_ids:
             _log.info(
                 "finished %s: read to the end, and all of it is done", of_stream(shard_ids, self._stream)
@@ -199,7 +177,6 @@ class Lifecycle:
             _log.info("resumed by an operator: %s", self._stream)
 
     def committed(self, commits: Sequence[PendingCommit], counters: Counters, now: float) -> None:
-        """Progress was stored."""
         self._commits += 1
         _log.debug("commit of %s: %s", shards(len(commits)), named([commit.shard_id for commit in commits]))
         if self._pace.may_tell(now):

@@ -1,10 +1,8 @@
 """Tells people that the circuit breaker is open: in the log, and in ZooKeeper, where they may close it."""
 
 import logging
-from collections.abc import Collection
 
 from kinesis_spout.model.logs.failure_kinds import FailureKinds
-from kinesis_spout.model.logs.life_lines import of_stream
 from kinesis_spout.ports import Coordinator
 from kinesis_spout.settings import SpoutConfig
 from shard_state import BreakerEvent, BreakerNotice, BreakerPause
@@ -46,11 +44,7 @@ class PauseReports:
             _log.info("resumed, as an operator said")
 
     def show(self, pause: BreakerPause | None, mostly: str) -> bool:
-        """Have operators see how it stands. True if one of them says to go on.
-
-        Raises:
-            StoreUnavailable: retriable.
-        """
+        """Show operators the pause, or that there is none. True if one of them says to go on."""
         if pause is not None:
             resumed = self._coordinator.show_pause(pause_text(pause) + mostly)
             self._shown = not resumed
@@ -65,12 +59,6 @@ def pause_text(pause: BreakerPause) -> str:
     """Say in a line why deliveries pause."""
     tried = f"; {pause.probes_failed} tried since" if pause.probes_failed else ""
     return f"paused: {pause.failed} of the last {pause.outcomes} outcomes are failures{tried}"
-
-
-def operator_pause_text(shard_ids: Collection[str], stream: str, *, bounded: bool) -> str:
-    """Say in a line that an operator has paused shards; ``bounded``: the run is to end by itself."""
-    ends = "; the run does not end before they are resumed" if bounded else ""
-    return f"paused by an operator: {of_stream(shard_ids, stream)}{ends}"
 
 
 def most_frequent(failures: FailureKinds) -> str:

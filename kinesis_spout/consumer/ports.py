@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kinesis_spout.consumer.rates import DeliveryRate
+from kinesis_spout.consumer.delivery_rate import DeliveryRate
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig
@@ -76,11 +76,7 @@ class StreamsPorts(Protocol):
         ...
 
     def history(self) -> History:
-        """Say what is stored of the application.
-
-        Raises:
-            StoreUnavailable: retriable.
-        """
+        """Say what is stored of the application."""
         ...
 
     def open(self, config: SpoutConfig) -> Ports:
@@ -148,9 +144,7 @@ class Companion(Protocol):
     """
 
     @property
-    def name(self) -> str:
-        """What it is called in the store."""
-        ...
+    def name(self) -> str: ...
 
     def load(self, stored: bytes | None) -> None:
         """Begin with what is stored; None where nothing is.

@@ -51,14 +51,12 @@ class ReadErrors:
         return reaction
 
     def worked(self, shard_id: str) -> None:
-        """Note that a shard was read."""
         self._has_read = True
         trouble = self._troubles.pop(shard_id, None)
         if trouble is not None and trouble.said is not None:
             _log.info("%s: it can be read again", shard_id)
 
     def drop(self, shard_ids: Iterable[str]) -> None:
-        """Forget shards that are read no more."""
         for shard_id in shard_ids:
             self._troubles.pop(shard_id, None)
 

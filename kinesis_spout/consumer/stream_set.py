@@ -36,9 +36,7 @@ class OneStream(Protocol):
     """What a door reads one stream with."""
 
     @property
-    def consumer(self) -> Consumer:
-        """Owns shards and stores progress."""
-        ...
+    def consumer(self) -> Consumer: ...
 
     @property
     def is_done(self) -> bool:
@@ -51,11 +49,7 @@ class OneStream(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop, store the last progress, and close the stream's ports. May be called twice.
-
-        Raises:
-            KinesisSpoutError: it could not be stored.
-        """
+        """Stop, store the last progress, and close the stream's ports. May be called twice."""
         ...
 
 
@@ -111,11 +105,9 @@ class StreamSet(Generic[S]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether every stream is closed, and what they share."""
         return self._closed.is_set()
 
     def await_closed(self, timeout: float | None) -> bool:
-        """Wait until all is closed; False if it is not in that time."""
         return self._closed.wait(timeout)
 
     @property
@@ -251,7 +243,6 @@ class StreamSet(Generic[S]):
         self._wake.set()
 
     def fail(self, error: BaseException) -> None:
-        """Note an error that ends all of it."""
         self.error = self.error or error
 
     def _end_one_of_several(self, name: str, error: BaseException) -> None:
@@ -316,7 +307,6 @@ class StreamSet(Generic[S]):
             _log.warning("after a stream had ended, its last progress could not be stored: %s", error)
 
     def _look(self) -> None:
-        """Open the streams that are not read and are there."""
         try:
             wanted = [each for each in self._found.find() if each.name not in self.current]
         except KinesisSpoutError as error:

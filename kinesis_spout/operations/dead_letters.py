@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig, StoreError
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 
     from kinesis_spout.dead_letters.stored_form import RedrivenMark
     from kinesis_spout.kinesis.write.put_records import Entry
+
+_SUMMARY: Final = (
+    (
+        "message_id", "application", "stream", "shard_id", "sequence_number", "partition_key",
+        "explicit_hash_key", "arrival_timestamp", "died_at", "reason", "attempts",
+    ),
+    ("error", "traceback"),
+)  # fmt: skip
+"""What a letter says besides its data: before its size, and after it."""
 
 
 @runtime_checkable
@@ -109,22 +118,8 @@ def _check_begun(world: World, config: SpoutConfig, sink: DeadLetterSink) -> Non
 
 def letter_summary(letter: DeadLetter) -> dict[str, Any]:
     """Give a letter as JSON, without its data."""
-    return {
-        "message_id": letter.message_id,
-        "application": letter.application,
-        "stream": letter.stream,
-        "shard_id": letter.shard_id,
-        "sequence_number": letter.sequence_number,
-        "partition_key": letter.partition_key,
-        "explicit_hash_key": letter.explicit_hash_key,
-        "arrival_timestamp": letter.arrival_timestamp,
-        "died_at": letter.died_at,
-        "reason": letter.reason,
-        "attempts": letter.attempts,
-        "size_bytes": len(letter.data),
-        "error": letter.error,
-        "traceback": letter.traceback,
-    }
+    head, tail = ({name: getattr(letter, name) for name in names} for names in _SUMMARY)
+    return head | {"size_bytes": len(letter.data)} | tail
 
 
 def letter_document(letter: DeadLetter) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class ShardsView:
         return self.group.document() | {"shards": [shard.document() for shard in self.shards]}
 
     @property
-    def remarks(self) -> list[str]:
+    def notes(self) -> list[str]:
         """What somebody who looks at them should know."""
         told = [
             f"{each.shard_id} is being handed over by {each.owner} to {each.assigned_to}"

@@ -21,12 +21,11 @@ class BufferedShard(ShardReader[Page]):
     """Keeps one shard's next records at hand. Mutable; guarded by the door's lock, which its methods take.
 
     Fetching goes on while the buffer has room, and starts again when half of it was consumed. What ``react``
-    wants to be retried is tried again behind the scenes, for ever, visible in ``last_error`` and ``retries``. Any
+    wants to be retried is tried again behind the scenes, for ever, visible in ``last_error``. Any
     other error is raised by ``poll``, after the records fetched before it, and by every ``poll`` from then on.
 
     Args:
         getter: from where the pages come; it belongs to this object from now on.
-        prefetcher: see ``ShardReader``, as ``room``, ``lock``, ``clock`` and ``periods``.
         max_records: no page is fetched while so many are at hand. The last one may exceed it only if a record of
             Kinesis held more user records than those of the page before.
         react: says what an error means; called under the lock, once for each error.
@@ -64,7 +63,6 @@ class BufferedShard(ShardReader[Page]):
         self._failure: Exception | None = None
         self.last_error: KinesisSpoutError | None = None
         """The retriable error that is being tried again; None once a try succeeded."""
-        self.retries = 0
         self.millis_behind_latest: int | None = None
         """Of the last page fetched; None before the first."""
         self._tip_seen_at: float | None = None
@@ -179,7 +177,6 @@ class BufferedShard(ShardReader[Page]):
             self._failure = error
             return None
         self.last_error = error
-        self.retries += 1
         return read_again_at(self._clock.monotonic(), self.ready_at)
 
     def _is_half_empty(self) -> bool:

@@ -41,7 +41,6 @@ class Caution:
             self._handed_out[shard_id] = 0
 
     def lost(self, shard_ids: Iterable[str]) -> None:
-        """Forget shards."""
         for shard_id in shard_ids:
             self._handed_out.pop(shard_id, None)
             if self._noted is not None and self._noted.record.shard_id == shard_id:

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, Self, Unpack
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.handle import Handle
-from kinesis_spout.consumer.joint_ports import JointPorts
+from kinesis_spout.consumer.open_ports import RealPorts
 from kinesis_spout.consumer.ports import Ports, StreamsPorts, given_ports
 from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.kinesis import Prefetcher
@@ -33,8 +33,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, SpoutListener
-from kinesis_spout.plain.message_id import MessageId
-from kinesis_spout.plain.stream_tuples import Emitted, StreamTuples
+from kinesis_spout.plain.stream_tuples import Emitted, MessageId, StreamTuples
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
 
 _STEP_SECONDS: Final = 0.005
@@ -139,7 +138,7 @@ class RecordSpout(Handle):
             self._given_ports.close()
 
     def _start(self) -> None:
-        ports = self._given_ports or JointPorts(self.config)
+        ports = self._given_ports or RealPorts(self.config)
         self._clock = ports.clock
         self._prefetcher = self._new_prefetcher(ports.clock)
         streams = StreamSet(self.config, ports, self._open_one)
@@ -214,7 +213,9 @@ class RecordSpout(Handle):
                 StreamNotFound: the stream is deleted; or all are, and no pattern may find others.
         """
         streams = self._opened()
-        tuples = self._enrolled(streams)
+        tuples = streams.current
+        if tuples is not self._turns_of:
+            self._enroll(tuples)
         now = self._clock.monotonic() if len(tuples) > 1 else 0.0  # an only stream never rests
         try:
             for _ in range(len(self._turns)):
@@ -236,14 +237,11 @@ class RecordSpout(Handle):
             raise streams.error
         return None
 
-    def _enrolled(self, streams: StreamSet[StreamTuples]) -> Mapping[str, StreamTuples]:
+    def _enroll(self, current: Mapping[str, StreamTuples]) -> None:
         """Let every stream that is read now have its turn, and no other."""
-        current = streams.current
-        if current is not self._turns_of:
-            kept = [name for name in self._turns if name in current]
-            self._turns = deque(kept + [name for name in current if name not in kept])
-            self._rests_until, self._turns_of = {}, current
-        return current
+        kept = [name for name in self._turns if name in current]
+        self._turns = deque(kept + [name for name in current if name not in kept])
+        self._rests_until, self._turns_of = {}, current
 
     def __iter__(self) -> Iterator[Emitted]:
         """Give tuple after tuple, waiting for the next one.

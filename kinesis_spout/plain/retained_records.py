@@ -22,11 +22,7 @@ class Retained:
 
 
 class RetainedRecords:
-    """The retained records of one spout, by their sequence number. Mutable; not thread-safe.
-
-    Args:
-        full_at_bytes: gives the limit as it is now.
-    """
+    """The retained records of one spout, by their sequence number. Mutable; not thread-safe."""
 
     def __init__(self, full_at_bytes: Callable[[], int]) -> None:
         self._full_at_bytes = full_at_bytes

@@ -1,9 +1,10 @@
 """The tuples of one stream: handed out, acked and failed by their message ids."""
 
+import re
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.model.errors import StreamNotFound
@@ -11,13 +12,56 @@ from kinesis_spout.model.handler import Failure, Reject, failure_of
 from kinesis_spout.model.record import Record
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, FailReason
-from kinesis_spout.plain.message_id import MessageId
 from shard_state import Exhausted, RecordEvent, SequenceNumber
 
 _MAX_BROKEN_PER_CALL: Final = 32
 """Records whose scheme raises, before ``next_tuple`` lets the caller go on with something else."""
 
 _EVENTS: Final = {FailReason.FAIL: RecordEvent.FAIL, FailReason.TIME_OUT: RecordEvent.TIME_OUT}
+
+
+_NUMBER: Final = r"[1-9]\d{0,17}"
+_FORM: Final = re.compile(
+    rf"([A-Za-z0-9_.-]+):((?:0|[1-9]\d{{0,128}})(?::(?:0|{_NUMBER}))?)#({_NUMBER})\.({_NUMBER})", re.ASCII
+)
+
+
+class MessageId(NamedTuple):
+    """One delivery of one record.
+
+        shardId-000000000000:49590338271490256608559692538361571095921575989136588898#2.1
+        shard                sequence number (with ``:sub`` for a user record in an aggregate)  epoch.attempt
+
+    A fail counts for the delivery that it names and for no other (invariant 17). Attempts alone do not tell
+    deliveries apart: when the ownership of a shard ends, its records are delivered again from what is stored, and
+    the attempt that was under way may come under its number again. So the epoch of the ownership stands before it.
+    """
+
+    shard_id: str
+    sequence: SequenceNumber
+    epoch: int
+    """The ownership of the shard under which it was made."""
+    attempt: int
+    """Which delivery of the record it is, from 1."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text that ``next_tuple`` gave.
+
+        Raises:
+            ValueError: this is no message id.
+        """
+        matched = _FORM.fullmatch(text)
+        if matched is None:
+            raise ValueError(
+                "expected a message id as next_tuple gives it, 'shardId:sequence#epoch.attempt' or "
+                f"'shardId:sequence:sub#epoch.attempt', got {text[:200]!r}"
+            )
+        shard_id, sequence, epoch, attempt = matched.groups()
+        return cls(shard_id, SequenceNumber.parse(sequence), int(epoch), int(attempt))
+
+    def __str__(self) -> str:
+        return f"{self.shard_id}:{self.sequence}#{self.epoch}.{self.attempt}"
 
 
 class Emitted(NamedTuple):
@@ -32,13 +76,9 @@ class Emitted(NamedTuple):
 
 
 class StreamTuples:
-    """The tuples of one stream. Mutable; thread-safe.
+    """The tuples of one stream. Mutable; thread-safe. Its caller makes the announcements, once the lock is free.
 
     Args:
-        consumer: of the stream; started.
-        shards: what is read of it.
-        scheme: makes the values of a record.
-        announcements: to the user's listener; made by the caller, when the lock is free.
         prefix: of the message ids that users see.
         is_active: tells whether tuples may be handed out.
     """
@@ -101,7 +141,6 @@ class StreamTuples:
         return acked
 
     def fail(self, delivery: MessageId, reason: str | BaseException) -> bool:
-        """Fail a delivery; False if that changes nothing."""
         return self._fail(delivery, _failure(reason), FailReason.FAIL)
 
     def fail_overdue(self) -> None:
@@ -114,7 +153,6 @@ class StreamTuples:
                 self._fail(delivery, Failure(error_text=text), FailReason.TIME_OUT)
 
     def record(self, delivery: MessageId) -> Record | None:
-        """Give a copy of a record, as it was delivered last; None if it is finished, given up or unknown."""
         with self.consumer.lock:
             retained = self.shards.retained.get(delivery.shard_id, delivery.sequence)
             return None if retained is None else copy(retained.record)
@@ -138,7 +176,6 @@ class StreamTuples:
         return fatal if isinstance(fatal, StreamNotFound) else None
 
     def close(self) -> None:
-        """Store what is finished, and give the shards up."""
         with self.consumer.lock:
             self._closed = True
             self.shards.stop()

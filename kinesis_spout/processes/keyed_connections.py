@@ -103,7 +103,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 def _end_when_the_machine_is_gone(connected: socket.socket) -> None:
-    """Have the system notice, within a minute, that nobody is there who could close the connection."""
+    """Have the system notice within a minute that the other machine is gone."""
     connected.settimeout(None)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,8 +1,8 @@
 """Prints our log lines, with time and level, in processes in which nobody configures logging.
 
-Those are the Python processes that Spark starts for a reader, a writer and the tasks, and our own beside them.
-What they print is found where Spark prints. The logging of a process that has any is never touched: whoever sets
-up the root logger, also later, has the lines from there, and they are printed here no more.
+Those are the Python processes that Spark starts for a reader, a writer and the tasks, and our own.
+What they print is found where Spark prints. Logging that is set up is never touched: once the root logger has
+handlers, also later, the lines go there and are no longer printed here.
 """
 
 import logging

@@ -1,4 +1,12 @@
-"""How the records of a producer end: counted once, confirmed to the spool where that is due."""
+"""How the records of a producer end: counted once, confirmed to the spool where that is due.
+
+What failed for its time-out or for what it is goes to the dead letters if there are some, and only then ends.
+
+**The spool.** A record is confirmed when it is sent, dropped, durable in the dead letters, or refused for what
+it is: to send it again would change nothing. One that failed for lack of time or of permission stays in the
+spool, and is sent again when a producer opens it the next time. So it is tried once for each start, and never
+in a loop.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +15,9 @@ from typing import TYPE_CHECKING, cast
 from kinesis_spout.kinesis.write.put_records import Puttable
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.producer.inbox import Inbox
+from kinesis_spout.producer.taken_records import TakenRecords
 from kinesis_spout.producer.ticket import Ticket
+from kinesis_spout.producer.unwritten_letters import UnwrittenLetters
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
@@ -29,8 +39,10 @@ class Ended:
 class Endings:
     """Mutable; for one thread at a time. A record that has ended already is passed over."""
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, inbox: Inbox, taken: TakenRecords, letters: UnwrittenLetters | None) -> None:
         self._inbox = inbox
+        self._taken = taken
+        self._letters = letters
         self._ended = Ended()
 
     def take(self) -> Ended:
@@ -54,6 +66,15 @@ class Endings:
                         self._note(ticket, is_over=True)
         self._ended.count += sent
         self._inbox.ended(sent=sent, size_bytes=size_bytes)
+        self._taken.forget_ended(self._inbox.waiting)
+
+    def give_up(self, tickets: Iterable[Ticket], error: KinesisSpoutError, *, is_over: bool) -> None:
+        """Let records fail, by way of the dead letters if there are some; ``is_over`` as in ``failed``."""
+        left = [ticket for ticket in tickets if not ticket.is_gone]
+        if left and self._letters is not None:
+            self._letters.add(left, error, "rejected" if is_over else "exhausted")
+        elif left:
+            self.failed(left, error, is_over=is_over)
 
     def failed(
         self,
@@ -79,6 +100,7 @@ class Endings:
             dead_lettered=len(left) * dead_lettered,
             size_bytes=sum(each.size_bytes for each in left),
         )
+        self._taken.forget_ended(self._inbox.waiting)
 
     def dropped(self, tickets: Sequence[Ticket], error: KinesisSpoutError) -> None:
         """End records that make room for newer ones. None of them has ended."""
@@ -87,6 +109,7 @@ class Endings:
             self._note(ticket, is_over=True)
         self._ended.count += len(tickets)
         self._inbox.ended(dropped=len(tickets), size_bytes=sum(each.size_bytes for each in tickets))
+        self._taken.forget_ended(self._inbox.waiting)
 
     def _note(self, ticket: Ticket, *, is_over: bool) -> None:
         if ticket.callbacks is not None:

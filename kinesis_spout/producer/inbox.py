@@ -77,11 +77,6 @@ class Shares:
             self._left[name] = left[0] - 1, left[1] - ticket.size_bytes
         return True
 
-    def admit(self, ticket: Ticket) -> bool:
-        """Say whether ``take`` would."""
-        left = self._left.get(self._ranges.shard_of(ticket.hash_key))
-        return left is None or min(left) > 0
-
 
 class Inbox:
     """Thread-safe.
@@ -94,9 +89,8 @@ class Inbox:
 
     def __init__(self, max_records: int, max_bytes: int, ring: Callable[[], None]) -> None:
         self._lock = threading.Lock()
-        self._has_room = threading.Condition(self._lock)
-        self._waiters = 0
-        self._async_waiters: list[Callable[[], None]] = []
+        self._all_added = threading.Condition(self._lock)
+        self._waiters: list[Callable[[], object]] = []
         self._max_records = max_records
         self._max_bytes = max_bytes
         self._ring = ring
@@ -137,30 +131,29 @@ class Inbox:
         return True
 
     def reserve(self, ticket: Ticket) -> bool:
+        """Keep room for a record, if there is some and it is open."""
         with self._lock:
-            return self._reserve(ticket)
-
-    def reserve_within(self, ticket: Ticket, timeout: float) -> bool:
-        with self._lock:
-            self._waiters += 1
-            try:
-                self._has_room.wait_for(lambda: self.is_closed or self._fits(ticket), timeout)
-            finally:
-                self._waiters -= 1
-            return self._reserve(ticket)
+            held_bytes = self._held_bytes + ticket.size_bytes
+            held = self._held
+            if self.is_closed or held >= self._max_records or (held_bytes > self._max_bytes and held):
+                return False
+            if self._shares is not None and self._is_shared and not self._shares.take(ticket):
+                return False
+            self._held = held + 1
+            self._held_bytes = held_bytes
+            self._reserved += 1
+            return True
 
     def share(self, shares: Shares | None) -> None:
         """Go by these shares from now on, when a quarter of the buffer is taken."""
         with self._lock:
             self._shares = shares
-            if self._waiters:
-                self._has_room.notify_all()
-        self._wake_async()
+        self._wake_waiters()
 
-    def call_when_there_is_room(self, call: Callable[[], None]) -> None:
+    def call_when_there_is_room(self, call: Callable[[], object]) -> None:
         """Have ``call`` called once, from any thread, when something has ended."""
         with self._lock:
-            self._async_waiters.append(call)
+            self._waiters.append(call)
 
     def add_reserved(self, ticket: Ticket) -> bool:
         """Take over a record that there is room for; False if nobody would ever take it from here."""
@@ -190,7 +183,7 @@ class Inbox:
             if reserved_bytes is not None:
                 self._use_reserved()
                 self._release(1, reserved_bytes)
-        self._wake_async()
+        self._wake_waiters()
 
     def take(self) -> list[Ticket]:
         with self._lock:
@@ -219,7 +212,7 @@ class Inbox:
             self._dropped += dropped
             self._dead_lettered += dead_lettered
             self._release(sent + failed + dropped, size_bytes)
-        self._wake_async()
+        self._wake_waiters()
 
     def missing(self, size_bytes: int) -> tuple[int, int]:
         """Say how many records, and bytes, must end before there is room for a record."""
@@ -239,13 +232,12 @@ class Inbox:
         """Take no more; wake those that wait for room."""
         with self._lock:
             self.is_closed = True
-            self._has_room.notify_all()
-        self._wake_async()
+        self._wake_waiters()
 
     def await_added(self, timeout: float) -> None:
         """Return when all that was reserved is added or refused, or so many seconds later. It is closed."""
         with self._lock:
-            self._has_room.wait_for(lambda: not self._reserved, timeout)
+            self._all_added.wait_for(lambda: not self._reserved, timeout)
 
     def shut(self) -> list[Ticket]:
         """Give what came since the last ``take``, and take nothing any more, also not what was reserved."""
@@ -275,24 +267,6 @@ class Inbox:
         self._fresh_bytes = 0
         return fresh
 
-    def _fits(self, ticket: Ticket) -> bool:
-        held, held_bytes = self._held, self._held_bytes
-        if not held:
-            return True
-        if held >= self._max_records or held_bytes + ticket.size_bytes > self._max_bytes:
-            return False
-        return self._shares is None or not self._is_shared or self._shares.admit(ticket)
-
-    def _reserve(self, ticket: Ticket) -> bool:
-        if self.is_closed or not self._fits(ticket):
-            return False
-        if self._shares is not None and self._is_shared:
-            self._shares.take(ticket)
-        self._held += 1
-        self._held_bytes += ticket.size_bytes
-        self._reserved += 1
-        return True
-
     @property
     def _is_shared(self) -> bool:
         return 4 * self._held >= self._max_records or 4 * self._held_bytes >= self._max_bytes
@@ -300,17 +274,15 @@ class Inbox:
     def _use_reserved(self) -> None:
         self._reserved -= 1
         if self.is_closed and not self._reserved:
-            self._has_room.notify_all()
+            self._all_added.notify_all()
 
     def _release(self, records: int, size_bytes: int) -> None:
         self._held -= records
         self._held_bytes -= size_bytes
-        if self._waiters:
-            self._has_room.notify_all()
 
-    def _wake_async(self) -> None:
-        if self._async_waiters:
+    def _wake_waiters(self) -> None:
+        if self._waiters:
             with self._lock:
-                waiters, self._async_waiters = self._async_waiters, []
+                waiters, self._waiters = self._waiters, []
             for call in waiters:
                 call()

@@ -4,19 +4,12 @@ Its shell asks for `next_work`, does it, and says how it ended, from as many thr
 is asked and said is protected by one lock. Works that are under way know nothing of each other.
 
 A record comes in by the inbox, waits with ``kinesis.write``'s records, is in a call, perhaps in several one after
-the other, and ends: sent, failed or dropped. What failed for its time-out or for what it is goes to the dead
-letters if there are some, and only then ends.
+the other, and ends: sent, failed or dropped; see ``endings``.
 
 **Time.** A record that has not ended ``delivery_timeout_seconds`` after it was taken in fails, wherever it
 waits. One that is in a call just then fails when that call does.
-
-**The spool.** A record is confirmed when it is sent, dropped, durable in the dead letters, or refused for what
-it is: to send it again would change nothing. One that failed for lack of time or of permission stays in the
-spool, and is sent again when a producer opens it the next time. So it is tried once for each start, and never
-in a loop.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
@@ -43,6 +36,8 @@ from kinesis_spout.producer.unwritten_letters import Letters, UnwrittenLetters
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
     from kinesis_spout.kinesis.write.aggregates import Aggregate
@@ -93,12 +88,11 @@ class Outbox:
         self._records = records
         self._inbox = inbox
         self._config = config
-        self._has_dead_letters = has_dead_letters
         self._clock = clock
         self._jitter = jitter
         self._taken = TakenRecords(drops=config.when_full == "drop_oldest")
-        self._endings = Endings(inbox)
         self._letters = UnwrittenLetters(config.delivery_timeout_seconds, self._backoff_seconds)
+        self._endings = Endings(inbox, self._taken, self._letters if has_dead_letters else None)
         self._gone = 0
         """How many that have ended are still among those that wait, roughly."""
         self._rows = 0
@@ -211,13 +205,13 @@ class Outbox:
     def written(self, letters: Letters) -> None:
         """Learn that records are durable in the dead letters."""
         self._letters.written(letters)
-        self._end_all(letters.tickets, letters.error, is_over=True, dead_lettered=True)
+        self._endings.failed(letters.tickets, letters.error, is_over=True, dead_lettered=True)
 
     def not_written(self, letters: Letters, error: Exception) -> None:
         """Learn that records could not be made dead letters now. For as long as a delivery, it is tried again."""
         failure = self._letters.not_written(letters, error, self._clock.monotonic())
         if failure is not None:
-            self._end_all(letters.tickets, failure, is_over=False)
+            self._endings.failed(letters.tickets, failure, is_over=False)
 
     def recovered(self, tickets: list[Ticket]) -> None:
         """Learn what an earlier producer left; none when that is all."""
@@ -242,7 +236,6 @@ class Outbox:
             "or `max_buffered_bytes`, or set `when_full=block`"
         )
         self._endings.dropped(dropped, error)
-        self._forget_ended()
         self._leave_out_gone(len(dropped))
         return True
 
@@ -251,9 +244,9 @@ class Outbox:
         left = [*self._not_ended_here(), *self._inbox.shut()]
         in_calls = [ticket for ticket in left if ticket.place == IN_CALL]
         others = [ticket for ticket in left if ticket.place != IN_CALL]
-        self._end_all(others, ProducerClosed(f"{reason}; the record was not sent"), is_over=False)
+        self._endings.failed(others, ProducerClosed(f"{reason}; the record was not sent"), is_over=False)
         unknown = f"{reason} while the record was in a call without an answer; it may be on the stream"
-        self._end_all(in_calls, ProducerClosed(unknown), is_over=False)
+        self._endings.failed(in_calls, ProducerClosed(unknown), is_over=False)
         return len(left)
 
     def not_ended(self) -> list[Ticket]:
@@ -331,12 +324,11 @@ class Outbox:
         settled = self._records.settle(call.batch, results)
         self._open_calls -= 1
         self._endings.sent(settled.taken)
-        self._forget_ended()
         if len(settled.taken) < len(call.batch):
             self._note_refusals(call, results)
         for given_up in settled.given_up:
             lost = [ticket for each in given_up.records for ticket in tickets_of(each)]
-            self._give_up(lost, given_up.error, is_over=False)
+            self._endings.give_up(lost, given_up.error, is_over=False)
         if self._config.order == "key" or len(settled.taken) < len(call.batch):
             self._hurries |= self._records.has_ready  # what was in a call, or waited for one of its key
         self._expire_overdue()
@@ -359,32 +351,7 @@ class Outbox:
         if isinstance(error, ResourceNotFound):
             error = no_such_stream(error)
         is_over = isinstance(error, KinesisError) and is_about_its_size(call.batch, error)
-        self._give_up(call.tickets, error, is_over=is_over)
-
-    def _give_up(self, tickets: Iterable[Ticket], error: KinesisSpoutError, *, is_over: bool) -> None:
-        """Let records fail, by way of the dead letters if there are some.
-
-        ``is_over`` says whether to send them again would change nothing.
-        """
-        left = [ticket for ticket in tickets if not ticket.is_gone]
-        if left and self._has_dead_letters:
-            self._letters.add(left, error, "rejected" if is_over else "exhausted")
-        elif left:
-            self._end_all(left, error, is_over=is_over)
-
-    def _end_all(
-        self,
-        tickets: Iterable[Ticket],
-        error: KinesisSpoutError,
-        *,
-        is_over: bool,
-        dead_lettered: bool = False,
-    ) -> None:
-        self._endings.failed(tickets, error, is_over=is_over, dead_lettered=dead_lettered)
-        self._forget_ended()
-
-    def _forget_ended(self) -> None:
-        self._taken.forget_ended(self._inbox.waiting)
+        self._endings.give_up(call.tickets, error, is_over=is_over)
 
     def _share(self) -> None:
         """Tell the inbox what of the buffer the shards that refuse may have."""
@@ -422,7 +389,7 @@ class Outbox:
             + ("it waited for others" if last is None else f"the last failure: {last}")
         )
         error.__cause__ = last
-        self._give_up(expired, error, is_over=False)
+        self._endings.give_up(expired, error, is_over=False)
         self._leave_out_gone(len(expired))
 
     # Records that wait although they have ended.

@@ -264,7 +264,7 @@ class KinesisProducer:
     def _await_room(self, ticket: Ticket) -> bool:
         if self._engine.is_called_back:  # it would wait for itself
             return False
-        return self._inbox.reserve_within(ticket, self.config.block_timeout_seconds)
+        return self._room.wait(ticket)
 
     # The end.
 

@@ -1,6 +1,7 @@
 """Room for a record where the buffer is full: waited for, made by dropping others, or refused."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -45,6 +46,18 @@ class Room:
             raise
         if not has_room:
             self._refuse()
+
+    def wait(self, ticket: Ticket) -> bool:
+        """Block until room is reserved for a record; False if there was none in time."""
+        deadline = self._clock.monotonic() + self._config.block_timeout_seconds
+        while not self._inbox.is_closed:
+            may_have_room = threading.Event()
+            self._inbox.call_when_there_is_room(may_have_room.set)
+            if self._inbox.reserve(ticket):
+                return True
+            if not may_have_room.wait(max(0.0, deadline - self._clock.monotonic())):
+                break
+        return False
 
     async def _await_room_async(self, ticket: Ticket) -> bool:
         deadline = self._clock.monotonic() + self._config.block_timeout_seconds

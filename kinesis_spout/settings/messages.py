@@ -7,7 +7,7 @@ lines of the log. What is not marked stays as it is: a path or a stream may have
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
@@ -66,6 +66,11 @@ def shown(value: Any, *, secret: bool = False) -> str:
         scheme, separator, rest = value.rpartition("://")
         value = f"{scheme}{separator}***@{rest.rpartition('@')[2]}"
     return repr(value[:_LONGEST_SHOWN] if isinstance(value, str) else value)
+
+
+def listed(values: Mapping[str, Any], secrets: Collection[str]) -> str:
+    """Give settings as a repr shows them."""
+    return ", ".join(f"{name}={shown(value, secret=name in secrets)}" for name, value in values.items())
 
 
 def respelled(text: str, spell: Spell) -> str:

@@ -6,7 +6,7 @@ import msgspec
 
 from kinesis_spout.settings import rules
 from kinesis_spout.settings.keywords import ProducerSettings
-from kinesis_spout.settings.messages import shown
+from kinesis_spout.settings.messages import listed
 from kinesis_spout.settings.rules import IN_PYTHON
 from kinesis_spout.settings.sources import checked, from_keywords
 from kinesis_spout.settings.spout_config import SpoutConfig
@@ -88,11 +88,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
         _ = self.stream_region  # found for its check
 
     def __repr__(self) -> str:
-        texts = (
-            f"{name}={shown(value, secret=name in _SECRETS)}"
-            for name, value in msgspec.structs.asdict(self).items()
-        )
-        return f"ProducerConfig({', '.join(texts)})"
+        return f"ProducerConfig({listed(msgspec.structs.asdict(self), _SECRETS)})"
 
     @property
     def stream_region(self) -> str | None:

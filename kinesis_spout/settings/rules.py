@@ -59,13 +59,13 @@ def check_credentials(values: Mapping[str, Any], door: Door) -> None:
     """Refuse keys and roles of which a part is missing. All checks here raise InvalidConfig."""
     for one, other in (_KEYS, _KEYS[::-1]):
         if values[one] is not None and values[other] is None:
-            raise door.refusal(one, f"{door.called(other)} beside it: the two go together", values[one])
+            raise door.refusal(one, f"{door.called(other)} as well: the two go together", values[one])
     if values["aws_session_token"] is not None and values[_KEYS[0]] is None:
         raise door.refusal(
             "aws_session_token", f"none without {door.called(_KEYS[0])}", values["aws_session_token"]
         )
     if values["aws_profile"] is not None and values[_KEYS[0]] is not None:
-        expected = f"none beside {door.called(_KEYS[0])}: only one of them can say who asks"
+        expected = f"none with {door.called(_KEYS[0])}: only one of them can say who asks"
         raise door.refusal("aws_profile", expected, values["aws_profile"])
     for name in ("role_session_name", "role_external_id", "sts_endpoint"):
         if values[name] is not None and values["role_arn"] is None:
@@ -93,7 +93,7 @@ def _faults_of_embedded(given: Mapping[str, Any], door: Door) -> Iterator[tuple[
 def _faults(given: Mapping[str, Any], door: Door) -> Iterator[tuple[str, str]]:
     for name, other in (_USER, _USER[::-1]):
         if name in given and other not in given:
-            yield name, f"{door.called(other)} beside it: the two go together"
+            yield name, f"{door.called(other)} as well: the two go together"
     for name, other in _NEEDS:
         if name in given and other not in given:
             said = "=true" if other == "zookeeper_tls" else ""
@@ -107,7 +107,7 @@ def _faults(given: Mapping[str, Any], door: Door) -> Iterator[tuple[str, str]]:
         user, certificate = door.called("zookeeper_user"), door.called("zookeeper_tls_certificate")
         yield (
             "zookeeper_acl",
-            f"{user} or {certificate} beside 'creator': else ZooKeeper does not know who that is",
+            f"{user} or {certificate} with 'creator': without one ZooKeeper does not know who that is",
         )
 
 
@@ -153,6 +153,6 @@ def fan_out_consumer(mode: str, name: str | None, app: str, door: Door) -> str |
     """Give the registered consumer to read as: the one that is named, else the application; None while polling."""
     if mode != "efo":
         if name is not None:
-            raise door.refusal("consumer_name", f"{door.called('consumer_mode')} efo beside it", name)
+            raise door.refusal("consumer_name", f"{door.called('consumer_mode')} efo with it", name)
         return None
     return name or app

@@ -53,17 +53,19 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
         for name, value in environ.items()
         if name.startswith(ENVIRONMENT_PREFIX) and not _SERVICE_LINK.fullmatch(name)
     }
-    _refuse_unknown(variables, "environment variable", spelled=variable)
-    known = {variable(name): name for name in SETTINGS}
-    return {known[name]: Setting(value, name, strict=False) for name, value in variables.items()}
+    return _from_text(variables, "environment variable", variable)
 
 
 def from_topology(conf: Mapping[str, Any]) -> dict[str, Setting]:
     """Take the keys ``kinesis.spout.…`` of a Storm topology's configuration; each must be a setting."""
     keys = {key: value for key, value in conf.items() if key.startswith(TOPOLOGY_PREFIX)}
-    _refuse_unknown(keys, "key of the topology's configuration", spelled=topology_key)
-    known = {topology_key(name): name for name in SETTINGS}
-    return {known[key]: Setting(value, key, strict=False) for key, value in keys.items()}
+    return _from_text(keys, "key of the topology's configuration", topology_key)
+
+
+def _from_text(given: Mapping[str, Any], what: str, spelled: Callable[[str], str]) -> dict[str, Setting]:
+    _refuse_unknown(given, what, spelled=spelled)
+    known = {spelled(name): name for name in SETTINGS}
+    return {known[key]: Setting(value, key, strict=False) for key, value in given.items()}
 
 
 def from_toml_file(path: Path) -> dict[str, Setting]:

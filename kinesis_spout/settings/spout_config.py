@@ -16,7 +16,7 @@ from kinesis_spout.settings.grammar import zookeeper
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, run_end, run_start
 from kinesis_spout.settings.grammar.streams import name_of, names_several, parts_of, region_of
 from kinesis_spout.settings.keywords import SpoutSettings
-from kinesis_spout.settings.messages import shown
+from kinesis_spout.settings.messages import listed
 from kinesis_spout.settings.rules import IN_PYTHON, SECRETS
 from kinesis_spout.settings.sources import checked, from_environment, from_keywords, from_toml_file
 from shard_state import PositionType, StartPositions
@@ -143,7 +143,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         rules.check_zookeeper(msgspec.structs.asdict(self), IN_PYTHON)
         self._check_streams()
         if self.start_again is not None and self.deployment is None:
-            expected = "deployment beside it, so that it is done once and not at every start"
+            expected = "deployment as well, so that it is done once and not at every start"
             raise IN_PYTHON.refusal("start_again", expected, self.start_again)
         _ = self.fan_out_consumer  # found for its check
         rules.check_concurrency(msgspec.structs.asdict(self), IN_PYTHON)
@@ -198,11 +198,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
     def __repr__(self) -> str:
-        texts = (
-            f"{name}={shown(value, secret=name in SECRETS)}"
-            for name, value in msgspec.structs.asdict(self).items()
-        )
-        return f"SpoutConfig({', '.join(texts)})"
+        return f"SpoutConfig({listed(msgspec.structs.asdict(self), SECRETS)})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         values = msgspec.structs.asdict(self)
@@ -260,11 +256,6 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def zookeeper_hosts(self) -> str | None:
         """The connection string of the ensemble; None for the embedded server."""
         return zookeeper.hosts(self.zookeeper)
-
-    @property
-    def zookeeper_directory(self) -> str | None:
-        """The data directory named for the embedded server, if one was."""
-        return zookeeper.embedded_directory(self.zookeeper)
 
     @property
     def dead_letters_url(self) -> str:

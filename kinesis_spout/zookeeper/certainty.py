@@ -58,7 +58,7 @@ class Certainty:
                 return
             self._asked_at = now
 
-        def ended(answered: bool) -> None:  # noqa: FBT001 - called by whoever was asked
+        def ended(answered: bool) -> None:  # noqa: FBT001 - called with the answer
             with self._lock:
                 if answered:
                     self._heard_at = max(self._heard_at, now)

@@ -16,8 +16,8 @@ from kinesis_spout.zookeeper.credentials import Tls
 class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's own, but for three things. Mutable.
 
-    * Its TLS leaves a connection open whose handshake fails, trusts the system's CAs beside the one that is named,
-      and has the password of a key asked for at the terminal.
+    * Its TLS leaves a connection open whose handshake fails, trusts the system's CAs besides the one that is
+      named, and has the password of a key asked for at the terminal.
     * A thread that ends by an error of kazoo's, which is in the log, prints no traceback.
     * A connection can be cut. Where a server has no SASL, kazoo goes on with it as long as the connection lasts.
     """

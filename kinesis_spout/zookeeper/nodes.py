@@ -106,7 +106,7 @@ def make_shared(session: ZooKeeperSession, nodes: Iterable[str]) -> None:
 
 
 def _make(session: ZooKeeperSession, nodes: Iterable[str], acl: Sequence[ACL]) -> None:
-    # Looked for first: who may not create a node is told so also where it exists.
+    # Looked for first: ZooKeeper refuses a client that may not create a node even where it exists.
     looks = [(node, session.client.exists_async(node)) for node in nodes]
     missing = [node for node, look in looks if not _is_seen(session, look)]
     requests = [session.client.create_async(node, b"", acl=list(acl)) for node in missing]

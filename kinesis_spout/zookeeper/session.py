@@ -266,7 +266,7 @@ class ZooKeeperSession:
     def close(self) -> None:
         """End the session; the server removes its ephemeral nodes at once. May be called twice."""
         self._closed = True
-        self._connected.set()  # wakes whoever waits for a connection that will not come
+        self._connected.set()  # wakes those that wait for a connection that will not come
         with self._life:
             self._stop_client()
             self.client.close()

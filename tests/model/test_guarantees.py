@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_spout.kinesis.aggregated_record import UserRecord
-from kinesis_spout.plain.message_id import MessageId
+from kinesis_spout.plain.stream_tuples import MessageId
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
     InMemoryStream,

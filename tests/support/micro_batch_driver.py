@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.consumer.joint_ports import JointPorts
+from kinesis_spout.consumer.open_ports import RealPorts
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import SpoutQuery, session
 from kinesis_spout.spark.driver.query import start_query, task_settings
@@ -49,7 +49,7 @@ def in_process(handle: Handle, settings: dict[str, Any]) -> SpoutQuery:
     config = SpoutConfig.of(**settings)
     runner = InProcessRunner(task_settings(config), handle)
     context = cast("SparkContext", SimpleNamespace(defaultParallelism=1))
-    return start_query(config, JointPorts(config), context, lambda _: runner, None, door="foreach_record")
+    return start_query(config, RealPorts(config), context, lambda _: runner, None, door="foreach_record")
 
 
 if __name__ == "__main__":

@@ -46,8 +46,8 @@ def shards(
         if view.group.members:
             print_blank()
             print_members(view.group)
-    for remark in view.remarks:
-        note(remark)
+    for text in view.notes:
+        note(text)
     if any(each.problem for each in view.shards):
         raise typer.Exit(KinesisError.exit_code)
 

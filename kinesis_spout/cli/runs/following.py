@@ -180,11 +180,7 @@ def _raise_what_ended(query: "SpoutQuery | TopologyQuery", given_up_for: str | N
 
 
 def tell_dead_letters(counts: Iterable[tuple[SpoutConfig, int]], *, fail: bool) -> None:
-    """Say at the end how many records of each spout were dead-lettered, and where they are.
-
-    Raises:
-        DeadLettered: there are some, and they are to ``fail`` the run.
-    """
+    """Say at the end how many records of each spout were dead-lettered, and ``fail`` the run if there are any."""
     texts = [_dead_letters_text(config, count) for config, count in counts if count]
     if texts and fail:
         raise DeadLettered("\n".join(texts))

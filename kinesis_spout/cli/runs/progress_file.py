@@ -16,11 +16,7 @@ _LOOKED_AT_BYTES: Final = 1 << 20
 
 
 class ProgressFile:
-    """Appends what is new of a query's progress. Mutable.
-
-    Raises:
-        WrongArguments: it cannot be opened.
-    """
+    """Appends what is new of a query's progress. Mutable."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -52,16 +48,7 @@ class ProgressFile:
 
 
 def newest_counts(path: Path, components: Collection[str]) -> Mapping[str, "ComponentCounts"]:
-    """Read the newest totals of each component.
-
-    Args:
-        path: the file.
-        components: those of the topology.
-
-    Raises:
-        WrongArguments: the file cannot be read, or holds something else, or is of another topology.
-        NotFound: no micro-batch has ended yet.
-    """
+    """Read the newest totals of each component of a topology."""
     from kinesis_spout.storm.running.counts import ComponentCounts  # noqa: PLC0415 - PySpark is slow
 
     for line in reversed(_last_lines(path)):

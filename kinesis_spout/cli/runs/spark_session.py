@@ -37,12 +37,7 @@ JsonLines = Annotated[
 
 
 def existing(py_files: Sequence[Path]) -> Sequence[Path]:
-    """Give the files back if they and Java are there.
-
-    Raises:
-        InvalidConfig: no Java.
-        WrongArguments: a file that is not there.
-    """
+    """Give the files back if they and Java are there."""
     missing = [str(path) for path in py_files if not path.exists()]
     if missing:
         raise WrongArguments(f"--py-files: expected files that exist, got {', '.join(missing)}")
@@ -52,20 +47,24 @@ def existing(py_files: Sequence[Path]) -> Sequence[Path]:
 
 @contextmanager
 def running_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -> Iterator["SparkSession"]:
-    """Start Spark as ``start_spark`` does, and stop it at the end."""
+    """Start Spark as ``start_spark`` does, and stop it at the end.
+
+    A signal for the whole process group, as ``timeout`` sends it, has ended its JVM before.
+    """
+    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - PySpark is slow to import
+
     spark = start_spark(app_name, master, py_files)
     try:
         yield spark
     finally:
-        stop_spark(spark)
+        try:
+            spark.stop()
+        except (Py4JNetworkError, ConnectionError):
+            note("Spark's JVM had already ended, perhaps by the same signal")
 
 
 def start_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -> "SparkSession":
-    """Start Spark with this package's settings, logging errors only.
-
-    Raises:
-        SparkFailed: it did not start.
-    """
+    """Start Spark with this package's settings, logging errors only."""
     # What py4j logs it raises too; a Ctrl-C during a call would show as three tracebacks.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - PySpark is slow to import
@@ -86,13 +85,3 @@ def start_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -> 
     for path in py_files:
         spark.sparkContext.addPyFile(str(path))
     return spark
-
-
-def stop_spark(spark: "SparkSession") -> None:
-    """Stop Spark. A signal for the whole process group, as ``timeout`` sends it, has ended its JVM before."""
-    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - PySpark is slow to import
-
-    try:
-        spark.stop()
-    except (Py4JNetworkError, ConnectionError):
-        note("Spark's JVM had already ended, perhaps by the same signal")

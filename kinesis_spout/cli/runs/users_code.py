@@ -31,13 +31,7 @@ Named = Annotated[
 def find_in_module(name: str, *, wanted: str, example: str) -> Any:
     """Import ``module:name``; the working directory comes first, as with ``python -m``.
 
-    Args:
-        name: as given. After the colon it may have dots.
-        wanted: what stands after the colon, for the error.
-        example: of a whole argument, for the error.
-
-    Raises:
-        WrongArguments: it cannot be imported, or the module has none of that name.
+    After the colon it may have dots. Errors say what is ``wanted`` there, and give an ``example`` of the whole.
     """
     module_name, colon, path = name.partition(":")
     if not (module_name and colon and path):
@@ -63,12 +57,7 @@ def find_in_module(name: str, *, wanted: str, example: str) -> Any:
 
 
 def find_topology(name: str) -> "Topology":
-    """Import ``module:builder`` and build the topology. One from a builder is named after its module.
-
-    Raises:
-        WrongArguments: it cannot be imported, or is neither of the three.
-        BrokenTopology: the function or a component raises, or what was wired is invalid.
-    """
+    """Import ``module:builder`` and build the topology. One from a builder is named after its module."""
     from kinesis_spout.storm import Topology, TopologyBuilder  # noqa: PLC0415 - PySpark is slow to import
 
     found = find_in_module(name, wanted="BUILDER", example="my_module:builder")

@@ -1,4 +1,5 @@
-"""Which shards this member owns: what the leader assigns, what this member wants, and how it takes and lets go.
+"""How a member owns its shards: the leader assigns them; each member takes what is its own and lets the rest go.
 
-What is read of them, and stored, is the folder above's. Begin with ``sharing``.
+Which shards those are is ``consumer.sharing``'s; what is read of them, and stored, the folder above's. Begin with
+``ownership``.
 """

@@ -62,14 +62,12 @@ class Companionship:
             self._is_loaded = True
 
     def attachment(self) -> Attachment | None:
-        """Give what is to be stored with the progress of this moment."""
         if self._companion is None or not self._is_loaded or not self._manager.owned:
             return None
         data = self._companion.attachment()
         return None if data is None else Attachment(name=self._companion.name, data=data)
 
     def committed(self, attachment: Attachment | None) -> None:
-        """Take in that it is stored."""
         if self._companion is not None and attachment is not None:
             self._companion.committed(attachment.data)
 

@@ -14,13 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class Leading:
-    """Leads while this member is the elected one. Mutable; the housekeeper's.
-
-    Args:
-        ports: of the consumer.
-        life: is told the stream's shards.
-        list_seconds: how often they are listed.
-    """
+    """Leads while this member is the elected one. Mutable; the housekeeper's."""
 
     def __init__(self, ports: Ports, life: Lifecycle, *, list_seconds: float) -> None:
         self._ports = ports

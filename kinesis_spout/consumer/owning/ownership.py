@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
-from kinesis_spout.consumer.owning.sharing import Wish
+from kinesis_spout.consumer.sharing import Wish
 from kinesis_spout.model.logs.life_lines import of_stream
 from shard_state import Position
 
@@ -32,11 +32,7 @@ class Ownership:
     # Taking
 
     def follow(self, now: float) -> None:
-        """Take in what is assigned, and acquire what is ours.
-
-        Raises:
-            KinesisSpoutError: see ``Group.assignment`` and ``Coordinator.acquire``.
-        """
+        """Take in what is assigned, and acquire what is ours."""
         self._take_in_operator_pause()
         assignment, freed = self._ports.group.assignment(), self._ports.coordinator.take_freed()
         if assignment is None:
@@ -125,9 +121,7 @@ class Ownership:
     def hand_over(self, now: float, commit: Callable[[], None]) -> None:
         """Give up the shards that are another's, once nothing of them is in flight, or their time is over.
 
-        Args:
-            now: the time.
-            commit: stores the progress of all shards before.
+        Before that, ``commit`` stores the progress of all shards.
         """
         with self._lock:
             leaving = self._sharing.left(now)
@@ -146,6 +140,5 @@ class Ownership:
         self._life.handed_over(leaving, open_records)
 
     def left(self, now: float) -> None:
-        """Note that this consumer delivers nothing more."""
         self._state.deliveries.left(self, now)
         self._state.listener = None

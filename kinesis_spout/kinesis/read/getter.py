@@ -74,8 +74,6 @@ class PollingShardGetter(ReplyGetter):
         pacing: of the shard, where others read it too; None: its own.
         cursor: of the getter that came to ``position``.
         fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
-        clock: what the pacing waits on.
-        jitter: see ``backoff_seconds``.
     """
 
     def __init__(

@@ -32,12 +32,7 @@ _ROUNDING_SECONDS: Final = 1e-6
 class Pacing:
     """The read rate of one shard, in one process. Mutable, thread-safe; times are the clock's monotonic ones.
 
-    Args:
-        ready_at: when the first read may be made.
-        jitter: see ``backoff_seconds``.
-        pace: the full rate.
-        budget: shared with the process's other shards; None: there is none.
-        throttled_to: the part of the pace that throttles have left, of the process that read before this one.
+    ``throttled_to`` is the part of the full rate that throttles have left, also of the process that read before.
     """
 
     def __init__(
@@ -100,14 +95,7 @@ class Pacing:
             self.ready_at = max(self.ready_at, now + wait)
 
     def read_elsewhere(self, since: float, size_bytes: int, *, ready_at: float, throttled_to: float) -> None:
-        """Note what another process has read for this one.
-
-        Args:
-            since: when that began.
-            size_bytes: all its pages.
-            ready_at: when the shard may be read next by its own rate.
-            throttled_to: what throttles there have left of the pace.
-        """
+        """Note what another process has read for this one since a time, and what its pacing came to."""
         with self._lock:
             self.throttled_to = throttled_to
             self.ready_at = max(self.ready_at, ready_at, self._budget.pay(size_bytes, since))

@@ -75,11 +75,7 @@ _decoder = msgspec.json.Decoder(GetRecordsReply)
 
 
 def decode_reply(body: bytes) -> GetRecordsReply:
-    """Decode the body of a good JSON reply of GetRecords.
-
-    Raises:
-        Unavailable: it is something else, or cut off; a repeated call gives the same records.
-    """
+    """Decode the body of a good JSON reply. Raises Unavailable for anything else: a repeat gives the same."""
     try:
         return _decoder.decode(body)
     except msgspec.DecodeError as error:
@@ -91,11 +87,7 @@ def decode_reply(body: bytes) -> GetRecordsReply:
 
 
 def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
-    """Convert a reply that botocore has parsed itself (another content type than JSON).
-
-    Raises:
-        Unavailable: botocore could not make a reply of GetRecords out of it either.
-    """
+    """Convert a reply that botocore has parsed itself (another content type than JSON)."""
     return GetRecordsReply(
         records=[
             Record(

@@ -92,12 +92,7 @@ class Prefetcher:
     """Runs submitted fetches when they are due, on daemon threads. Thread-safe.
 
     Threads start as they are needed, and end with ``close``. A fetch is never run twice at a time. It must not
-    raise.
-
-    Args:
-        threads: how many calls may be under way at once.
-        clock: what due times are read from; the threads' own waits are real time.
-        name: of the threads.
+    raise. Due times are read from ``clock``; the threads' own waits are real time.
     """
 
     def __init__(

@@ -44,11 +44,9 @@ _Bytes = npt.NDArray[np.uint8]
 
 
 def regular_columns(body: bytes) -> tuple[RecordColumns, bytes] | None:
-    """Take the records out of the body of a reply of GetRecords.
+    """Take the records out of the body of a reply: gives their columns, and the body without them.
 
-    Returns:
-        The records' columns, and the body without the records. None if the reply is not regular: that says
-        nothing about whether it is a good one.
+    None if the reply is not regular: that says nothing about whether it is a good one.
     """
     if len(body) > _MAX_BYTES or not body.isascii() or b"\\" in body:
         return None
@@ -210,11 +208,7 @@ def _is_alike(values: _Values, text: memoryview, layout: _Layout) -> bool:
 
 
 def _decoded(text: memoryview, starts: _Integers, ends: _Integers) -> pa.Array:
-    """Undo base64 for many values.
-
-    Raises:
-        binascii.Error: one of them is no base64.
-    """
+    """Undo base64 for many values. Raises ``binascii.Error``."""
     characters = np.frombuffer(text, np.uint8)
     lengths = ends - starts
     if (lengths % 4).any():

@@ -24,15 +24,9 @@ PageT = TypeVar("PageT")
 class Room:
     """How much the readers of one door may keep. Mutable; guarded by the door's lock.
 
-    A shard is read while it holds less than its share: all have the same. Where the whole is limited too, a page
-    must fit beside what is kept and what the reads under way may bring; then a shard that holds nothing always has
-    its share.
-
-    Args:
-        max_bytes: gives the limit as it is now.
-        kept_bytes: gives what all shards hold together; None: only the shares are limited, and a page may go
-            beyond its shard's.
-        least_share_bytes: what a shard has however many there are.
+    A shard is read while it holds less than its share: all have the same, and no less than ``least_share_bytes``.
+    Where it is known what all hold together (``kept_bytes``), a page must fit beside that and what the reads under
+    way may bring; a shard that holds nothing then always has its share. Where it is not, a page may go beyond.
     """
 
     def __init__(
@@ -106,12 +100,8 @@ class Room:
 class ShardReader(ABC, Generic[PageT]):
     """Reads one shard for a door, which says what is kept. Mutable; guarded by the door's lock.
 
-    Args:
-        prefetcher: on whose threads the calls are made.
-        room: shared with the door's other shards.
-        lock: the door's.
-        clock: the one of getter and prefetcher.
-        periods: seconds between two reads of a shard at its tip: while records come, and at most, while none come.
+    ``periods`` are the seconds between two reads of a shard at its tip: while records come, and at most, while
+    none come.
     """
 
     def __init__(

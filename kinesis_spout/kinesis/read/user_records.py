@@ -77,10 +77,7 @@ def page_as_set(
 def with_user_records(page: Page, *, start: Position | None, hash_keys: HashKeys | None) -> Page:
     """Take the aggregated records of a page apart. This very page is given back where none is.
 
-    Args:
-        page: as ``page_of`` makes it, without what is before the start.
-        start: where reading began, if this may be its first page: user records before it are left out.
-        hash_keys: the shard's, if it is to be counted what lies outside.
+    Where this may be the first page, user records before its ``start`` are left out.
     """
     apart = taken_apart(page.records, hash_keys)
     if apart.records is page.records:
@@ -95,12 +92,7 @@ def with_user_records(page: Page, *, start: Position | None, hash_keys: HashKeys
 
 
 def taken_apart(records: Sequence[Record], hash_keys: HashKeys | None = None) -> TakenApart:
-    """Put user records in place of the aggregated records that carry them.
-
-    Args:
-        records: of one shard, as they were decoded. This very list is given back where none is aggregated.
-        hash_keys: the shard's, if it is to be counted what lies outside.
-    """
+    """Put user records in place of their carriers; gives the very list back if none is aggregated."""
     payloads = [record.data for record in records]
     # Text, and what is packed or encoded in most other ways, comes before the magic bytes: that is told at once.
     if not payloads or max(payloads) < MAGIC:

@@ -6,10 +6,10 @@ whole call for a record beyond their own limit, which is 1 MiB unless it was rai
 https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsRequestEntryTypeDef
+
+    from kinesis_spout.kinesis.write.aggregates import Aggregate
 
 MAX_BATCH_RECORDS: Final = 500
 MAX_BATCH_BYTES: Final = 5 * 1024 * 1024
@@ -39,30 +41,6 @@ class PutOrder(StrEnum):
     """A record is sent when the one before it of its key is on the stream, or given up."""
 
 
-class Puttable(Protocol):
-    """A record on its way, of one or several user records: an `Entry`, or an aggregate of some."""
-
-    @property
-    def size_bytes(self) -> int:
-        """What it weighs against the limits, at most."""
-        ...
-
-    @property
-    def hash_key(self) -> int:
-        """Decides on the shard it goes to."""
-        ...
-
-    @property
-    def partition_keys(self) -> Collection[str]:
-        """Those of its user records, each once."""
-        ...
-
-    @property
-    def user_records(self) -> "Sequence[Entry]": ...
-
-    def request(self) -> "PutRecordsRequestEntryTypeDef": ...
-
-
 class Entry(msgspec.Struct, frozen=True):
     """A record to put."""
 
@@ -82,6 +60,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def hash_key(self) -> int:
+        """Decides on the shard it goes to."""
         return hash_key(self.partition_key, self.explicit_hash_key)
 
     @property
@@ -100,6 +79,10 @@ class Entry(msgspec.Struct, frozen=True):
             "PartitionKey": self.partition_key,
             "ExplicitHashKey": self.explicit_hash_key,
         }
+
+
+Puttable: TypeAlias = "Entry | Aggregate"
+"""A record on its way: one user record, or several as one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -216,7 +216,7 @@ def _iterator(type_: Any, position: Any) -> Position:
             )
         return parse_position(f"{name} {position}")
     if position not in (None, ""):
-        raise InvalidConfig(f"expected no iteratorPosition beside {name}, got one")
+        raise InvalidConfig(f"expected no iteratorPosition with {name}, got one")
     return parse_position(name)
 
 

@@ -90,7 +90,7 @@ def _fan_out_consumer(given: OptionReader) -> str | None:
     mode, name, app = (given.value(option) for option in ("consumerMode", "consumerName", "checkpointApp"))
     if mode == "efo" and name is None and app is None:
         raise given.error(
-            "consumerMode", "expected consumerName beside efo, or checkpointApp, whose name is taken then"
+            "consumerMode", "expected consumerName with efo, or checkpointApp, whose name is used then"
         )
     if mode == "efo" and given.value("fetchProcesses"):
         raise given.error(
@@ -102,7 +102,9 @@ def _fan_out_consumer(given: OptionReader) -> str | None:
 def _check_trigger(given: OptionReader) -> None:
     least, most = given.value("minRecordsPerTrigger"), given.value("maxRecordsPerTrigger")
     if least is None and "maxTriggerDelay" in given:
-        raise given.error("maxTriggerDelay", "expected minRecordsPerTrigger beside it, for which it waits")
+        raise given.error(
+            "maxTriggerDelay", "expected minRecordsPerTrigger as well: it waits for so many records"
+        )
     if least is not None and most is not None and least > most:
         raise given.error(
             "minRecordsPerTrigger", f"expected at most maxRecordsPerTrigger, {most}, got {least}"
@@ -112,12 +114,14 @@ def _check_trigger(given: OptionReader) -> None:
 def _published_in(given: OptionReader, streams: Sequence[str]) -> "ZooKeeperSettings | None":
     for one, other in (("checkpointApp", "zookeeper"), ("zookeeper", "checkpointApp")):
         if one in given and other not in given:
-            raise given.error(one, f"expected {other} beside it: progress is published with both, or not")
+            raise given.error(
+                one, f"expected {other} as well: progress is published with both, or not at all"
+            )
     if "checkpointApp" in given:
         if any(map(is_pattern, streams)):
             raise given.error(
                 "checkpointApp",
-                "expected streams that are named beside it, got a pattern; name them, or leave it out: Spark's "
+                "expected named streams with it, got a pattern; name them, or leave it out: Spark's "
                 "checkpoint has the progress",
             )
         from kinesis_spout.settings.zookeeper import zookeeper_settings  # noqa: PLC0415 - executors need none
@@ -127,7 +131,7 @@ def _published_in(given: OptionReader, streams: Sequence[str]) -> "ZooKeeperSett
         return zookeeper_settings(given.value("checkpointApp"), values)
     for name in ("progressFrom", *(row.name for row in PLACE.values())):
         if name in given:
-            raise given.error(name, "expected checkpointApp and zookeeper beside it")
+            raise given.error(name, "expected checkpointApp and zookeeper as well")
     return None
 
 

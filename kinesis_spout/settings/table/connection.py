@@ -76,7 +76,7 @@ STREAMS: Final = (
         doc="The Kinesis stream to read: its name or its ARN. Or several: a list, or text with commas, in which a "
             "pattern such as orders-* finds streams."),
     shared("stream_list_interval_seconds", seconds(above=0), 30.0, name="streamListInterval", uses=STREAM_READ,
-        doc="How often it is looked for streams that a pattern finds, and for those that were gone."),
+        doc="How often to look for new streams that a pattern finds, and for streams that were gone."),
     option("streamName", READS, names(), setting="streams", aliases=("kinesis.streamName",),
         doc="The streams to read: names, and patterns such as orders-* that find streams. Either this or "
             "`streamARN` is required."),
@@ -96,24 +96,24 @@ ACCESS: Final = (
     shared("zookeeper_password", text(), secret=True, uses=STREAM_READ,
         doc="The password of `zookeeper_user`."),
     shared("zookeeper_auth", choice("digest", "sasl-digest"), "digest", uses=STREAM_READ,
-        doc="How `zookeeper_user` is told to ZooKeeper: by its own scheme, or by SASL (DIGEST-MD5), which needs "
+        doc="How `zookeeper_user` logs in: by ZooKeeper's own digest scheme, or by SASL (DIGEST-MD5), which needs "
             "`kinesis-spout[sasl]`."),
     shared("zookeeper_acl", text(ACL_WORDS, check=_acl), secret=True, uses=STREAM_READ,
         unset="`creator` with a user or a certificate, else `open`",
-        doc="Who may use the nodes that are made: everybody (`open`), the user or certificate that made them "
+        doc="Who may use the nodes created here: everybody (`open`), the user or certificate that created them "
             "(`creator`), or ZooKeeper's own text. Unset: `creator` with a user or a certificate, else `open`."),
     shared("zookeeper_tls", FLAG, False, uses=STREAM_READ,
         doc="Whether to speak TLS with ZooKeeper."),
     shared("zookeeper_tls_ca", _PEM, uses=STREAM_READ, unset="what the system trusts",
-        doc="The certificates of the CAs that may sign those of the servers; unset: what the system trusts."),
+        doc="The CA certificates that the servers are verified with; unset: what the system trusts."),
     shared("zookeeper_tls_certificate", _PEM, uses=STREAM_READ,
         doc="The certificate of this client, where ZooKeeper asks for one."),
     shared("zookeeper_tls_key", _PEM, uses=STREAM_READ, unset="in the file of the certificate",
-        doc="The key of `zookeeper_tls_certificate`, if it is in a file of its own."),
+        doc="The key of `zookeeper_tls_certificate`, if it is in a separate file."),
     shared("zookeeper_tls_key_password", text(), secret=True, uses=STREAM_READ,
-        doc="What opens an encrypted key."),
+        doc="The password of an encrypted `zookeeper_tls_key`."),
     shared("zookeeper_tls_verify", choice("full", "ca", "none"), "full", uses=STREAM_READ,
-        doc="What of a server's certificate is checked: the CA and the host's name (`full`), the CA (`ca`), or "
+        doc="What is checked of a server's certificate: CA and host name (`full`), only the CA (`ca`), or "
             "nothing, for tests (`none`)."),
 )  # fmt: skip
 """Who we are to ZooKeeper, whom we trust, and who may use what we make."""
@@ -123,7 +123,7 @@ ZOOKEEPER: Final = (
         doc="Where progress is kept. `embedded` starts the ZooKeeper that PySpark ships."),
     option("zookeeper", STREAM_READ, _ZOOKEEPER, doc="Where it is published; with `app`."),
     shared("zookeeper_root", _ROOT, "kinesis_spout", uses=STREAM_READ,
-        doc="The node that all applications' nodes are below."),
+        doc="The parent node of all applications' nodes."),
     *ACCESS,
     setting("session_timeout_seconds", seconds(1, MAX_SESSION_TIMEOUT_SECONDS),
         DEFAULT_SESSION_TIMEOUT_SECONDS,
@@ -141,13 +141,13 @@ PROGRESS: Final = (
         doc="Publish the query's progress in ZooKeeper under this application's name; with `zookeeper`."),
     *ZOOKEEPER,
     setting("mode", choice("sharing", "standby"), "sharing", has_argument=True,
-        doc="`sharing`: has its share of the shards. `standby`: has none while a spout that shares is alive; of "
-            "several that stand by one then has them all."),
+        doc="`sharing`: takes its share of the shards. `standby`: takes none while a sharing spout is alive; then "
+            "one of the standby spouts takes them all."),
     setting("weight", number(at_most=1_000, above=0), 1.0,
         doc="How large a share of the shards it has, relative to the others."),
     setting("hand_over_timeout_seconds", seconds(0, 600), 3.0,
-        doc="How long the records in flight of a shard that another spout is to have may take to end, before "
-            "they are left for that one."),
+        doc="How long to wait for the records in flight of a shard that another spout takes over, before they "
+            "are left to that spout."),
 )  # fmt: skip
 """Where progress is kept, or published beside the checkpoint of a query."""
 
@@ -181,7 +181,7 @@ CLIENT: Final = (
         doc="A profile of the shared configuration, on every machine: its credentials (keys, a role, SSO, a "
             "process), region and endpoints; without `aws_access_key_id`."),
     shared("ca_bundle", text(), unset="what boto3 trusts",
-        doc="A PEM file, on every machine: the authorities that Kinesis, STS, SSO and S3 are verified with."),
+        doc="A PEM file with a CA bundle, on every machine: Kinesis, STS, SSO and S3 are verified with it."),
     shared("proxy_url", PROXY, secret=True, unset="as the environment says",
         doc="An HTTP proxy that Kinesis, STS, SSO and S3 are reached through; may hold a user and a password. "
             "Unset: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`."),

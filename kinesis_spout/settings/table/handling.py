@@ -24,11 +24,11 @@ RETRIES: Final = (
         doc="What waits while a failed record waits: nothing, later records of its partition key, or its "
             "whole shard."),
     setting("maximum_record_age_seconds", seconds(above=0), None,
-        doc="How long after its arrival a record may be delivered, also again; none: however old it is. Not "
-            "looked at while practically every record fails."),
+        doc="How long after its arrival a record may still be delivered, retries included; none: for ever. Not "
+            "checked while practically every record fails."),
     setting("expired_records", choice("dead_letter", "skip"), "dead_letter",
-        doc="What becomes of a record that is older than `maximum_record_age_seconds`: a dead letter, or "
-            "nothing, but it is counted."),
+        doc="What happens to a record older than `maximum_record_age_seconds`: it is dead-lettered, or "
+            "skipped and counted."),
     setting("concurrency", whole(1, 1_000), 1, has_argument=True,
         doc="Records of a shard that foreach_record handles at a time, by threads, or in an event loop if the "
             "handler is an `async def`."),
@@ -71,7 +71,7 @@ LIMITS: Final = (
     setting("commit_interval_seconds", seconds(above=0), 1.0,
         doc="How often progress is written to ZooKeeper."),
     setting("stop_timeout_seconds", seconds(0), 30.0,
-        doc="How long a stop waits for what is in flight, before it leaves it for later."),
+        doc="How long a stop waits for records in flight, before it leaves them for later."),
     setting("dead_letters", DEAD_LETTERS, has_argument=True,
         doc="Where records that were given up are kept: a directory, file:///directory, "
             "s3://bucket/prefix, kinesis://stream, or any Hadoop URL (hdfs://, s3a://); none: "

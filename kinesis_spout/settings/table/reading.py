@@ -34,7 +34,7 @@ POSITIONS: Final = (
     setting("start_again", RUN_START, None, has_argument=True,
         doc="Where the application begins again, once for each `deployment`."),
     setting("deployment", text("a name of at most 200 characters", ".{1,200}"), None, has_argument=True,
-        doc="What names the deployment for which `start_again` counts: a release, a commit."),
+        doc="The name of the deployment for which `start_again` counts, such as a release or a commit."),
     setting("until", RUN_END, None, has_argument=True,
         doc="Where the run ends: what arrived before a time, or before the start (latest), or before a position "
             "for each shard in JSON. It ends by itself once all of that is finished and stored."),
@@ -53,8 +53,8 @@ POSITIONS: Final = (
         doc="Stop with an error when records were trimmed unread; false: report it and go on at the oldest "
             "record."),
     option("failOnDataLoss", READS, FLAG, True, aliases=("kinesis.failOnDataLoss",),
-        doc="Stop with an error when records were trimmed unread, or the stream was made anew; false: say "
-            "so and go on at the oldest record."),
+        doc="Stop with an error when records were trimmed unread, or the stream was created anew; false: log "
+            "it and go on at the oldest record."),
 )  # fmt: skip
 """Where a read begins and ends."""
 
@@ -76,13 +76,13 @@ FETCHES: Final = (
     setting("poll_interval_seconds", seconds(0.2), 0.4,
         doc="The pause between reads of a shard at its tip; AWS allows 5 calls/s a shard."),
     setting("idle_poll_interval_seconds", seconds(0), 1.0,
-        doc="The longest pause between polls of a shard, while nothing comes."),
+        doc="The longest pause between polls of a shard while no records arrive."),
     setting("shard_list_interval_seconds", seconds(above=0), 10.0,
         doc="How often the stream's shards are listed, to notice resharding."),
     setting("max_buffered_bytes", size(10 * MIB), 256 * MIB,
         doc="Data the driver keeps for retries and read-ahead, over all shards."),
     option("idleFetchPeriod", STREAM_READ, seconds(0.2), 1.0, setting="idle_fetch_period_seconds",
-        doc="The longest pause between reads of a shard, while nothing comes."),
+        doc="The longest pause between reads of a shard while no records arrive."),
     option("shardFetchInterval", STREAM_READ, seconds(0.1), 10.0, setting="shard_list_seconds",
         aliases=("kinesis.describeShardInterval", "kinesis.client.describeShardInterval"),
         doc="How often the shards are listed. A reshard is noticed without it, at the end of the parents."),
@@ -122,7 +122,7 @@ BATCHES: Final = (
         doc="How much earlier than a record of this batch a record of a later batch may have arrived, while "
             "a backlog is read. With 0s a watermark drops nothing that was only unread; with more, "
             "shards with little in them wait less for those with much."),
-    option("extraColumns", READS, names(_COLUMN), unset="none", doc="Columns beside the usual six."),
+    option("extraColumns", READS, names(_COLUMN), unset="none", doc="Columns in addition to the usual six."),
     option("logLevel", STREAM_READ, choice("debug", "info", "warning", "error"), "warning",
         doc="The least that the reader logs. It runs in a process of Spark, and prints where Spark does."),
     option("pageServerHost", STREAM_READ,

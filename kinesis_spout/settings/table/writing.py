@@ -38,7 +38,7 @@ WRITES: Final = (
     option("deliveryTimeout", WRITE, seconds(1), 300.0, setting="deadline_seconds",
         doc="How long a shard may refuse everything, while its records are tried again, before the task fails."),
     option("order", WRITE, choice("unordered", "key"), "unordered",
-        doc="What holds of the order of a task's rows when Kinesis refuses some. `unordered`: a refused "
+        doc="Which order of a task's rows is kept when Kinesis refuses some. `unordered`: a refused "
             "row may come behind later ones of its partition key, of the same call. `key`: a row waits "
             "until the one before it of its key is on the stream, so a call has one row of each key; with "
             "few keys that is slow, unless `aggregation` puts several rows into one record."),
@@ -67,7 +67,7 @@ PRODUCES: Final = (
         doc="Several records of one shard in one, in the KPL's format, for consumers that take them apart: this "
             "library, the KCL, Firehose, Lambda with AWS' aggregation modules. Needs kinesis:ListShards."),
     setting("aggregation_max_bytes", size(KIB, MIB), 50 * KIB,
-        doc="Bytes in one such record; with `aggregation` only."),
+        doc="Bytes in one aggregated record; with `aggregation` only."),
     setting("linger_seconds", seconds(0, 60), 0.05,
         doc="How long a record may wait for others to fill its call."),
     setting("max_records_per_call", whole(1, 500), 500, doc="Records in one call of PutRecords."),
@@ -75,7 +75,7 @@ PRODUCES: Final = (
         doc="Bytes in one call of PutRecords. AWS takes 10 MiB; older endpoints take 5."),
     setting("max_concurrent_calls", whole(1, 64), 4, doc="How many calls may be under way at once."),
     setting("max_buffered_records", whole(1), 100_000, doc="How many records may wait, those in calls included."),
-    setting("max_buffered_bytes", size(MIB), 64 * MIB, doc="What they may weigh: data and keys."),
+    setting("max_buffered_bytes", size(MIB), 64 * MIB, doc="How many bytes of data and keys may wait."),
     setting("when_full", choice("block", "refuse", "drop_oldest"), "block",
         doc="What `put` does when the buffer is full. `block`: waits for room, up to `block_timeout_seconds`. "
             "`refuse`: raises `BufferFull`. `drop_oldest`: gives up the oldest record that is not in a call."),
@@ -86,7 +86,7 @@ PRODUCES: Final = (
     setting("dead_letters", DEAD_LETTERS,
         doc="Where records go that could not be put: as `KinesisSpout` has it. None: they fail."),
     setting("close_timeout_seconds", seconds(0), 30.0,
-        doc="How long `close` goes on sending if it is not told another time."),
+        doc="How long `close` goes on sending, unless it is given another time."),
 )  # fmt: skip
 """How `KinesisProducer` fills its calls, what it holds, and what it does when that is full."""
 

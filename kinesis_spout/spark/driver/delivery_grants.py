@@ -8,8 +8,7 @@ window holds (``queues.rates.window``), or one.
 from collections.abc import Sequence
 from typing import Final
 
-from kinesis_spout.consumer.rates import DeliveryRate
-from kinesis_spout.consumer.rates.delivery_rate import Grant
+from kinesis_spout.consumer.delivery_rate import DeliveryRate, Grant
 from kinesis_spout.spark.tasks.work import WorkResult
 from shard_state import SlicePlan
 

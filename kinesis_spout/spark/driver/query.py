@@ -268,8 +268,8 @@ def start_query(
     """Start a query; its handle's ``stop`` closes the ports. A start that fails closes them as well.
 
     Args:
-        config: the settings.
-        ports: what to read from, and where progress and dead letters go.
+        config: of all its streams.
+        ports: closed with the query.
         context: what the jobs run on.
         make_runner: makes what runs the jobs of one stream, by the stream's settings.
         name: the query's; the application's unless given.

@@ -53,7 +53,7 @@ from kinesis_spout.spark.per_record.delivery import (
     check_columns,
     table_of,
 )
-from kinesis_spout.spark.per_record.failures import BatchPause, FailedRecords, RetryRules
+from kinesis_spout.spark.per_record.failures import BatchPause, FailedRecords
 from kinesis_spout.spark.per_record.on_demand_sink import OnDemandSink
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.handlers import record_handler
@@ -175,7 +175,8 @@ def each_record(
             ),
             max_failed_bytes_per_task,
         ),
-        rules=RetryRules(policy=policy, maximum_record_age_seconds=age),
+        policy=policy,
+        maximum_record_age_seconds=age,
         dead_letters=OnDemandSink(
             url=dead_letters, client=dead_letter_client or KinesisClientSettings(), clock=clock
         ),
@@ -191,7 +192,8 @@ class _EachRecord:
     """The function for ``foreachBatch``. Picklable; from one micro-batch to the next it keeps only ``pause``."""
 
     deliver: DeliverRecords
-    rules: RetryRules
+    policy: RetryPolicy
+    maximum_record_age_seconds: float | None
     dead_letters: OnDemandSink
     app: str
     pause: BatchPause
@@ -208,7 +210,7 @@ class _EachRecord:
         self.dead_letters.check_writable()
         started = self.clock.monotonic()
         self.pause.begin()
-        failed = FailedRecords(self.rules, self.app)
+        failed = FailedRecords(self.app, self.policy, self.maximum_record_age_seconds)
         delivered, dead = self._round(
             df.select(*columns), self.deliver, batch_id, failed, self.pause.delivered
         )

@@ -10,7 +10,6 @@ then the others follow. The outcomes are counted over micro-batches, which may b
 import logging
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 
 from kinesis_spout.consumer.pause_reports import most_frequent
@@ -23,24 +22,17 @@ from shard_state import BreakerEvent, BreakerRule, CircuitBreaker, GiveUp, Retry
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryRules:
-    """Whether and when a failed record is delivered again."""
-
-    policy: RetryPolicy
-    maximum_record_age_seconds: float | None
-    """A record that would be older than this at its retry gets none; None: age does not matter."""
-
-
 class FailedRecords:
     """The failed records of one micro-batch. Mutable; not thread-safe.
 
-    A record that came back waits here, or was given out as a dead letter, or for another delivery.
+    A record that came back waits here, or was given out as a dead letter, or for another delivery. One that would
+    be older than ``maximum_age_seconds`` at its retry gets none.
     """
 
-    def __init__(self, rules: RetryRules, application: str) -> None:
-        self._rules = rules
+    def __init__(self, application: str, policy: RetryPolicy, maximum_age_seconds: float | None) -> None:
         self._application = application
+        self._policy = policy
+        self._maximum_age_seconds = maximum_age_seconds
         self._waiting: list[tuple[float, Record]] = []
         """When each is due, the earliest first."""
 
@@ -70,7 +62,7 @@ class FailedRecords:
         letters: list[DeadLetter] = []
         for unfinished, failed in failures:
             record = unfinished.record
-            decision = self._rules.policy.decide(
+            decision = self._policy.decide(
                 attempts=record.attempt,
                 random=random,
                 rejected=failed.rejected,
@@ -101,7 +93,7 @@ class FailedRecords:
         return [record]
 
     def _is_too_old(self, arrival: float | None, at: float) -> bool:
-        maximum = self._rules.maximum_record_age_seconds
+        maximum = self._maximum_age_seconds
         return maximum is not None and arrival is not None and at - arrival > maximum
 
     def _letter(self, failed_record: Failed, now: float, *, expired: bool) -> DeadLetter:

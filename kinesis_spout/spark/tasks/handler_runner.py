@@ -60,8 +60,8 @@ class _Folder:
         """Where it is on this machine. A driver's folder for temporary files may not be there on another."""
         return Path(tempfile.gettempdir(), self.name)
 
-    def file(self, task: int, attempt: int = 0) -> Path:
-        return self.path / f"{task}.{attempt}"
+    def file(self, task: int) -> Path:
+        return self.path / str(task)
 
     def make(self) -> None:
         """Make the folder, if that can be done. Its name can be foretold, so another user's is not taken."""
@@ -82,11 +82,11 @@ class _Folder:
             return False
         return True
 
-    def open(self, task: int, attempt: int, slices: int, *, has_marks: bool = False) -> Journal | None:
+    def open(self, task: int, slices: int, *, has_marks: bool) -> Journal | None:
         """Begin the journal of a task; None where none can be written."""
         try:
             make_private(self.path)
-            return Journal(self.file(task, attempt), slices, has_marks=has_marks)
+            return Journal(self.file(task), slices, has_marks=has_marks)
         except OSError as error:
             _log.warning(
                 "%s: no journal can be written (%s): a death costs more deliveries", self.path, error
@@ -123,7 +123,7 @@ class RunSlices:
     def _run(self, pack: Sequence[WorkSlice], task: int) -> Iterator[WorkResult]:
         handler = self._handler.load()
         has_marks = isinstance(handler, ConcurrentCalls)
-        notes = self._folder.open(task, 0, len(pack), has_marks=has_marks)
+        notes = self._folder.open(task, len(pack), has_marks=has_marks)
         yield from run_slices(pack, self._settings, partial(delivery_to, handler), notes)
         if notes is not None:
             notes.close()

@@ -41,7 +41,7 @@ class ComponentFailed(KinesisSpoutError):  # noqa: N818 - the names of our error
 
 
 def show_lines() -> None:
-    """Let what components log at INFO be seen where nobody has set up logging: in Storm's worker log it is."""
+    """Show what components log at INFO where logging is not set up, as Storm's worker log does."""
     if not logging.getLogger().handlers and _log.level == logging.NOTSET:
         _log.setLevel(logging.INFO)
 
@@ -71,7 +71,7 @@ class ComponentReports:
         self._invalid = 0
         self._pace: dict[str, Pace] = {}
         self.pid = 0
-        """Whom the log lines are from."""
+        """The component's process, for log lines."""
 
     def take(self, message: Message) -> None:
         if isinstance(message, Log):

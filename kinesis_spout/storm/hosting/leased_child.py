@@ -30,18 +30,18 @@ from kinesis_spout.storm.multilang.messages import (
 )
 
 LOOK_SECONDS: Final = 0.5
-"""How often a wait looks whether tuples are overdue, or the child silent for too long."""
+"""How often a wait checks whether tuples are overdue, or the child has been silent for too long."""
 PROBE_SECONDS: Final = 5.0
 """How long a child may be silent that was left in the middle of a message."""
 
 _IDLE_SECONDS: Final = 0.02
-"""A child that says nothing for so long is asked whether it holds its tuples back."""
+"""A child that is silent for this long is asked whether it holds its tuples back."""
 _NAP_SECONDS: Final = 4e-6
-"""For each tuple that a child may have: so long its answers may pile up, because to be woken for each costs more
-than all the rest. A child that takes longer for a tuple than twice that is not kept waiting."""
+"""For each tuple that a child may have: how long its answers may pile up, because being woken for each one costs
+more than all else. A child that takes more than twice as long for a tuple is not kept waiting."""
 _MOST_NAP_SECONDS: Final = 4e-3
 _LEAST_NAP_SECONDS: Final = 8e-5
-"""Shorter ones are not precise, and not worth it."""
+"""Shorter sleeps are imprecise, and save nothing."""
 _BEAT_SECONDS: Final = 1.0
 _LEAST_TICK_SECONDS: Final = 0.05
 
@@ -60,7 +60,7 @@ class ShellTaskSettings:
 
 
 class LeasedChild:
-    """See the module. Mutable; one thread's. Each method raises ``ChildFailed`` when the child has failed."""
+    """Mutable; one thread's. Each method raises ``ChildFailed`` when the child has failed."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class LeasedChild:
         return self._beat is not None and self.talk.heard_at <= self._beat_at
 
     def _wait(self) -> None:
-        """Listen, tick and feel the pulse once."""
+        """Listen once; tick or send a heart-beat if one is due."""
         every = self._settings.tick_seconds
         if every is not None and self._tuples.pending:
             every = max(every, _LEAST_TICK_SECONDS)

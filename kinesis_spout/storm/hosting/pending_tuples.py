@@ -3,8 +3,8 @@
 Ids begin with the number of the lease. So what a child says late, of a tuple of an earlier micro-batch or of a
 Python worker that is gone, is known as late: it is dropped and counted.
 
-Some pending tuples the child has taken in and holds back, such as a batch. They do not crowd its input. A
-heart-beat tells which: it answers in its turn, so it has taken in all that was given before.
+The child may have read some pending tuples and hold them back, such as a batch. They do not crowd its input. A
+heart-beat shows which: the child answers it in its turn, so it has read all that was given before.
 """
 
 from collections.abc import Callable, Iterable
@@ -86,7 +86,7 @@ class PendingTuples:
         """Take out what was acked or failed. None: it is a tick, or not pending for a reason that is counted.
 
         Raises:
-            UnknownTuple: nobody ever gave such an id.
+            UnknownTuple: no such id was ever given.
         """
         if type(tuple_id) is not str:
             raise UnknownTuple(_unknown(tuple_id))
@@ -103,7 +103,7 @@ class PendingTuples:
         return tup
 
     def anchors(self, ids: list[str]) -> list[Tuple] | None:
-        """Give the tuples of these ids. None: they are late, and nobody waits for what comes from them.
+        """Give the tuples of these ids. None: they are late, and what comes from them is dropped.
 
         Ticks are no anchors.
 
@@ -163,7 +163,7 @@ class PendingTuples:
         return self.forget(self.pending)
 
     def _without(self, ids: Iterable[str]) -> list[Tuple]:
-        """Have these pending no longer; give them."""
+        """Remove these from the pending ones; give them."""
         found = [self.pending.pop(each) for each in ids]
         self._begun.intersection_update(self.pending)
         self._held = self._count_held()
@@ -176,7 +176,7 @@ class PendingTuples:
         """Tell whether an id that is not pending was given up or taken out; else it was answered before.
 
         Raises:
-            UnknownTuple: nobody ever gave such an id.
+            UnknownTuple: no such id was ever given.
         """
         try:
             number = int(tuple_id)

@@ -7,14 +7,13 @@ When the child fails, the next one comes after a back-off, and one tuple at most
 
 - the one that was alone at the child;
 - of several the one that the child had begun, because it had emitted something of it and of no other;
-- otherwise nobody knows. They are given to the next child one at a time, each when the one before it is answered.
+- otherwise it is unknown. They are given to the next child one at a time, each when the one before it is answered.
   So the one that kills stands alone when it kills again. A child that holds tuples back need not answer at first,
   only when it fails once more.
 
-A tuple that the child had begun is not given again in this micro-batch: what was emitted of it is on its way. If
+A tuple that the child had begun is not given again in this micro-batch: what was emitted for it is on its way. If
 there are several, they are put off, and each comes again in a micro-batch of its own. When the time of the
-micro-batch is over, nobody waits any more: the oldest is to blame, and the others are put off. To be put off is no
-attempt.
+micro-batch is over, the oldest tuple is to blame, and the others are put off. Being put off is no attempt.
 """
 
 from collections import deque
@@ -37,7 +36,7 @@ from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
 
 _PUT_OFF_SECONDS: Final = 1.0
-"""Until a tuple comes again that its child was not to blame for. What keeps it from its child takes longer."""
+"""Until a tuple comes again that was not to blame."""
 
 
 class NoChild(ComponentFailed):
@@ -45,7 +44,7 @@ class NoChild(ComponentFailed):
 
 
 class ShellTask:
-    """See the module. Mutable; one thread's."""
+    """Mutable; one thread's."""
 
     def __init__(
         self,

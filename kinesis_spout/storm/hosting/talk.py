@@ -31,13 +31,13 @@ from kinesis_spout.storm.multilang.messages import (
 )
 
 MAX_INVALID: Final = 1_000
-"""So many pieces of invalid output, with no message between, are nonsense: the child does not speak multilang."""
+"""After more pieces of invalid output in a row the child is taken not to speak multilang."""
 
 _OFTEN: Final[dict[type, Event]] = {Ack: Event.ACK, Emit: Event.EMIT, Fail: Event.FAIL}
 _REPORTS: Final = frozenset({Log, Error, Metrics, Pid})
 _NO_ARRAYS: Final = "expected a command; an array (task ids) is what only hosts send"
 _CLOSED_SECONDS: Final = 1.0
-"""So long a child that has closed its input may still say what it has to say."""
+"""How long a child that has closed its input may still write output."""
 
 
 class ChildFailed(Exception):  # noqa: N818 - the names of our errors say what happened; it never leaves this room
@@ -79,7 +79,7 @@ class Talk:
         self._early: list[Message] = []
         self._deaf_at: float | None = None
         self.heard_at = clock.monotonic()
-        """When something came last, or was owed first."""
+        """When a message came last, or one was expected since."""
         reports.pid = lease.pid
 
     @property
@@ -87,7 +87,7 @@ class Talk:
         return self._state
 
     def shake_hands(self, conf: dict[str, Any], context: dict[str, Any]) -> None:
-        """Say hello to a fresh child, and wait for its answer. What it says right behind that is for ``hear``.
+        """Shake hands with a fresh child. What it says right behind its answer is for ``hear``.
 
         Raises:
             ChildFailed: it did not answer in time, or with something else.
@@ -108,7 +108,7 @@ class Talk:
         return self._codec.encode(message, self._component)
 
     def say(self, message: Message) -> None:
-        """Have a message sent. Not to a child that has failed: that is for the next ``hear`` to say."""
+        """Have a message sent, unless the child has failed, which the next ``hear`` raises."""
         if self._state in FAILED:
             return
         self._happened(Event.TASK_IDS_SENT if isinstance(message, TaskIds) else Event.COMMAND_SENT)
@@ -120,15 +120,11 @@ class Talk:
         return self.pipes.is_inside_a_frame or self._decoder.rest() is not None
 
     def expect_answer(self) -> None:
-        """Take in that the child owes a message from now on: its silence counts from here."""
+        """Count its silence from here: the child owes a message."""
         self.heard_at = self._clock.monotonic()
 
     def check_silence(self, what: str) -> None:
-        """Fail when nothing has come for the time-out, or nothing that is said is heard any more.
-
-        Raises:
-            ChildFailed: that is so.
-        """
+        """Raise ``ChildFailed`` when nothing has come for the time-out, or the child has closed its input."""
         now = self._clock.monotonic()
         if self.pipes.is_input_closed:
             self._deaf_at = self._deaf_at or now
@@ -146,11 +142,7 @@ class Talk:
             )
 
     def nonsense(self, what: str) -> None:
-        """Fail, because of a message that cannot be true.
-
-        Raises:
-            ChildFailed: always.
-        """
+        """Raise ``ChildFailed``, because of a message that cannot be true."""
         self._happened(Event.NONSENSE, what)
 
     def hear(self, wait_seconds: float) -> list[Message]:

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, Final
 from kinesis_spout.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from kinesis_spout.storm.multilang.bolt import BasicBolt, Bolt
+    from kinesis_spout.storm.multilang.bolts_and_spouts import BasicBolt, Bolt, Spout
     from kinesis_spout.storm.multilang.component import Component, GiveUp
     from kinesis_spout.storm.multilang.messages import TupleIn
     from kinesis_spout.storm.multilang.sendable import UnsendableValue
-    from kinesis_spout.storm.multilang.spout import Spout
 
 __all__ = ["BasicBolt", "Bolt", "Component", "GiveUp", "Spout", "TupleIn", "UnsendableValue"]
 
 _HOMES: Final = {
-    "BasicBolt": "kinesis_spout.storm.multilang.bolt",
-    "Bolt": "kinesis_spout.storm.multilang.bolt",
+    "BasicBolt": "kinesis_spout.storm.multilang.bolts_and_spouts",
+    "Bolt": "kinesis_spout.storm.multilang.bolts_and_spouts",
     "Component": "kinesis_spout.storm.multilang.component",
     "GiveUp": "kinesis_spout.storm.multilang.component",
-    "Spout": "kinesis_spout.storm.multilang.spout",
+    "Spout": "kinesis_spout.storm.multilang.bolts_and_spouts",
     "TupleIn": "kinesis_spout.storm.multilang.messages",
     "UnsendableValue": "kinesis_spout.storm.multilang.sendable",
 }

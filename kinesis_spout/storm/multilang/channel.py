@@ -26,7 +26,7 @@ from kinesis_spout.storm.multilang.messages import (
 _READ_BYTES: Final = 256 * 1024
 _FLUSH_BYTES: Final = 64 * 1024
 _FLUSH_SECONDS: Final = 0.005
-"""What is said is held back no longer than that while more work waits: writes cost more than messages do."""
+"""How long messages are held back at most while more work waits: writes cost more than messages do."""
 
 
 _INPUT, _OUTPUT, _ERRORS = range(3)
@@ -113,7 +113,7 @@ class Channel:
         """Say something, soon.
 
         Raises:
-            HostGone: nobody listens.
+            HostGone: the host no longer reads.
             UnsendableValue: the message has a value that cannot be sent. Nothing was sent.
         """
         data = self._codec.encode(message, self.component)
@@ -126,7 +126,7 @@ class Channel:
         """Write all that was said.
 
         Raises:
-            HostGone: nobody listens.
+            HostGone: the host no longer reads.
         """
         data = memoryview(b"".join(self._unsent))
         self._unsent.clear()

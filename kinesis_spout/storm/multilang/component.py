@@ -36,7 +36,7 @@ _MAX_LINES: Final = 1_000
 
 
 class GiveUp(Exception):  # noqa: N818 - the name says what happens
-    """To be raised by a method of a component that cannot go on. The host is told, and the process ends."""
+    """Raise it in a method of a component that cannot go on. The host gets the message, and the process ends."""
 
 
 class HostLog(logging.Handler):

@@ -94,8 +94,8 @@ SPOUT: Final = _table(
         **{(state, event): _S.BROKEN for state in (_S.READY, _S.ANSWERING) for event in (_E.ACK, _E.FAIL)},
     }
 )
-"""Total, as ``BOLT``. A spout may emit, log and sync before it is asked (some have threads): a sync that nobody
-waits for means nothing, and an emit counts. It has nothing to ack or fail."""
+"""Total, as ``BOLT``. A spout may emit, log and sync before it is asked (some have threads): an unexpected
+sync means nothing, and an emit counts. It has nothing to ack or fail."""
 
 _EVENTS: Final[dict[type, Event]] = {
     messages.Pid: _E.PID,

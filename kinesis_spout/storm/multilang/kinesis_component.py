@@ -27,15 +27,15 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.storm.multilang.bolts_and_spouts import Spout
 from kinesis_spout.storm.multilang.component import WARN, GiveUp
 from kinesis_spout.storm.multilang.sendable import UnsendableValue
-from kinesis_spout.storm.multilang.spout import Spout
 
 _LOGGER: Final = "kinesis_spout"
 _REST_SECONDS: Final = 0.001
 _MOST_REST_SECONDS: Final = 0.016
 _START_SECONDS: Final = 5.0
-"""So long the first ``activate`` waits for the start, which takes less as a rule."""
+"""How long the first ``activate`` waits for the start, which usually takes less."""
 _END_SECONDS: Final = 1.0
 
 

@@ -169,7 +169,7 @@ _BY_KEY: Final[dict[str, type[msgspec.Struct]]] = {"tuple": TupleIn, "pid": Pid,
 def parse(raw: object) -> Message:
     """Make a message of a decoded frame.
 
-    What components write beside the letter of the protocol is made good where Storm's host does the same: one bare
+    Deviations from the protocol are accepted where Storm's host accepts them: one bare
     anchor, nulls for what is absent, task 0 for "no direct task", a log level that does not exist.
 
     Raises:
@@ -248,8 +248,6 @@ class InvalidOutput:
     """What came; bytes that are not UTF-8 are replaced. At most ``MAX_SHOWN_CHARACTERS`` of it."""
     reason: str
     """What was expected instead."""
-    size_bytes: int
-    """Of a frame that is too large: what had come when it was given up."""
     may_be_emit: bool = False
     """It may have been an emit, whose tuple is lost with it."""
 
@@ -259,4 +257,4 @@ def invalid_output(data: bytes, reason: str) -> InvalidOutput:
     if len(text) > MAX_SHOWN_CHARACTERS or len(data) > 4 * MAX_SHOWN_CHARACTERS:
         text = f"{text[:MAX_SHOWN_CHARACTERS]} … ({len(data)} bytes in all)"
     may_be_emit = _WORD_OF_EMIT.search(data) is not None
-    return InvalidOutput(text=text, reason=reason, size_bytes=len(data), may_be_emit=may_be_emit)
+    return InvalidOutput(text=text, reason=reason, may_be_emit=may_be_emit)

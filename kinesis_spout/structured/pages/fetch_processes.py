@@ -29,11 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class FetchProcesses:
-    """So many processes at most, started as they are needed. Thread-safe; call it to have a call made.
-
-    Raises:
-        InvalidConfig: this system cannot do it.
-    """
+    """So many processes at most, started as they are needed. Thread-safe; call it to have a call made."""
 
     def __init__(self, count: int, settings: KinesisClientSettings) -> None:
         if os.name != "posix":
@@ -47,11 +43,7 @@ class FetchProcesses:
         self._count = count
 
     def __call__(self, iterator: str, limit: int, form: ArrowForm) -> ArrowReply:
-        """See ``FetchArrow``; waits for a process that is free.
-
-        Raises:
-            Unavailable: also if the process ended, or did not answer; the next call gets another.
-        """
+        """See ``FetchArrow``; waits for a process that is free. Raises Unavailable also if the process ended."""
         process = self._free.get()
         try:
             if self._is_closed:

@@ -37,12 +37,7 @@ def serve(channel: PageChannel) -> None:
 
 
 def receive_outcome(channel: PageChannel) -> ArrowReply:
-    """Wait for what became of a request.
-
-    Raises:
-        What the call raised there.
-        OSError: the process ended, or does not answer.
-    """
+    """Wait for what became of a request; raises what the call raised there, OSError if the process ended."""
     content, count = _received(channel)
     apart = [channel.receive() for _ in range(count)]
     outcome: ArrowReply | Exception = pickle.loads(content, buffers=apart)  # noqa: S301 - as below

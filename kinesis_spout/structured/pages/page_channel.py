@@ -66,11 +66,8 @@ def listen_locally(name: str) -> socket.socket | None:
 class PageChannel:
     """One end of a connection over which pages are asked for, and sent. A message is its length and its bytes.
 
-    Mutable; owns its socket, whose ends have proved each other; one thread's at a time.
-
-    Args:
-        connected: its socket.
-        wait_seconds: ``receive`` fails when nothing comes for so long; None waits for ever.
+    Mutable; owns its socket, whose ends have proved each other; one thread's at a time. ``receive`` fails when
+    nothing comes for ``wait_seconds``.
     """
 
     def __init__(self, connected: socket.socket, *, wait_seconds: float | None) -> None:
@@ -86,11 +83,7 @@ class PageChannel:
 
     @classmethod
     def connected(cls, address: PageServerAddress, *, wait_seconds: float) -> Self:
-        """Connect to a server, and prove each other.
-
-        Raises:
-            OSError: it cannot be reached, or is not the right one, or has no slot for this connection.
-        """
+        """Connect to a server, and prove each other. Raises OSError, also if there is no slot free."""
         connected = _connect(address)
         try:
             introduce(connected, address.key)
@@ -103,14 +96,7 @@ class PageChannel:
         self.send(b"".join(_WANTED.pack(*segment, rows_at_once) for segment in segments))
 
     def asked(self) -> list[tuple[Segment, int]]:
-        """Wait for a request.
-
-        Returns:
-            The segments that are wanted, each with how many rows to send at once.
-
-        Raises:
-            OSError: as ``receive``; also if it is no request.
-        """
+        """Wait for a request: gives the segments, each with how many rows to send at once."""
         request = self.receive(_MAX_REQUEST_BYTES)
         if request.size % _WANTED.size:
             raise OSError(f"expected a request for pages, got {request.size} bytes")
@@ -145,12 +131,7 @@ class PageChannel:
             self._socket.sendall(content)
 
     def receive(self, at_most: int | None = None) -> pa.Buffer:
-        """Wait for a message.
-
-        Raises:
-            OSError: the connection ended, or nothing came for too long, or more than ``at_most`` bytes were
-                announced.
-        """
+        """Wait for a message. Raises OSError, also if more than ``at_most`` bytes were announced."""
         (size,) = _LENGTH.unpack(self._received(_LENGTH.size))
         if at_most is not None and size > at_most:
             raise OSError(f"expected a message of at most {at_most} bytes, got one of {size}")

@@ -27,12 +27,6 @@ def fetch_segments(
     """Fetch segments, in their order, as far as available: it ends early where one is missing.
 
     A connection that was not read to its end is not used again.
-
-    Args:
-        address: of the server.
-        segments: what is wanted.
-        schema: of the pages.
-        rows_at_once: they come in batches of so many rows.
     """
     channel = _connections.take(address)
     if channel is None:

@@ -28,15 +28,8 @@ if TYPE_CHECKING:
 class FetchedShards:
     """Reads shards into ``buffer``. Mutable; guarded by ``changed``, which the caller holds.
 
-    Args:
-        options: of the query.
-        client: what the shards are read with.
-        processes: who calls GetRecords; None: this process does. Their owner closes them.
-        prefetcher: on whose threads the shards are read; its owner closes it.
-        streams: what is known of each stream's shards; may have others later.
-        changed: the reader's lock, and its signal that there is something new.
-        until: for a query that ends with what is available: seconds since the epoch, else None.
-        clock: what the reads are paced by.
+    ``processes`` and ``prefetcher`` are closed by their owner. ``until``: for a query that ends with what is
+    available; seconds since the epoch.
     """
 
     def __init__(

@@ -20,11 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Lifecycle:
-    """Tells the life of one run of a query. Mutable; one thread's.
-
-    Args:
-        streams: what they are called until they are listed.
-    """
+    """Tells the life of one run of a query. Mutable; one thread's."""
 
     def __init__(self, streams: Sequence[str]) -> None:
         self._streams = streams

@@ -51,14 +51,7 @@ class ShardRange:
 
 
 class ShardRanges(InputPartition):
-    """What one task reads, and what it needs for that.
-
-    Args:
-        ranges: what it reads.
-        client: reaches Kinesis.
-        settings: how it reads there.
-        pages: where the reader's pages are; None: nowhere.
-    """
+    """What one task reads, and what it needs for that."""
 
     def __init__(
         self,
@@ -81,12 +74,8 @@ def in_tasks(
     """Divide ranges among tasks: few, because a Python task costs more than a shard, and of like size.
 
     The tasks, one after the other, have the ranges in an order that depends on nothing but which they are. So a
-    replay, which does not know their sizes, gives a batch's rows in the same order.
-
-    Args:
-        ranges: of different shards; each goes to one task as a whole, so that its order is kept.
-        bytes_per_task: one more task for each so many bytes.
-        shards_per_task: at most so many; None leaves it to the bytes.
+    replay, which does not know their sizes, gives a batch's rows in the same order. A range, and so its shard's
+    order, goes to one task as a whole.
     """
     total = sum(shard.size_bytes for shard in ranges)
     count = max(1, min(len(ranges), -(-total // bytes_per_task)))

@@ -63,16 +63,9 @@ def patience_seconds(
 ) -> float:
     """Say how long records that could be a batch wait for others that may be in it.
 
-    They wait a moment for the reads under way. If they are late, they wait longer, because a micro-batch costs
-    nearly the same whatever is in it, and a tenth more of being late is nothing to anybody.
-
-    Args:
-        limits: of the batch; nothing waits beyond them.
-        rows: how many records are here.
-        size_bytes: what they weigh.
-        room_bytes: how much is read ahead at most. A half of it is left for what is read during the batch.
-        reads_under_way: how many.
-        late_seconds: how late the records are, at least.
+    They wait a moment for the reads under way. If they are late (by ``late_seconds`` at least), they wait longer,
+    because a micro-batch costs nearly the same whatever is in it, and a tenth more of being late is nothing to
+    anybody. Nothing waits beyond the limits, or beyond half of the room: the rest is for what is read meanwhile.
     """
     moment = _MOMENT_SECONDS if reads_under_way else 0.0
     most_bytes = room_bytes / 2 if limits.bytes is None else min(limits.bytes, room_bytes / 2)
@@ -90,7 +83,7 @@ def plan_batch(
     *,
     until: int = EVERYTHING,
 ) -> MicroBatchPlan | None:
-    """Plan the batch that follows ``start``.
+    """Plan the batch that follows ``start``; None if there is nothing new.
 
     Args:
         start: where the batch before it ended, every known shard in it.
@@ -100,9 +93,6 @@ def plan_batch(
         first: whose turn it is, so that small batches do not serve the same shard always.
         until: records that arrived later wait: something that arrived before them may be unread. Microseconds
             since the epoch.
-
-    Returns:
-        None if there is nothing new.
     """
     keys = sorted(at_end)
     turn = first % len(keys) if keys else 0

@@ -35,13 +35,7 @@ _log = logging.getLogger(__name__)
 class QueryStreams:
     """Mutable; guarded by ``changed``, which the caller holds, but for the methods that do I/O.
 
-    Args:
-        options: of the query.
-        client: what streams and shards are listed with.
-        prefetcher: on whose threads that is done again and again; its owner closes it.
-        changed: the reader's lock and signal.
-        is_bounded: whether the query ends with what is available: then nothing is listed after its start.
-        clock: what time it is.
+    Nothing is listed after the start of a query that ends with what is available (``is_bounded``).
     """
 
     def __init__(
@@ -95,11 +89,7 @@ class QueryStreams:
             self._prefetcher.submit(self._look, self._next_look())
 
     def rejoin(self, offset: QueryOffset) -> None:
-        """Open the streams of an offset that are not read, unless they are known to be gone.
-
-        Raises:
-            As ``open``, but not because one is gone that a pattern finds.
-        """
+        """Open the streams of an offset that are not read, unless they are known to be gone."""
         with self._changed:
             missing = [name for name in offset.streams if name not in self.shards and name not in self._gone]
         for name in missing:
@@ -192,11 +182,7 @@ class QueryStreams:
         )
 
     def brought_up_to_date(self, start: QueryOffset) -> QueryOffset:
-        """Add the streams and the shards that are there since; leave out those that are gone.
-
-        Raises:
-            StreamRecreated: a stream is not the one that the offset was made for (``failOnDataLoss``).
-        """
+        """Add the streams and the shards that are there since; leave out those that are gone."""
         if self.has_patterns and self._began is None:
             # A query whose options named all its streams so far begins to find streams now.
             self._began = self._clock.time() if start.began is None else start.began

@@ -35,9 +35,7 @@ _log = logging.getLogger(__name__)
 class ReadAhead:
     """Reads the shards of a query's streams into memory. Mutable; used by one thread, its own threads beside it.
 
-    Args:
-        options: of the query.
-        until: for a query that ends with what is available: seconds since the epoch, else None.
+    ``until``: for a query that ends with what is available; seconds since the epoch.
     """
 
     def __init__(
@@ -98,11 +96,8 @@ class ReadAhead:
     def advance(self, start: QueryOffset) -> QueryOffset:
         """Go on from ``start``, up to which everything is done: free it, and read what follows.
 
-        Returns:
-            ``start``, with the shards that were born since, and the streams that came and went.
-
-        Raises:
-            StreamRecreated: a stream is not the one that the offset was made for (``failOnDataLoss``).
+        Gives ``start`` with the shards that were born since, and the streams that came and went. Raises
+        ``StreamRecreated`` where a stream is not the one that the offset was made for (``failOnDataLoss``).
         """
         with self._changed:
             for name in self._streams.leaving:
@@ -122,14 +117,10 @@ class ReadAhead:
         return current
 
     def wait_for_batch(self, start: QueryOffset, limits: BatchLimits) -> QueryOffset | None:
-        """Wait for records beyond ``start``, which ``advance`` gave, and plan a batch of them.
+        """Wait for records beyond ``start``, which ``advance`` gave, and give the end of a batch of them.
 
-        Returns:
-            The end of the batch. None if there is none now; for a query that ends with what is available: if
-            there is none any more.
-
-        Raises:
-            What ended the reading of a shard or the listing of a stream.
+        None: there is none now; for a query that ends with what is available: there is none any more. Raises what
+        ended the reading of a shard or the listing of a stream.
         """
         deadline = self._clock.monotonic() + _LONGEST_WAIT_SECONDS
         with self._changed:
@@ -204,8 +195,7 @@ class ReadAhead:
     def server_address(self) -> PageServerAddress | None:
         """Say where executors get the pages; the server is started when it is first needed.
 
-        Returns:
-            None if it cannot be started, which is tried once: executors then read Kinesis again.
+        None if it cannot be started, which is tried once: executors then read Kinesis again.
         """
         if self._server is None and not self._is_without_server:
             host = self._options.page_host or advertised_host()

@@ -37,10 +37,7 @@ _log = logging.getLogger(__name__)
 class FetchCounters:
     """What the fetchers of a query did so far. Mutable; guarded by the reader's lock."""
 
-    records: int = 0
-    bytes: int = 0
     throttles: int = 0
-    data_losses: int = 0
     aggregates: int = 0
     damaged_aggregates: int = 0
     records_outside_shard: int = 0
@@ -49,18 +46,8 @@ class FetchCounters:
 class ShardFetcher(ShardReader[ArrowPage]):
     """Reads one shard forward for a query. Mutable; guarded by ``changed``, on which it tells what is new.
 
-    Args:
-        shard: which.
-        getter: where it stands.
-        buffer: where pages are kept.
-        prefetcher: see ``ShardReader``, as ``room``, ``clock`` and ``periods``.
-        changed: the reader's lock and signal.
-        counters: shared with the other shards.
-        settings: how it is read.
-        until: for a query that ends with what is available: seconds since the epoch. What arrived later is not
-            read, roughly; None reads on for ever.
-        found_children: told of the shards that continue one that has ended.
-        position: where the getter stands.
+    ``until``: for a query that ends with what is available; seconds since the epoch. What arrived later is not
+    read, roughly.
     """
 
     def __init__(
@@ -90,7 +77,6 @@ class ShardFetcher(ShardReader[ArrowPage]):
         self._until = until
         self._found_children = found_children
         self._throttles_seen = 0
-        self._losses_seen = 0
         self._closed = False
         self.at_end = False
         """The closed shard's end was read."""
@@ -151,8 +137,6 @@ class ShardFetcher(ShardReader[ArrowPage]):
         self._count()
         if rows:
             self._buffer.append(self.shard, page.batch, page.size_bytes)
-            self._counters.records += rows
-            self._counters.bytes += page.size_bytes
         self._counters.aggregates += page.aggregates
         self._counters.damaged_aggregates += page.damaged_aggregates
         self._counters.records_outside_shard += page.records_outside_shard
@@ -194,7 +178,6 @@ class ShardFetcher(ShardReader[ArrowPage]):
             return read_again_at(self._clock.monotonic(), self.ready_at)
         if reaction.action is Action.END_SHARD and not self._settings.fail_on_data_loss:
             lose(str(error), fail=False)
-            self._counters.data_losses += 1
             self.at_end = True
         else:
             self.failure = error
@@ -216,8 +199,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
 
     def _count(self) -> None:
         self._counters.throttles += self._getter.throttles - self._throttles_seen
-        self._counters.data_losses += self._getter.data_losses - self._losses_seen
-        self._throttles_seen, self._losses_seen = self._getter.throttles, self._getter.data_losses
+        self._throttles_seen = self._getter.throttles
 
 
 def _reaches(page: ArrowPage, until: float) -> bool:

@@ -191,9 +191,6 @@ class RefusedStreamReader(DataSourceStreamReader):
     """Takes the place of a reader whose options are wrong: raises ``InvalidConfig`` at whatever is asked first.
 
     PySpark 4.3 hides what is raised while a reader is made behind an ``UnboundLocalError`` of its own.
-
-    Args:
-        message: of the error.
     """
 
     def __init__(self, message: str) -> None:

@@ -18,11 +18,6 @@ class StreamShards:
     """The shards of one stream. Mutable; what is listed is guarded by ``changed``.
 
     It is a ``ShardLister`` too, which does not take a promised child for one that is gone.
-
-    Args:
-        name: the stream, as the options name it.
-        lister: asked at the start, and then every ``period_seconds``.
-        changed: the reader's lock and signal.
     """
 
     def __init__(

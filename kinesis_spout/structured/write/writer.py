@@ -119,8 +119,8 @@ class _Writing:
         """Say in the log what stays of a job that failed."""
         print_log_lines(spell=as_option)
         _log.warning(
-            "%s failed. Its tasks that succeeded wrote: %s. This stays, beside what others wrote before they "
-            "failed",
+            "%s failed. Its tasks that succeeded wrote: %s. This stays, and so does what the others wrote "
+            "before they failed",
             _what(batchId),
             Written.sum_of(messages),
         )

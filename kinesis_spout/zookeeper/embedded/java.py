@@ -157,7 +157,7 @@ def find_jars() -> Path:
     """Find the directory of the jars that PySpark ships, ZooKeeper among them."""
     spec = importlib.util.find_spec("pyspark")
     folders = [] if spec is None else [Path(folder) for folder in spec.submodule_search_locations or ()]
-    # The processes that Spark starts have it from <Spark>/python/lib/pyspark.zip: the jars are beside "python".
+    # The processes that Spark starts have it from <Spark>/python/lib/pyspark.zip: the jars are next to "python".
     homes = [home for folder in folders for home in folder.parents[3:4]]
     for folder in (*folders, *homes):
         jars = folder / "jars"

@@ -84,13 +84,10 @@ class EmbeddedZooKeeper:
         self._pipe = UsersPipe(self.data_dir / "users")
         self._state_file = self.data_dir / "server.json"
         self._port: int | None = None
-        self._started_here = False
+        self.started_here = False
+        """Whether it was this object that started the server now running."""
         self._leaving = threading.Event()
         self._carer: threading.Thread | None = None
-
-    @property
-    def started_here(self) -> bool:
-        return self._started_here
 
     @property
     def connect_string(self) -> str:
@@ -127,7 +124,7 @@ class EmbeddedZooKeeper:
         if self._carer is not None:
             self._carer.join()
         port, self._port = self._port, None
-        self._started_here = False
+        self.started_here = False
         ends_with_us = self._pipe.guarded
         self._pipe.let_go()
         deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
@@ -174,13 +171,13 @@ class EmbeddedZooKeeper:
                     if self._pipe.join():
                         port = self._await_guarded(deadline)
                         if port is not None:
-                            self._started_here = False
+                            self.started_here = False
                             return port
                         continue
                     with _held_alone(lock) as alone:
                         if alone and not self._pipe.join():
                             return self._adopt() or self._launch(deadline)
-                    self._check_patience(deadline, "another process is starting it, and does not get ready")
+                    self._check_deadline(deadline, "another process is starting it, and is not ready")
                     time.sleep(_POLL_SECONDS)
         except OSError as error:
             raise _unusable(self.data_dir, error) from error
@@ -191,7 +188,7 @@ class EmbeddedZooKeeper:
             port = self._remembered_port()
             if port is not None and self._java.serves(port):
                 return port
-            self._check_patience(
+            self._check_deadline(
                 deadline,
                 f"a process on this machine has it running, but nobody answers at {HOST}:{port}. Does that "
                 "process have a network of its own, as in a container? Then give it a directory of its own",
@@ -214,7 +211,7 @@ class EmbeddedZooKeeper:
             guard = self._java.launch(port, guards_end)
         finally:
             os.close(guards_end)
-        # Whoever else uses the server may outlive us, and it outlives our hold then: this thread notes its end.
+        # Other users may outlive us, and the server outlives our hold then: this thread notes its end.
         threading.Thread(target=guard.wait, name="kinesis-spout-zookeeper-guard", daemon=True).start()
         self._remember(port, guard.pid)
         try:
@@ -222,7 +219,7 @@ class EmbeddedZooKeeper:
         except BaseException:
             self._pipe.let_go()
             raise
-        self._started_here = True
+        self.started_here = True
         return port
 
     def _await_serving(self, guard: Popen[bytes], port: int, deadline: float) -> None:
@@ -233,10 +230,10 @@ class EmbeddedZooKeeper:
                     f"the embedded ZooKeeper ended with status {status} before it served on port {port}.\n"
                     f"{self._java.log_tail()}"
                 )
-            self._check_patience(deadline, f"it does not serve on port {port}.\n{self._java.log_tail()}")
+            self._check_deadline(deadline, f"it does not serve on port {port}.\n{self._java.log_tail()}")
             time.sleep(_POLL_SECONDS)
 
-    def _check_patience(self, deadline: float, problem: str) -> None:
+    def _check_deadline(self, deadline: float, problem: str) -> None:
         if self._leaving.is_set():
             raise StoreError(f"the embedded ZooKeeper in {self.data_dir} is no longer needed")
         if time.monotonic() >= deadline:

@@ -65,7 +65,7 @@ class ZooKeeperCoordinator:
         self._paths = paths
         self._ownerships = ownerships
         self._store = store
-        self._member = check_name("member", member)
+        self.member = check_name("member", member)
         self._tell = freed
         self._freed: set[str] = set()
         """Added to on kazoo's thread."""
@@ -79,10 +79,6 @@ class ZooKeeperCoordinator:
         self._shares_session = shares_session
         session.subscribe(self)
 
-    @property
-    def member(self) -> str:
-        return self._member
-
     def join(self, says: bytes = b"") -> None:
         """Register this process as a living member, waiting for an older session of its name to end."""
         self._says = says
@@ -90,10 +86,10 @@ class ZooKeeperCoordinator:
 
     def _register(self) -> None:
         deadline = self._session.deadline()
-        # Where the progress was lost nothing is made anew.
+        # Where the progress was lost, nothing is created again.
         self._store.mark_version(self._store.ask_for_mark())
         make_layout(self._session, self._paths)
-        path = self._paths.member(self._member)
+        path = self._paths.member(self.member)
         while True:
             session_id = self._session.await_connection(deadline)
             try:
@@ -103,7 +99,7 @@ class ZooKeeperCoordinator:
                 if stat is not None and stat.ephemeralOwner != session_id:
                     if self._session.clock.monotonic() >= deadline:
                         raise StoreError(
-                            f"the member name {self._member!r} is used by another living process; give each "
+                            f"the member name {self.member!r} is used by another living process; give each "
                             "process its own"
                         ) from error
                     self._session.clock.sleep(_PAUSE_SECONDS)
@@ -117,7 +113,7 @@ class ZooKeeperCoordinator:
         self._says = says
         self._session.ready()
         # Where there is no node, the one that makes it writes it.
-        self._session.found(self._client.set_async(self._paths.member(self._member), says))
+        self._session.found(self._client.set_async(self._paths.member(self.member), says))
 
     def members(self) -> list[str]:
         self._session.ready()
@@ -169,12 +165,12 @@ class ZooKeeperCoordinator:
         mark_version = self._store.mark_version(asked)
         acquired = next_ownership(None if stored is None else stored[0], fresh)
         transaction = self._client.transaction()
-        transaction.check(self._paths.member(self._member), -1)
+        transaction.check(self._paths.member(self.member), -1)
         if mark_version is not None:
             transaction.check(self._paths.base, mark_version)
         if replaces:
             transaction.delete(self._paths.owner(shard_id))
-        transaction.create(self._paths.owner(shard_id), self._member.encode(), ephemeral=True)
+        transaction.create(self._paths.owner(shard_id), self.member.encode(), ephemeral=True)
         if stored is None:
             transaction.create(self._paths.shard(shard_id), acquired.encode())
         else:
@@ -265,7 +261,7 @@ class ZooKeeperCoordinator:
         try:
             self.release(self._ownerships.all())
             self._notices.end()
-            self._session.delete(self._paths.member(self._member))
+            self._session.delete(self._paths.member(self.member))
         except StoreError as error:
             _log.warning(
                 "%s is given up when the connection to ZooKeeper is back: %s", self._paths.base, error
@@ -283,7 +279,7 @@ class ZooKeeperCoordinator:
         if not self._is_member:
             return
         if self._closed:
-            self._client.delete_async(self._paths.member(self._member))
+            self._client.delete_async(self._paths.member(self.member))
         else:
             self._make_member_node()
 
@@ -293,13 +289,13 @@ class ZooKeeperCoordinator:
     # On kazoo's threads: nothing here waits for an answer.
 
     def _make_member_node(self) -> None:
-        path = self._paths.member(self._member)
+        path = self._paths.member(self.member)
         self._client.create_async(path, self._says, ephemeral=True).rawlink(self._made_member_node)
 
     def _made_member_node(self, made: Any) -> None:
         """Look at a node that was there before: a server that was away keeps an older session for a while."""
         if isinstance(made.exception, NodeExistsError):
-            path = self._paths.member(self._member)
+            path = self._paths.member(self.member)
             self._client.exists_async(path, watch=self._member_node_changed).rawlink(self._seen_member_node)
 
     def _seen_member_node(self, seen: Any) -> None:

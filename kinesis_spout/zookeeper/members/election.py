@@ -31,8 +31,8 @@ class ZooKeeperElection:
         name: what it is for; for messages.
         path: its place in ZooKeeper; made when it is missing.
         session: started.
-        member: the name of this process, for whoever looks at the candidates.
-        close: closes the session, and what it needs.
+        member: the name of this process, for people who look at the candidates.
+        close: closes the session, and with it the candidacy, and what it needs.
         campaign_seconds: how long one campaign waits; for about a session time-out unless given.
     """
 
@@ -46,28 +46,21 @@ class ZooKeeperElection:
         *,
         campaign_seconds: float | None = None,
     ) -> None:
-        self._name = name
+        self.name = name
         self._session = session
         self._client = session.client
         self._member = member
         self._queue = f"{path}/queue"
         self._occupied = f"{path}/occupied"
-        self._close = close or session.close
-        self._campaign_seconds = campaign_seconds or session.session_timeout_seconds
+        self.session_timeout_seconds = session.session_timeout_seconds
+        self.close = close or session.close
+        self._campaign_seconds = campaign_seconds or self.session_timeout_seconds
         self._lock = threading.Lock()
         """Guards the two below."""
         self._candidacy: Any = None
         self._is_cancelled = False
         self._left: list[Elected] = []
         """Terms that ended while there was no connection: their nodes may still be there."""
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def session_timeout_seconds(self) -> float:
-        return self._session.session_timeout_seconds
 
     def campaign(self) -> Elected | None:
         self._session.ready()
@@ -156,9 +149,6 @@ class ZooKeeperElection:
             candidacy = self._candidacy
         if candidacy is not None:
             candidacy.cancel()
-
-    def close(self) -> None:
-        self._close()
 
 
 def _mark(elected: Elected) -> bytes:

@@ -24,7 +24,7 @@ from shard_state.errors import InvalidStoredForm
 _EVERYTHING: Final = "~all"
 """The node by which an operator pauses the whole application; no shard can be called so."""
 _CAMPAIGN_SECONDS: Final = 60.0
-"""How long a member queues up for the leadership before it does so anew: three requests each time."""
+"""How long a member queues up for the leadership before it does so again: three requests each time."""
 _PAUSE_SECONDS: Final = 0.2
 """Between two attempts to reach ZooKeeper."""
 _END_SECONDS: Final = 5.0
@@ -109,7 +109,7 @@ class ZooKeeperGroup:
         return self._election.leader()
 
     def _has_place(self) -> bool:
-        """Whether the application's nodes are there: where they were lost, a candidacy must not make them anew."""
+        """Whether the application's nodes are there: lost ones must not be created again by a candidacy."""
         self._session.ready()
         return self._session.answer(self._client.exists_async(self._paths.leader)) is not None
 
@@ -217,7 +217,7 @@ class ZooKeeperGroup:
     # -- the session
 
     def session_connected(self, session_id: int) -> None:
-        """Read everything anew: watches went with the connection."""
+        """Read everything again: watches went with the connection."""
         del session_id
         with self._lock:
             self._changes += 1

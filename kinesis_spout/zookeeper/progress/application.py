@@ -13,6 +13,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
+
 from kinesis_spout.model.errors import CheckpointUnreadable, InvalidConfig, ProgressLost, StreamRecreated
 from kinesis_spout.ports import is_same_creation
 from shard_state import PositionType, Shard, StartPositions
@@ -24,6 +26,20 @@ MAX_DEPLOYMENTS: Final = 50
 
 MAX_NAMED_SHARDS: Final = 2_000
 """So many shards may have positions of their own: they fit a node, however long their names and numbers are."""
+
+
+class _Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored form."""
+
+    version: int
+    stream_created: float
+    start: dict[str, Any]
+    shards: dict[str, Any] = {}
+    deployments: tuple[str, ...] = ()
+    begun: bool
+
+
+_read: Final = msgspec.json.Decoder(_Mark).decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,25 +75,28 @@ class Application:
 
     @classmethod
     def decode(cls, stored: bytes, path: str) -> "Application":
+        expected = f"{path}: expected the mark of a begun application, version {VERSION} at most"
         try:
-            document = json.loads(stored)
-            deployments, begun = document.get("deployments", []), document["begun"]
-            if not _is_known(document) or not (begun is True or (begun is False and deployments)):
-                raise CheckpointUnreadable(
-                    f"{path}: expected the mark of a begun application, version {VERSION} at most, got "
-                    f"{stored[:200]!r}: if a newer kinesis-spout wrote it, upgrade this one"
+            mark = _read(stored)
+            if mark.version == (VERSION if mark.shards else 1) and (mark.begun or mark.deployments):
+                return cls(
+                    stream_created=mark.stream_created,
+                    start=StartPositions.from_documents(mark.start, mark.shards),
+                    deployments=mark.deployments,
+                    begun=mark.begun,
                 )
-            return cls(
-                stream_created=float(document["stream_created"]),
-                start=StartPositions.from_documents(document["start"], document.get("shards", {})),
-                deployments=_names(deployments),
-                begun=begun,
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise CheckpointUnreadable(
-                f"{path}: expected the mark of a begun application (JSON, version {VERSION} or 1), "
-                f"got {stored[:200]!r}: {error!r}"
-            ) from error
+        except (
+            msgspec.MsgspecError,
+            KeyError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
+            raise CheckpointUnreadable(f"{expected}, got {stored[:200]!r}: {error!r}") from error
+        raise CheckpointUnreadable(
+            f"{expected}, got {stored[:200]!r}: if a newer kinesis-spout wrote it, upgrade this one"
+        )
 
     def check_stream(self, stream_created: float, path: str) -> None:
         """Make sure that the stream is the one the application began on."""
@@ -87,18 +106,6 @@ class Application:
                 f"name was created at {stream_created}: it was deleted and recreated. Use another app name, or "
                 "remove the old progress with `kinesis-spout checkpoints forget`"
             )
-
-
-def _names(stored: object) -> tuple[str, ...]:
-    if not isinstance(stored, list) or not all(isinstance(name, str) for name in stored):
-        raise TypeError(f"expected a list of names, got {stored!r}")
-    return tuple(stored)
-
-
-def _is_known(document: dict[str, Any]) -> bool:
-    """Tell whether the version is known, and has positions of shards if it is the one for these."""
-    version = document["version"]
-    return type(version) is int and version == (VERSION if document.get("shards") else 1)
 
 
 def refuse_latest(start: StartPositions) -> None:
@@ -127,7 +134,7 @@ def check_named(start: StartPositions, shards: Collection[Shard]) -> None:
 
 
 def progress_lost(path: str, expected: bytes, found: bytes | None) -> ProgressLost:
-    """Say that the mark that a consumer began with is gone; ``found`` is empty while somebody begins anew."""
+    """Say that the mark that a consumer began with is gone; ``found`` is empty while somebody begins again."""
     what = (
         "no such node"
         if found is None
@@ -137,7 +144,7 @@ def progress_lost(path: str, expected: bytes, found: bytes | None) -> ProgressLo
     )
     return ProgressLost(
         f"{path}: expected the mark of this running application, {expected[:200].decode(errors='replace')}, found "
-        f"{what}: ZooKeeper has lost its data, or somebody removed the progress (and began anew). This consumer "
+        f"{what}: ZooKeeper has lost its data, or somebody removed the progress (and began again). This consumer "
         "ends, because to go on would skip or repeat records unnoticed. Restore ZooKeeper's data, then start it "
         "again. Without a restore the next start begins at `initial_position`: choose that first"
     )

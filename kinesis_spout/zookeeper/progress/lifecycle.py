@@ -80,7 +80,7 @@ class Lifecycle:
         """
         transaction = self._client.transaction()
         transaction.set_data(self._paths.base, application.encode(), version)
-        # ZooKeeper removes no node that has members in it, and a member that registers makes it anew.
+        # ZooKeeper removes no node that has members in it, and a member that registers creates it again.
         transaction.delete(self._paths.members)
         self._session.committed(transaction.commit_async())
 

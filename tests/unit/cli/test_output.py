@@ -15,6 +15,7 @@ from kinesis_spout.cli.output import (
     print_table,
     printable,
 )
+from tests.unit.cli.terminals import FakeTerminal, a_terminal
 
 NUMBER = "49590338271490256608559692538361571095921575989136588898"
 ROWS = [["shardId-000000000001", "-", f"after {NUMBER}", "a " * 40], ["shardId-000000000002", "-", "x", "b"]]
@@ -30,22 +31,8 @@ def test_a_pipe_gets_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) == 4
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Put a terminal of 80 columns in the place of standard output."""
-    terminal = Terminal()
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(sys, "stdout", terminal)
-    return terminal
-
-
 def test_a_terminal_gets_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+    terminal = a_terminal(monkeypatch, "stdout")
     print_table(HEADINGS, [["shardId-000000000001", "-", f"after {NUMBER}", "a"]], cutting={"owner"})
     shown = terminal.getvalue()
     assert "shardId-000000000001  after …989136588898  a" in shown
@@ -53,7 +40,7 @@ def test_a_terminal_gets_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_too_wide_is_cut_in_front_and_stays_distinguishable(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+    terminal = a_terminal(monkeypatch, "stdout")
     host = "ip-10-0-12-34.eu-central-1.compute.internal"
     rows = [
         [f"shardId-00000000000{number}", "-", f"after {NUMBER}", f"{host}-4711-ab12cd3{number}"]
@@ -68,13 +55,13 @@ def test_what_is_too_wide_is_cut_in_front_and_stays_distinguishable(monkeypatch:
 
 
 def test_a_shard_number_of_more_than_four_digits_is_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+    terminal = a_terminal(monkeypatch, "stdout")
     print_table(("shard", "says"), [["shardId-000000123456", "x" * 70]])
     assert terminal.getvalue().splitlines()[1].startswith("…123456  x")
 
 
 def test_a_row_that_cannot_be_cut_to_fit_gets_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+    terminal = a_terminal(monkeypatch, "stdout")
     headings = ("message id", "died", "reason", "error")
     message_id = f"shardId-000000000000:{NUMBER}"
     print_table(
@@ -107,7 +94,7 @@ def test_nothing_that_is_printed_holds_a_control_character(capsys: pytest.Captur
 
 
 def test_a_terminal_gets_no_control_character_in_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+    terminal = a_terminal(monkeypatch, "stdout")
     print_table(("h",), [(HOSTILE,)], HOSTILE)
     for line in terminal.getvalue().split("\n"):
         assert printable(line) == line
@@ -150,7 +137,7 @@ def test_a_live_table_cuts_long_names_in_front_before_it_gives_a_row_several_lin
 
 def test_what_is_said_on_a_terminal_breaks_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    screen = Terminal()
+    screen = FakeTerminal()
     monkeypatch.setattr(sys, "stderr", screen)
     path = "/a/very/long/path/that/somebody/will/want-to-copy/whole"
     note(f"error: expected a readable TOML file at {path}, got nothing: correct it\n\nend")

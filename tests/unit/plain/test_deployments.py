@@ -131,5 +131,5 @@ def test_it_says_from_where_to_where(world: World, caplog: pytest.LogCaptureFixt
 
 
 def test_without_a_deployment_it_is_refused() -> None:
-    with pytest.raises(InvalidConfig, match=r"start_again.*deployment beside it"):
+    with pytest.raises(InvalidConfig, match=r"start_again.*deployment as well"):
         SpoutConfig.of(stream="orders", app="billing", start_again="latest")

@@ -5,8 +5,7 @@ import pytest
 from kinesis_spout import KinesisSpout
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, StoreUnavailable
 from kinesis_spout.plain.buffered_shards import MAX_CLAIMED
-from kinesis_spout.plain.message_id import MessageId
-from kinesis_spout.plain.stream_tuples import Emitted
+from kinesis_spout.plain.stream_tuples import Emitted, MessageId
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
     InMemoryStream,

@@ -18,8 +18,8 @@ from kinesis_spout.model.errors import (
 from kinesis_spout.model.handler import Reject, RetryLater
 from kinesis_spout.model.record import Record
 from kinesis_spout.plain.listener import FailReason, SpoutListener
-from kinesis_spout.plain.message_id import MessageId
 from kinesis_spout.plain.record_spout import RecordSpout
+from kinesis_spout.plain.stream_tuples import MessageId
 from kinesis_spout.settings import SpoutConfig
 from shard_state import SequenceNumber, ShardPhase
 from tests.unit.consumer.world import FIRST, NEVER, SECOND, Diary, World, values_of

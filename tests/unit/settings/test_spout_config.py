@@ -13,7 +13,7 @@ from rich.pretty import pretty_repr
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import options
-from kinesis_spout.settings.grammar.zookeeper import acl_entries
+from kinesis_spout.settings.grammar.zookeeper import acl_entries, embedded_directory
 from kinesis_spout.settings.rules import SECRETS
 from shard_state import Position
 from tests.support.shards import everywhere
@@ -255,7 +255,7 @@ def test_the_initial_position_is_understood_in_all_its_forms(text: Any, position
 )
 def test_zookeeper_is_embedded_or_an_ensemble(text: str, hosts: str | None, directory: str | None) -> None:
     made = config(zookeeper=text)
-    assert (made.zookeeper_hosts, made.zookeeper_directory) == (hosts, directory)
+    assert (made.zookeeper_hosts, embedded_directory(made.zookeeper)) == (hosts, directory)
 
 
 ENSEMBLE = {"zookeeper": "zk1:2181"}
@@ -267,9 +267,9 @@ USER = {"zookeeper_user": "billing", "zookeeper_password": "hunter2"}
     [
         (
             {"zookeeper_user": "billing"},
-            "zookeeper_user: expected zookeeper_password beside it: the two go together",
+            "zookeeper_user: expected zookeeper_password as well: the two go together",
         ),
-        ({"zookeeper_password": "hunter2"}, "zookeeper_password: expected zookeeper_user beside it"),
+        ({"zookeeper_password": "hunter2"}, "zookeeper_password: expected zookeeper_user as well"),
         ({"zookeeper_auth": "sasl-digest"}, "zookeeper_auth: expected none without zookeeper_user"),
         ({"zookeeper_tls_ca": "ca.pem"}, "zookeeper_tls_ca: expected none without zookeeper_tls=true"),
         (

@@ -39,12 +39,7 @@ _SMALL_BYTES: Final = 16 * 1024
 def with_user_rows(
     columns: RecordColumns, hash_keys: HashKeys | None = None
 ) -> tuple[RecordColumns, AggregateCounts]:
-    """Take aggregated records apart. The columns of a page without one are given back as they are.
-
-    Args:
-        columns: of one shard's records, in their order.
-        hash_keys: the shard's, if it is to be counted what lies outside.
-    """
+    """Take aggregated records apart. The columns of a page without one are given back as they are."""
     suspects = _suspects(columns.data)
     if not suspects:
         return columns, NOTHING

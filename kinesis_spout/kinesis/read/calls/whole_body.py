@@ -19,11 +19,7 @@ class TunnelRefused(botocore.exceptions.ProxyConnectionError):
 
 
 class WholeBodySession:
-    """botocore's HTTP session, but for how bodies are read. Replaces it in an endpoint.
-
-    Args:
-        session: botocore's.
-    """
+    """botocore's HTTP session, but for how bodies are read. Replaces it in an endpoint."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -33,11 +29,7 @@ class WholeBodySession:
         return self._session
 
     def send(self, request: AWSPreparedRequest) -> AWSResponse:
-        """Send a request and read the whole answer, unless a stream of events was asked for.
-
-        Raises:
-            botocore.exceptions.HTTPClientError: its kinds, as botocore's own session.
-        """
+        """Send a request and read the whole answer, unless a stream of events was asked for."""
         if request.stream_output:  # an event stream: its reader takes it as it comes
             return self._sent(request)
         request.stream_output = True  # leaves the body unread

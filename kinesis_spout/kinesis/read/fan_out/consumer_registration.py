@@ -41,14 +41,7 @@ class RegisteredConsumer:
 
 
 class ConsumerRegistration:
-    """Registers one consumer of one stream, at the first need. Thread-safe.
-
-    Args:
-        client: from ``KinesisClientSettings.connect``.
-        stream_arn: gives the stream's ARN; called once.
-        name: the consumer's: 1 to 128 letters, digits, ``_``, ``.`` and ``-``.
-        clock: what waits are measured by.
-    """
+    """Registers one consumer of one stream, at the first need. Thread-safe. ``stream_arn`` is called once."""
 
     def __init__(
         self,
@@ -67,12 +60,7 @@ class ConsumerRegistration:
         self._arn: str | None = None
 
     def arn(self) -> str:
-        """Give the consumer's ARN; registers it, or finds it, and waits until it is active.
-
-        Raises:
-            KinesisError: the stream has as many consumers as it may have. It says what to do.
-            AccessDenied, StreamNotFound, Throttled, Unavailable: it could not be registered, or asked for.
-        """
+        """Give the consumer's ARN; registers it, or finds it, and waits until it is active."""
         with self._lock:
             if self._arn is None:
                 if self._stream_arn is None:
@@ -148,11 +136,7 @@ class ConsumerRegistration:
 
 
 def list_consumers(client: "KinesisClient", stream_arn: str) -> list[RegisteredConsumer]:
-    """List a stream's registered consumers.
-
-    Raises:
-        KinesisError: as the table in ``kinesis.errors`` has it.
-    """
+    """List a stream's registered consumers."""
     consumers: list[RegisteredConsumer] = []
     token: dict[str, Any] = {}
     while True:
@@ -173,11 +157,6 @@ def list_consumers(client: "KinesisClient", stream_arn: str) -> list[RegisteredC
 
 
 def deregister_consumer(client: "KinesisClient", stream_arn: str, name: str) -> None:
-    """End a consumer: its subscriptions end with it, and it is paid for no longer.
-
-    Raises:
-        ResourceNotFound: there is none of this name.
-        KinesisError: as the table in ``kinesis.errors`` has it.
-    """
+    """End a consumer: its subscriptions end with it, and it is paid for no longer."""
     with translated(f"DeregisterStreamConsumer of {name!r} at {stream_arn!r}"):
         client.deregister_stream_consumer(StreamARN=stream_arn, ConsumerName=name)

@@ -63,11 +63,7 @@ class FrameBuffer:
         """The frame under way, once its beginning was found good."""
 
     def feed(self, data: bytes) -> list[EventStreamMessage]:
-        """Take in bytes, and give the frames that are whole by now.
-
-        Raises:
-            Unavailable: the bytes are no frames, or damaged. Nothing more can be read of the stream.
-        """
+        """Give the frames that are whole by now. Raises Unavailable for damaged bytes: then the stream is over."""
         self._bytes += data
         frames = []
         try:
@@ -101,16 +97,7 @@ _decoder = msgspec.json.Decoder(ShardEvent)
 
 
 def event_of(frame: EventStreamMessage, call: str) -> ShardEvent | None:
-    """Decode a frame; None if it says nothing of the shard.
-
-    Args:
-        frame: from ``FrameBuffer``.
-        call: what was being done and to what, for errors.
-
-    Raises:
-        KinesisSpoutError: the frame is an error, named as the table in ``kinesis.errors`` has it; Unavailable if
-            its payload is no event.
-    """
+    """Decode a frame; None if it says nothing of the shard. Raises the error that a frame is."""
     headers: Any = frame.headers  # botocore-stubs takes it for a number
     kind = headers.get(":message-type", "event")
     if kind in {"exception", "error"}:

@@ -45,16 +45,7 @@ PUSH_SECONDS: Final = 1.0
 class FanOutStream:
     """The subscriptions of one process to one stream, as one registered consumer. Thread-safe; ``close`` it.
 
-    Args:
-        client: from ``KinesisClientSettings.connect``.
-        stream: the stream's name, or its ARN. Records carry it as it is given.
-        settings: how its shards are read.
-        consumer_name: which is registered, or found; shared by all members of the application.
-        lister: asked for the stream's ARN, and when Kinesis says that something does not exist.
-        queue_bytes: how much of a shard waits here before its connection is not read.
-        periods: see ``SubscriptionPeriods``.
-        clock: what waits and periods are measured by.
-        jitter: see ``backoff_seconds``.
+    A connection is not read while ``queue_bytes`` of its shard wait here.
     """
 
     def __init__(

@@ -32,15 +32,7 @@ from kinesis_spout.kinesis.read.calls.whole_body import TunnelRefused, is_refuse
 
 
 def open_connection(session: Any, request: AWSPreparedRequest) -> socket.socket:
-    """Send a request over a connection of its own, and give the socket, on which the answer comes.
-
-    Args:
-        session: botocore's HTTP session, whose settings hold.
-        request: signed.
-
-    Raises:
-        botocore.exceptions.BotoCoreError: it could not be connected, or sent; the kinds that the session raises.
-    """
+    """Send a signed request over a connection of its own, and give the socket; raises as botocore's session."""
     proxy_url = session._proxy_config.proxy_url_for(request.url)  # noqa: SLF001 - botocore offers no other way
     pool = session._get_connection_manager(request.url, proxy_url).connection_from_url(request.url)  # noqa: SLF001
     session._setup_ssl_cert(pool, request.url, session._verify)  # noqa: SLF001

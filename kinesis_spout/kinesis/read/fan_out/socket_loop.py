@@ -25,10 +25,6 @@ class SocketLoop:
     """Mutable. ``call`` and ``close`` may be called on any thread, all else on the loop's own.
 
     The thread starts with the first call, and ends with ``close``.
-
-    Args:
-        name: of the thread.
-        clock: what times are measured by; the thread's sleep is real time.
     """
 
     def __init__(self, name: str, clock: Clock) -> None:

@@ -38,12 +38,9 @@ _END: Final = b"\r\n"
 
 
 class PushedEvents:
-    """An answer that goes on: its connection and its body. Mutable. Whoever has it closes it.
+    """An answer that goes on: its connection, which does not block, and its body. Mutable. Its user closes it.
 
-    Args:
-        connection: does not block.
-        length: of the body, in bytes; None: it ends with the connection.
-        chunked: the body is coded in chunks.
+    A body that is not ``chunked`` has ``length`` bytes; None: it ends with the connection.
     """
 
     def __init__(self, connection: socket.socket, *, length: int | None, chunked: bool) -> None:
@@ -61,11 +58,7 @@ class PushedEvents:
             self.connection.close()
 
     def body_in(self, data: bytes) -> bytes:
-        """Take in what came over the connection, and give what it says of the body.
-
-        Raises:
-            Unavailable: it is not coded as the head says.
-        """
+        """Take the coding off what came over the connection. Raises Unavailable if it is none."""
         if self._is_chunked:
             return self._without_chunks(data)
         if self._left is None:
@@ -166,18 +159,7 @@ class _Unbuffered:
 def subscribe(
     client: "KinesisClient", *, consumer_arn: str, shard_id: str, position: Position, call: str
 ) -> PushedEvents:
-    """Subscribe to a shard, waiting for the answer's head.
-
-    Args:
-        client: from ``KinesisClientSettings``.
-        consumer_arn: of the registered consumer.
-        shard_id: the shard.
-        position: where to begin; not LATEST.
-        call: what is being done and to what, for errors.
-
-    Raises:
-        KinesisError: as the table in ``kinesis.errors`` has it.
-    """
+    """Subscribe to a shard, from a position that is not LATEST, and wait for the answer's head."""
     arguments: Any = {
         "ConsumerARN": consumer_arn,
         "ShardId": shard_id,

@@ -34,11 +34,7 @@ class _Waiting:
 class Subscription:
     """Mutable. Thread-safe: one thread takes events out, the I/O thread brings them.
 
-    Args:
-        shard_id: of which shard.
-        position: where to begin; not LATEST.
-        max_bytes: the socket is not read while this much waits.
-        ready: called when events, or a failure, come after there were none; on the I/O thread.
+    ``ready`` is called when events, or a failure, come after there were none; on the I/O thread.
     """
 
     def __init__(

@@ -80,14 +80,7 @@ class _Link:
 
 
 class SubscriptionReader:
-    """Reads subscriptions. Thread-safe; its thread starts with the first one, and ends with ``close``.
-
-    Args:
-        subscribe: makes a connection.
-        periods: see ``SubscriptionPeriods``.
-        clock: what periods are measured by.
-        jitter: of renewals.
-    """
+    """Reads subscriptions. Thread-safe; its thread starts with the first one, and ends with ``close``."""
 
     def __init__(
         self,

@@ -10,11 +10,7 @@ from collections.abc import Callable
 
 
 class BatchSlots:
-    """The slots of one application. Mutable; thread-safe.
-
-    Args:
-        count: how many there are.
-    """
+    """The slots of one application. Mutable; thread-safe."""
 
     def __init__(self, count: int) -> None:
         self._free = count

@@ -145,7 +145,7 @@ class Settling:
         if result.millis_behind_latest is not None:
             shard.millis_behind_latest = result.millis_behind_latest
         if result.trimmed:
-            self._tip.trimmed(result.plan.shard_id)
+            self._consumer.shard_trimmed(result.plan.shard_id)
         if result.error is None or result.bytes_read:
             self._consumer.read_errors.worked(result.plan.shard_id)
         if result.error is not None:

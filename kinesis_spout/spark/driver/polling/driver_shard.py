@@ -27,7 +27,7 @@ class HeldPages:
 
 @dataclass(slots=True, kw_only=True)
 class DriverShard:
-    """The driver's side of one owned shard. Mutable; used by the engine's thread only."""
+    """The driver's side of one owned shard. Mutable; guarded by the consumer's lock."""
 
     epoch: int
     held: HeldPages = field(default_factory=HeldPages)

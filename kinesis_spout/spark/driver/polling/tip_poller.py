@@ -47,13 +47,7 @@ def aligned(earliest: float, period: float) -> float:
 class TipPoller:
     """Reads pages for the engine. Guarded by the consumer's lock, under which its methods are called.
 
-    Args:
-        consumer: whose shards are polled.
-        shards: what the driver has read of each owned shard; the engine adds and removes them.
-        settings: periods and limits.
-        kept_bytes: gives what the driver holds: of pages, for retries and for dead letters.
-        call: has a function called on the engine's thread.
-        wake: has the engine look for work.
+    ``call`` has a function called on the engine's thread; ``wake`` has the engine look for work.
     """
 
     def __init__(
@@ -138,7 +132,7 @@ class TipPoller:
         consumer = self.consumer
         reaction = consumer.reading_failed(shard_id, error)
         if reaction.action is Action.END_SHARD:
-            self.trimmed(shard_id)
+            consumer.shard_trimmed(shard_id)
         elif reaction.action is Action.RETRY and isinstance(error, KinesisSpoutError):
             consumer.last_error = shard.error = error
             again_at = consumer.now + reaction.wait_seconds
@@ -152,9 +146,6 @@ class TipPoller:
         if shard.error is not None and self.consumer.last_error is shard.error:
             self.consumer.last_error = None
         shard.error = None
-
-    def trimmed(self, shard_id: str) -> None:
-        self.consumer.shard_trimmed(shard_id)
 
     def end_if_carried(self, shard_id: str, shard: DriverShard) -> None:
         """End a shard, for good or for this run, once its last page was carried away."""

@@ -80,7 +80,7 @@ class HostServer:
         self._distant_workers = 0
 
     def serve(self) -> None:
-        """Serve until nobody is left. Ends the children."""
+        """Serve until the last executor has ended, and a while longer; then end the children."""
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         needed_at = time.monotonic()
         while time.monotonic() - needed_at < (

@@ -25,8 +25,8 @@ from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.model.handler import Reject
 from kinesis_spout.plain.listener import FailReason, SpoutListener
-from kinesis_spout.plain.message_id import MessageId
 from kinesis_spout.plain.record_spout import RecordSpout
+from kinesis_spout.plain.stream_tuples import MessageId
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
 from tests.fault.suite.consumers.delivery_log import DeliveryLog, Kind, RecordId

@@ -1,6 +1,5 @@
 """``run`` finds its handler, and shows its progress where it can be seen."""
 
-import io
 import json
 import logging
 import re
@@ -21,6 +20,7 @@ from kinesis_spout.model.errors import InvalidConfig, StreamNotFound, Unavailabl
 from kinesis_spout.settings import SpoutConfig
 from shard_state import BreakerPause, SequenceNumber, ShardPhase, ShardStatus
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
+from tests.unit.cli.terminals import a_terminal
 
 
 class QueryInProgress:
@@ -173,14 +173,7 @@ def test_a_log_gets_a_line_when_something_changes(capsys: pytest.CaptureFixture[
 
 
 def test_a_terminal_gets_a_live_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "150")
-    monkeypatch.setattr(sys, "stderr", terminal)
+    terminal = a_terminal(monkeypatch, "stderr", columns=150, kind="xterm")
     query = QueryInProgress(lag="0")
     query.counters.delivered = 1234
     query.last_error = Unavailable("down")
@@ -193,14 +186,7 @@ def test_a_terminal_gets_a_live_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_the_jvm_writes_never_stands_behind_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(sys, "stderr", terminal)
+    terminal = a_terminal(monkeypatch, "stderr", columns=80, kind="xterm")
     with open_view(json=False, detailed=False) as show:
         assert terminal.getvalue() == "starting Spark\n"
         terminal.write("WARN NativeCodeLoader\n")
@@ -257,14 +243,7 @@ def test_a_log_line_has_time_and_level_and_comes_from_the_level_on_that_was_aske
 
 
 def test_log_lines_stand_above_the_live_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(sys, "stderr", terminal)
+    terminal = a_terminal(monkeypatch, "stderr", columns=80, kind="xterm")
     with open_view(json=False, detailed=False, log_level="info") as show:
         show(reading(QueryInProgress()).take("running"))
         before = len(terminal.getvalue())

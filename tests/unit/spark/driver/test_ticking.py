@@ -51,8 +51,8 @@ def until_looked_again(running: RunningQuery) -> None:
     """Wait until the engine has looked for work several times since now."""
     looked: list[int] = []
     for _ in range(20):
-        running.engine._calls.put(lambda: looked.append(1))
         until = len(looked)
+        running.engine._calls.put(lambda: looked.append(1))
         wait_until(lambda until=until: len(looked) > until, "the engine has looked")  # type: ignore[misc]
 
 

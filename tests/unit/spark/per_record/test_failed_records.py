@@ -6,7 +6,7 @@ from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.handler import RaisedAt
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.per_record.delivery import Failed
-from kinesis_spout.spark.per_record.failures import FailedRecords, RetryRules
+from kinesis_spout.spark.per_record.failures import FailedRecords
 from kinesis_spout.spark.tasks.work import Unfinished
 from shard_state import FailedRecord, RetryPolicy
 
@@ -15,7 +15,7 @@ NOW = 1_700_000_000.0
 
 def failed(limit: int | None = 2, age: float | None = None) -> FailedRecords:
     policy = RetryPolicy(limit=limit, backoff_seconds=1.0, cap_seconds=60.0, jitter=0.1)
-    return FailedRecords(RetryRules(policy=policy, maximum_record_age_seconds=age), "billing")
+    return FailedRecords("billing", policy, age)
 
 
 def row(

@@ -128,7 +128,7 @@ def test_after_the_loss_of_the_whole_executor_no_record_is_blamed(machine: Machi
 
 def test_beside_a_first_attempt_that_still_runs_it_blames_nobody(machine: Machine) -> None:
     """Spark may start another attempt of a slow task."""
-    journal = machine.folder.open(0, 0, 1)
+    journal = machine.folder.open(0, 1, has_marks=False)
     assert journal is not None
     (result,) = machine.run(1, work(5), dies_at_2)
 

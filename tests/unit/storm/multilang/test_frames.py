@@ -1,4 +1,5 @@
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -181,7 +182,7 @@ def test_a_component_that_only_prints_is_heard_before_it_speaks(codec: Codec) ->
 def test_of_much_invalid_output_a_bounded_part_is_kept(codec: Codec) -> None:
     (invalid,) = codec.decoder().feed(b"x" * 1_000_000 + b"\n")
     assert len(invalid.text) < MAX_SHOWN_CHARACTERS + 50
-    assert invalid.size_bytes == pytest.approx(1_000_000, abs=1)
+    assert re.search(r"\(100000[01] bytes in all\)$", invalid.text)
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from kinesis_spout.consumer.rates.window import Window
+from kinesis_spout.consumer.rate_window import RateWindow
 
 
 def test_a_window_holds_the_rate_of_a_second_and_no_more() -> None:
-    window = Window(10)
+    window = RateWindow(10)
     assert (window.limit, window.seconds, window.free(5.0)) == (10, 1.0, 10)
     window.note(7, 5.0)
     assert window.free(5.9) == 3
@@ -25,13 +25,13 @@ def test_a_window_holds_the_rate_of_a_second_and_no_more() -> None:
 def test_a_rate_that_is_no_whole_number_has_a_window_of_another_length(
     per_second: float, limit: int, seconds: float
 ) -> None:
-    window = Window(per_second)
+    window = RateWindow(per_second)
     assert window.limit == limit
     assert window.seconds == pytest.approx(seconds, abs=0.001)
 
 
 def test_it_says_when_so_much_is_free() -> None:
-    window = Window(4)
+    window = RateWindow(4)
     window.note(2, 1.0)
     window.note(2, 1.5)
     assert window.free_at(1, 1.6) == pytest.approx(2.0, abs=0.002)
@@ -41,7 +41,7 @@ def test_it_says_when_so_much_is_free() -> None:
 
 
 def test_what_was_done_counts_also_where_the_rate_has_just_become_less() -> None:
-    window = Window(10)
+    window = RateWindow(10)
     window.note(6, 1.0)
     window.change(5)
     assert window.free(1.5) == 0
@@ -55,7 +55,7 @@ def test_what_was_done_counts_also_where_the_rate_has_just_become_less() -> None
 @pytest.mark.parametrize("per_second", [0.3, 1, 7.7, 50])
 def test_whatever_comes_no_span_has_more_than_its_rate_and_one_window(per_second: float) -> None:
     seed = random.randrange(1 << 30)
-    rng, window = random.Random(seed), Window(per_second)
+    rng, window = random.Random(seed), RateWindow(per_second)
     now, done = 0.0, []
     while now < 40 / per_second + 20:
         count = min(window.free(now), rng.randrange(1, 9))

@@ -84,7 +84,6 @@ class Sharing:
 
     @property
     def shards(self) -> int:
-        """How many shards are assigned, to all members."""
         return len(self._assignment.owners)
 
     @property
@@ -105,7 +104,6 @@ class Sharing:
         )
 
     def take_in(self, assignment: Assignment | None, now: float) -> None:
-        """Take in what is assigned now."""
         if assignment is None:
             return
         if not self._taken_in or assignment != self._assignment:
@@ -128,12 +126,7 @@ class Sharing:
         return [shard.shard_id for shard in self._manager.to_acquire() if shard.shard_id in missing]
 
     def wishes(self, now: float, freed: Collection[str]) -> list[Wish]:
-        """Name the shards to try to acquire now: new ones, freed ones, and now and then the others.
-
-        Args:
-            now: the time.
-            freed: shards that their old owners have given up.
-        """
+        """Name the shards to try to acquire now: new ones, those that were freed, and now and then the others."""
         wishes = []
         for shard_id, wanted in self._wanted.items():
             if shard_id in freed or now >= wanted.try_at:
@@ -157,16 +150,13 @@ class Sharing:
 
     @property
     def others(self) -> frozenset[str]:
-        """The other members that shards are assigned to."""
         return frozenset(self._assignment.owners.values()) - {self._member}
 
     @property
     def leaving(self) -> frozenset[str]:
-        """The owned shards that are another's."""
         return frozenset(self._leaving)
 
     def dropped(self, shard_ids: Iterable[str]) -> None:
-        """Note that shards are owned no more."""
         for shard_id in shard_ids:
             self._leaving.pop(shard_id, None)
             self.read_bytes.pop(shard_id, None)
@@ -178,13 +168,11 @@ class Sharing:
     # What it says of itself
 
     def start(self, now: float) -> None:
-        """Join."""
         self._measured_at = now
         self._said = self._says()
         self._ports.coordinator.join(self._said)
 
     def report(self, now: float) -> None:
-        """Say what has changed since it was said last."""
         with self._lock:
             if now >= self._measured_at + OBSERVED_SECONDS:
                 self._measure(now)

@@ -25,7 +25,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from kinesis_spout.consumer.rates.window import Window
+    from kinesis_spout.consumer.rate_window import RateWindow
 
 _WAITS_SECONDS: Final = 1.0
 """How long after it could ask again a stream is taken to wait; then it has nothing to deliver any more."""
@@ -56,7 +56,7 @@ class DeliveryRate:
         """Whether there is any limit: if not, nobody has to ask."""
         self._whole = application
         self._own = None if consumer is None else _window(consumer)
-        self._part: Window | None = None
+        self._part: RateWindow | None = None
         """Of the application's rate; None while no shard is this member's."""
         self._rising: tuple[float, float] | None = None
         """To what the part grows, and when."""
@@ -77,7 +77,6 @@ class DeliveryRate:
                 self._divide(self._whole, now)
 
     def left(self, stream: object, now: float) -> None:
-        """Take in that a stream is read no more."""
         with self._lock:
             self._waiting.pop(stream, None)
             if self._assigned.pop(stream, None) is not None and self._whole is not None:
@@ -156,14 +155,14 @@ class DeliveryRate:
 
     # Inside
 
-    def _windows(self, now: float) -> "list[Window]":
+    def _windows(self, now: float) -> "list[RateWindow]":
         """Give the windows to keep to; none: no delivery may be made."""
         self._grow(now)
         if self._whole is not None and self._part is None:
             return []
         return [window for window in (self._own, self._part) if window is not None]
 
-    def _free(self, windows: "list[Window]", now: float) -> int:
+    def _free(self, windows: "list[RateWindow]", now: float) -> int:
         return max(0, min((window.free(now) for window in windows), default=0) - self._out)
 
     def _turns_before(self, stream: object, now: float) -> int:
@@ -176,11 +175,11 @@ class DeliveryRate:
         return line.index(stream) if stream in line else len(line)
 
 
-def _worth(windows: "list[Window]", share: float) -> int:
+def _worth(windows: "list[RateWindow]", share: float) -> int:
     return max(1, int(share * min((window.limit for window in windows), default=0)))
 
 
-def _window(per_second: float) -> "Window":
-    from kinesis_spout.consumer.rates.window import Window  # noqa: PLC0415 - slow, and most consumers have no rate
+def _window(per_second: float) -> "RateWindow":
+    from kinesis_spout.consumer.rate_window import RateWindow  # noqa: PLC0415 - slow, and most consumers have no rate
 
-    return Window(per_second)
+    return RateWindow(per_second)

@@ -11,12 +11,8 @@ from pyrate_limiter import InMemoryBucket, Rate, RateItem
 _WHO = "deliveries"
 
 
-class Window:
-    """What was done of late. Mutable; not thread-safe. Times are seconds that never go back.
-
-    Args:
-        per_second: more than 0.
-    """
+class RateWindow:
+    """What was done of late. Mutable; not thread-safe. Times are seconds that never go back."""
 
     def __init__(self, per_second: float) -> None:
         self.per_second = per_second
@@ -49,7 +45,6 @@ class Window:
         return room
 
     def note(self, count: int, at: float) -> None:
-        """Note that so much was done."""
         if count and not self._bucket.put(RateItem(_WHO, self._at(at), count)):
             self._owed += count
 
@@ -64,7 +59,6 @@ class Window:
         return (leaves.timestamp + self._rate.interval + 1) / 1000
 
     def change(self, per_second: float) -> None:
-        """Go on at another rate; what was done counts as before."""
         self.per_second = per_second
         self._rate = _rate(per_second)
         self._bucket.rates = [self._rate]
