@@ -213,7 +213,9 @@ class RecordSpout(Handle):
                 StreamNotFound: the stream is deleted; or all are, and no pattern may find others.
         """
         streams = self._opened()
-        tuples = self._enrolled(streams)
+        tuples = streams.current
+        if tuples is not self._turns_of:
+            self._enroll(tuples)
         now = self._clock.monotonic() if len(tuples) > 1 else 0.0  # an only stream never rests
         try:
             for _ in range(len(self._turns)):
@@ -235,14 +237,11 @@ class RecordSpout(Handle):
             raise streams.error
         return None
 
-    def _enrolled(self, streams: StreamSet[StreamTuples]) -> Mapping[str, StreamTuples]:
+    def _enroll(self, current: Mapping[str, StreamTuples]) -> None:
         """Let every stream that is read now have its turn, and no other."""
-        current = streams.current
-        if current is not self._turns_of:
-            kept = [name for name in self._turns if name in current]
-            self._turns = deque(kept + [name for name in current if name not in kept])
-            self._rests_until, self._turns_of = {}, current
-        return current
+        kept = [name for name in self._turns if name in current]
+        self._turns = deque(kept + [name for name in current if name not in kept])
+        self._rests_until, self._turns_of = {}, current
 
     def __iter__(self) -> Iterator[Emitted]:
         """Give tuple after tuple, waiting for the next one.

@@ -105,14 +105,14 @@ def run(
     if arrow and dataframe:
         raise WrongArguments("expected --arrow or --dataframe, got both")
     kind = _HandlerKind.ARROW if arrow else _HandlerKind.DATAFRAME if dataframe else _HandlerKind.RECORD
-    if kind is not _HandlerKind.RECORD and scheme != "raw":
-        raise WrongArguments(f"--scheme: expected raw with --{kind.name.lower()}, got {scheme!r}")
-    if kind is not _HandlerKind.RECORD and config.order != "unordered":
-        raise WrongArguments(f"--order: expected unordered with --{kind.name.lower()}, got {config.order!r}")
-    if kind is not _HandlerKind.RECORD and config.concurrency != 1:
-        raise WrongArguments(
-            f"--concurrency: expected 1 with --{kind.name.lower()}, got {config.concurrency}"
-        )
+    for_record_handlers = (
+        ("scheme", "raw", scheme),
+        ("order", "unordered", config.order),
+        ("concurrency", 1, config.concurrency),
+    )
+    for option, expected, got in for_record_handlers:
+        if kind is not _HandlerKind.RECORD and got != expected:
+            raise WrongArguments(f"--{option}: expected {expected} with --{kind.name.lower()}, got {got!r}")
     if config.guarantee == "at_most_once":
         raise WrongArguments("--guarantee: expected at_least_once or none on Spark, got 'at_most_once'")
     function = find_handler(handler)
