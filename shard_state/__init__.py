@@ -11,20 +11,19 @@ from shard_state.breaker.circuit_breaker import (
     CircuitBreaker,
 )
 from shard_state.checkpoint.checkpoint import Checkpoint
-from shard_state.local_shard.capacity import Capacity
 from shard_state.local_shard.guarantee import Guarantee
 from shard_state.local_shard.local_shard_state import Emission, LocalShardState
+from shard_state.local_shard.shard_reading import Capacity
 from shard_state.local_shard.shard_slices import SliceLimits
-from shard_state.position import Position, PositionType
+from shard_state.owned_shards import OperatorPause, ShardStatus
+from shard_state.position import Position, PositionType, ShardPositions, StartPositions
 from shard_state.retries.ordered_retries import Order
 from shard_state.retries.retry_policy import OUTAGE_CAP_SECONDS, GiveUp, Retry, RetryPolicy
 from shard_state.retries.retry_queue import RetryQueue
 from shard_state.run_bounds import RunBounds, ShardBound
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
-from shard_state.shard_status import ShardStatus
 from shard_state.shards.life_cycle import ShardPhase
 from shard_state.shards.lineage import Shard
-from shard_state.shards.operator_pause import OperatorPause
 from shard_state.slices.slices import (
     Delivery,
     Exhausted,
@@ -35,7 +34,6 @@ from shard_state.slices.slices import (
     SliceOutcome,
     SlicePlan,
 )
-from shard_state.start_positions import ShardPositions, StartPositions
 from shard_state.state_manager import PendingCommit, StateManager
 from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
 from shard_state.tracker.record_life import RecordEvent, RecordState

@@ -1,84 +1,87 @@
-"""The shards that a consumer owns, in turn, and which of them rest.
+"""The shards that a consumer owns: whose turn is next, which of them rest, and which slices of them go out.
 
 A shard *rests* while nothing of it may be handed out: it is about to be another's, or an operator has paused it.
+A shard that an operator has paused keeps its owner. What is in flight of it may end, and is committed; retries
+wait as all else does, until the operator ends the pause. The other pause is the circuit breaker's
+(``BreakerPause``): it begins and ends by itself, and while it lasts one probe at a time goes out.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
+from shard_state.breaker.outcome_watch import OutcomeWatch
 from shard_state.local_shard.shard_slices import ShardSlices
-from shard_state.shard_status import ShardStatus
-from shard_state.shards.operator_pause import OperatorPause
+from shard_state.sequence_number import SequenceNumber
+from shard_state.shards.life_cycle import ShardPhase
 from shard_state.shards.round_robin import RoundRobin
 from shard_state.slices.slices import Delivery, SlicePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorPause:
+    """What an operator has paused."""
+
+    everything: bool = False
+    """The application as a whole, with shards that come later."""
+    shards: frozenset[str] = frozenset()
+    """Shards that are paused by themselves."""
+
+    def covers(self, shard_id: str) -> bool:
+        """Tell whether a shard is paused."""
+        return self.everything or shard_id in self.shards
+
+    def __bool__(self) -> bool:
+        return self.everything or bool(self.shards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardStatus:
+    """One shard as this consumer sees it, for people and metrics."""
+
+    shard_id: str
+    phase: ShardPhase
+    epoch: int = 0
+    checkpoint: SequenceNumber | None = None
+    in_flight: int = 0
+    waiting: int = 0
+    exhausted: int = 0
+    holes: int = 0
+    congested: bool = False
+    paused_by_operator: bool = False
 
 
 class OwnedShards:
     """The owned shards of one stream. Mutable; not thread-safe."""
 
-    def __init__(self, message_timeout_seconds: float | None) -> None:
+    def __init__(self, watch: OutcomeWatch, message_timeout_seconds: float | None) -> None:
         self.slices: dict[str, ShardSlices] = {}
         """Of each of them, by its id."""
         self.turns = RoundRobin()
         """Which of them is next (invariant 15)."""
-        self._leaving: frozenset[str] = frozenset()
-        """Owned shards of which nothing is handed out any more."""
-        self._operator_pause = OperatorPause()
+        self.leaving: frozenset[str] = frozenset()
+        """Shards of which nothing is handed out any more, for they are to be another's."""
+        self.operator_pause = OperatorPause()
+        self._watch = watch
+        self._breaker = watch.breaker
         self._timeout_seconds = message_timeout_seconds
         self.expires_at = -math.inf if message_timeout_seconds is not None else math.inf
         """No delivery times out before."""
 
     def add(self, shard_id: str, slices: ShardSlices) -> None:
-        """Take in a shard, last in the present round."""
         self.slices[shard_id] = slices
         self.turns.add(shard_id)
 
     def remove(self, shard_id: str) -> ShardSlices:
-        """Give a shard away."""
         self.turns.remove(shard_id)
         return self.slices.pop(shard_id)
 
-    # What rests
-
-    def leave(self, shard_ids: Collection[str]) -> None:
-        """Let these shards rest, for they are to be another's; see ``StateManager.leave``."""
-        self._leaving = frozenset(shard_ids)
-
-    def pause_by_operator(self, pause: OperatorPause) -> bool:
-        """Let rest what an operator has paused; see ``StateManager.pause_by_operator``."""
-        changed, self._operator_pause = pause != self._operator_pause, pause
-        return changed
-
-    def is_paused_by_operator(self, shard_id: str) -> bool:
-        """Tell whether an operator has paused a shard."""
-        return self._operator_pause.covers(shard_id)
-
-    @property
-    def paused_shards(self) -> frozenset[str]:
-        """Those that an operator has paused, and of which this run has something left to do."""
-        return frozenset(
-            shard_id
-            for shard_id, slices in self.slices.items()
-            if self._operator_pause.covers(shard_id) and not slices.is_done
-        )
-
     def rests(self, shard_id: str) -> bool:
-        """Tell whether nothing of a shard may be handed out now."""
-        return shard_id in self._leaving or self._operator_pause.covers(shard_id)
+        return shard_id in self.leaving or self.operator_pause.covers(shard_id)
 
     def staying(self, shard_id: str) -> ShardSlices | None:
         """Give a shard of which something may be handed out; None if it rests, or is not owned."""
         return None if self.rests(shard_id) else self.slices.get(shard_id)
-
-    def has_left(self, shard_id: str) -> bool:
-        """Tell whether nothing of a shard is in flight, or waits for its dead letter to be durable."""
-        slices = self.slices.get(shard_id)
-        if slices is None:
-            return True
-        tracker = slices.state.tracker
-        return slices.is_idle and not tracker.in_flight and not tracker.exhausted
-
-    # All of them
 
     def of_epoch(self, plan: SlicePlan) -> ShardSlices | None:
         """Give the shard of a slice that was planned under its present ownership."""
@@ -121,5 +124,85 @@ class OwnedShards:
             exhausted=tracker.exhausted,
             holes=tracker.holes,
             congested=state.is_congested,
-            paused_by_operator=self._operator_pause.covers(shard_id),
+            paused_by_operator=self.operator_pause.covers(shard_id),
         )
+
+    # Planning slices
+
+    def plan(
+        self,
+        now: float,
+        carried: Mapping[str, int],
+        resting: Collection[str],
+        barred: Collection[str],
+        most: int | None,
+        *,
+        coalesces: bool,
+    ) -> list[SlicePlan]:
+        """Plan every slice that may go out now. ``StateManager.plan`` says what the arguments are."""
+        if most == 0:
+            return []
+        if self._breaker.is_open:
+            return self._plan_probe(now, carried, resting, barred)
+        ready = [
+            (shard_id, self.slices[shard_id], _carried(shard_id, carried, resting))
+            for shard_id in self.turns.round()
+            if shard_id not in barred and not self.rests(shard_id)
+        ]
+        left, part = math.inf, math.inf
+        if most is not None:
+            to_plan = sum(
+                slices.may_plan_retries(now) or (held is not None and slices.may_plan_fresh(held))
+                for _, slices, held in ready
+            )
+            left, part = most, max(1, most // (1 + to_plan))
+        plans: list[SlicePlan] = []
+        for shard_id, slices, held in ready:
+            if not left:
+                break
+            planned = slices.plan_some(now, held, min(left, part), coalesces=coalesces)
+            plans += planned
+            left -= sum(plan.most_deliveries for plan in planned)
+            if planned:
+                self.turns.served(shard_id)
+        return plans
+
+    @property
+    def probes_fresh(self) -> tuple[bool, bool]:
+        """Whether the next probe is a fresh record, and if there is none: a retry first, then the other kind."""
+        return (True, False) if self._breaker.prefers_fresh else (False, True)
+
+    @property
+    def keeps_fresh_back(self) -> bool:
+        """Whether the open breaker has no use for fresh records, as the next that is tried is a retry."""
+        if not self._breaker.is_open or self._breaker.prefers_fresh:
+            return False
+        retry_due = self.next_due()
+        return retry_due is not None and retry_due <= self._breaker.probe_at
+
+    def _plan_probe(
+        self, now: float, carried: Mapping[str, int], resting: Collection[str], barred: Collection[str]
+    ) -> list[SlicePlan]:
+        """Plan the one record that is tried while the breaker is open, if it is time."""
+        if not self._breaker.may_probe(now):
+            return []
+        for fresh in self.probes_fresh:
+            for shard_id in self.turns.round():
+                slices, held = self.slices[shard_id], _carried(shard_id, carried, resting)
+                if shard_id in barred or self.rests(shard_id):
+                    continue
+                if not fresh:
+                    plan = slices.plan_retries(now, most=1)
+                else:
+                    plan = None if held is None else slices.plan_fresh(held, probe=True)
+                if plan is not None:
+                    self.turns.served(shard_id)
+                    self._watch.slice_sent(plan)
+                    return [plan]
+        return []
+
+
+def _carried(shard_id: str, carried: Mapping[str, int], resting: Collection[str]) -> int | None:
+    """Tell how many records the driver holds of a shard; None if nothing fresh may be planned of it."""
+    held = carried.get(shard_id, 0)
+    return None if shard_id in resting and not held else held

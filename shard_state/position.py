@@ -1,4 +1,4 @@
-"""From where a shard is read: the five kinds of position that GetShardIterator knows.
+"""From where, or up to where, shards are read: the five kinds of position that GetShardIterator knows.
 
 LATEST is only ever a wish. It is resolved once, to the time of the first start, and stored before the first
 read (invariant 9): resolved again after a restart it would skip what was written in between.
@@ -6,14 +6,18 @@ read (invariant 9): resolved again after a restart it would skip what was writte
 Kinesis cannot start to read inside an aggregated record. A position there is read AT the whole aggregate, whose
 first user records must then be skipped: ``includes`` says of each record that comes whether it was asked for.
 So ``at`` and ``after`` the user record ``(7, sub 2)`` are read alike, and differ in whether they include it.
+
+A position of some shards of a stream is said of those that it has when reading begins. Shards that are born later
+are children, which are read from their oldest record on (invariant 7).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from shard_state.sequence_number import SHARD_START, SequenceNumber
-from shard_state.stored_form import number
+from shard_state.stored_form import mapping, number, text
 
 
 class PositionType(StrEnum):
@@ -121,3 +125,54 @@ class Position:
         detail = self.sequence_number if self.sequence_number is not None else self.timestamp
         type_ = PositionType.AFTER_SEQUENCE_NUMBER if self.is_done else self.type
         return type_.value if detail is None else f"{type_.value}({detail})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardPositions:
+    """A position for each shard."""
+
+    default: Position
+    """Of shards that ``shards`` does not name."""
+    shards: Mapping[str, Position] = field(default_factory=dict, hash=False)
+
+    def of_shard(self, shard_id: str) -> Position:
+        """Give the position of one shard."""
+        return self.shards.get(shard_id, self.default)
+
+    @property
+    def every(self) -> tuple[Position, ...]:
+        """All the positions, that of unnamed shards first."""
+        return (self.default, *self.shards.values())
+
+    def resolved(self, now: float) -> Self:
+        """These positions with LATEST turned into the time ``now`` (seconds since the epoch)."""
+        named = {shard_id: position.resolved(now) for shard_id, position in self.shards.items()}
+        return replace(self, default=self.default.resolved(now), shards=named)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPositions(ShardPositions):
+    """From where each shard is read when reading begins."""
+
+    def shards_as_document(self) -> dict[str, Any]:
+        """Give the stored form of the positions of named shards: plain JSON values."""
+        return {shard_id: position.as_document() for shard_id, position in self.shards.items()}
+
+    @classmethod
+    def from_documents(cls, default: dict[str, Any], shards: object) -> Self:
+        """Read the stored forms of resolved positions: of unnamed shards, and of those that are named.
+
+        Raises:
+            ValueError, KeyError, TypeError: they are none, or one is LATEST, which is never stored.
+        """
+        return cls(
+            default=Position.from_document(default),
+            shards={
+                text(shard_id): Position.from_document(mapping(position))
+                for shard_id, position in mapping(shards).items()
+            },
+        )
+
+    def __str__(self) -> str:
+        named = (f"{shard_id}: {position}" for shard_id, position in self.shards.items())
+        return ", ".join((*named, f"others: {self.default}")) if self.shards else str(self.default)

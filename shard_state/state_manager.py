@@ -35,21 +35,18 @@ from dataclasses import dataclass
 from shard_state.breaker.circuit_breaker import BreakerNotice, BreakerPause, BreakerRule
 from shard_state.breaker.outcome_watch import OutcomeWatch
 from shard_state.checkpoint.checkpoint import Checkpoint
-from shard_state.local_shard.capacity import Capacity
 from shard_state.local_shard.guarantee import Guarantee
 from shard_state.local_shard.local_shard_state import Emission, LocalShardState
+from shard_state.local_shard.shard_reading import Capacity
 from shard_state.local_shard.shard_slices import ShardSlices, SliceLimits
-from shard_state.owned_shards import OwnedShards
+from shard_state.owned_shards import OperatorPause, OwnedShards, ShardStatus
 from shard_state.retries.ordered_retries import Order
 from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
-from shard_state.shard_status import ShardStatus
 from shard_state.shards.known_shards import KnownShards
 from shard_state.shards.life_cycle import ShardEvent, ShardPhase, next_phase
 from shard_state.shards.lineage import Shard
-from shard_state.shards.operator_pause import OperatorPause
-from shard_state.slice_planner import SlicePlanner
 from shard_state.slices.slices import Delivery, Exhausted, Redelivery, SliceOutcome, SlicePlan
 from shard_state.tracker.record_life import RecordEvent
 
@@ -91,14 +88,13 @@ class StateManager:
         self._limits = limits or SliceLimits()
         self._timeout_seconds = message_timeout_seconds
         self._known = KnownShards()
-        self._shards = OwnedShards(message_timeout_seconds)
+        self._watch = OutcomeWatch(breaker, random, retries=self._retry.limit != 0)
+        self._breaker = self._watch.breaker
+        self._shards = OwnedShards(self._watch, message_timeout_seconds)
         self._owned = self._shards.slices
         """The same mapping: it is looked up for every record."""
         self.turns = self._shards.turns
         """Which of the owned shards is next (invariant 15)."""
-        self._watch = OutcomeWatch(breaker, random, retries=self._retry.limit != 0)
-        self._breaker = self._watch.breaker
-        self._planner = SlicePlanner(self._shards, self._watch)
 
     # Which shards there are
 
@@ -152,20 +148,30 @@ class StateManager:
 
     def leave(self, shard_ids: Collection[str]) -> None:
         """Hand out nothing more of these owned shards, and of all others again: another is to own them."""
-        self._shards.leave(shard_ids)
+        self._shards.leaving = frozenset(shard_ids)
 
     def pause_by_operator(self, pause: OperatorPause) -> bool:
         """Hand out nothing of what an operator has paused, and of all else again; False if that is as before."""
-        return self._shards.pause_by_operator(pause)
+        changed, self._shards.operator_pause = pause != self._shards.operator_pause, pause
+        return changed
 
     @property
     def paused_shards(self) -> frozenset[str]:
         """The owned shards that an operator has paused, and of which this run has something left to do."""
-        return self._shards.paused_shards
+        pause = self._shards.operator_pause
+        return frozenset(
+            shard_id
+            for shard_id, slices in self._owned.items()
+            if pause.covers(shard_id) and not slices.is_done
+        )
 
     def has_left(self, shard_id: str) -> bool:
         """Tell whether nothing of a shard is in flight, or waits for its dead letter to be durable."""
-        return self._shards.has_left(shard_id)
+        slices = self._owned.get(shard_id)
+        if slices is None:
+            return True
+        tracker = slices.state.tracker
+        return slices.is_idle and not tracker.in_flight and not tracker.exhausted
 
     @property
     def owned(self) -> frozenset[str]:
@@ -356,7 +362,7 @@ class StateManager:
     def wants_page(self, shard_id: str) -> bool:
         """Tell whether the driver should fetch a shard's next page, if it holds none of the shard's."""
         slices = self._shards.staying(shard_id)
-        return slices is not None and slices.wants_page and not self._planner.keeps_fresh_back
+        return slices is not None and slices.wants_page and not self._shards.keeps_fresh_back
 
     def is_for_executors(self, shard_id: str) -> bool:
         """Tell whether executors read a shard, and not the driver."""
@@ -369,7 +375,7 @@ class StateManager:
         if slices is None:
             return False
         return slices.fresh_is_out or (
-            slices.state.may_read and not self._shards.is_paused_by_operator(shard_id)
+            slices.state.may_read and not self._shards.operator_pause.covers(shard_id)
         )
 
     def page_fetched(self, shard_id: str, *, full: bool) -> None:
@@ -399,7 +405,7 @@ class StateManager:
                 equal parts, and one part is left over, so that one whose slices take long never has all.
             coalesces: whether one delivery may be for several records of a slice.
         """
-        return self._planner.plan(now, carried, resting, barred, most, coalesces=coalesces)
+        return self._shards.plan(now, carried, resting, barred, most, coalesces=coalesces)
 
     def settle(
         self, plan: SlicePlan, outcome: SliceOutcome, now: float, *, delivered: int | None = None
@@ -466,7 +472,7 @@ class StateManager:
     @property
     def probes_fresh(self) -> tuple[bool, bool]:
         """Whether the next probe is a fresh record, and if there is none: a retry first, then the other kind."""
-        return self._planner.probes_fresh
+        return self._shards.probes_fresh
 
     def resume(self) -> bool:
         """Let records flow again, as an operator says; False if they do."""
@@ -544,7 +550,7 @@ class StateManager:
             or ShardStatus(
                 shard_id=shard.shard_id,
                 phase=self._known.phase(shard.shard_id),
-                paused_by_operator=self._shards.is_paused_by_operator(shard.shard_id),
+                paused_by_operator=self._shards.operator_pause.covers(shard.shard_id),
             )
             for shard in self._known.parents_first()
         ]

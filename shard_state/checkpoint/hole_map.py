@@ -23,7 +23,7 @@ was packed.
 import base64
 import re
 import zlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -168,6 +168,12 @@ def check(base: SequenceNumber, holes: Sequence[Hole], attempts: Sequence[Attemp
         ValueError: they are not in order beyond the base, or overlap, or a count is less than 1.
     """
     _marks(base, holes, attempts)
+
+
+def within(holes: Sequence[Hole], sequence: SequenceNumber, lowest: int = 0) -> bool:
+    """Tell whether a record lies in one of the holes, from ``lowest`` on."""
+    at = bisect_left(holes, sequence, lowest, key=lambda hole: hole[1])
+    return at < len(holes) and holes[at][0] < sequence
 
 
 def _marks(base: SequenceNumber, holes: Sequence[Hole], attempts: Sequence[Attempts]) -> list[_Mark]:

@@ -6,12 +6,12 @@ What is *dirty* is kept as a revision number: a commit takes a copy and its revi
 is under way raise the revision, so the shard stays dirty (and is committed again) although that commit succeeds.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
+from typing import Final
 
 from shard_state.checkpoint.checkpoint import Checkpoint
 from shard_state.errors import OutOfOrder
-from shard_state.local_shard.capacity import CONGESTED_SHARE, Capacity
 from shard_state.local_shard.counted_attempts import CountedAttempts
 from shard_state.local_shard.guarantee import Claims, Guarantee, handed_out
 from shard_state.position import Position
@@ -22,6 +22,26 @@ from shard_state.sequence_number import SHARD_END, SequenceNumber
 from shard_state.shards.life_cycle import ShardEvent, ShardPhase, next_phase
 from shard_state.shards.lineage import Shard
 from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
+
+CONGESTED_SHARE: Final = 0.75
+"""Of a cap: above it new reads pause, retries go on (invariant 12)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How much may be tracked per shard."""
+
+    records: int = 20_000
+    """Handed out and not finished."""
+    holes: int = 2_000
+    """Finished runs beyond the checkpoint, among the records read since the restart. What was restored is not
+    counted: it is bounded already, and reading is what closes it."""
+
+    def __post_init__(self) -> None:
+        if self.records < 1 or self.holes < 1:
+            raise ValueError(
+                f"expected room for at least 1 record and 1 hole, got {self}: nothing could be read"
+            )
 
 
 class ShardReading:

@@ -34,11 +34,9 @@ from typing import Final
 from shard_state.checkpoint.checkpoint import Checkpoint, Hole, fits
 from shard_state.errors import OutOfOrder
 from shard_state.sequence_number import SequenceNumber
-from shard_state.tracker.deadlines import Deadlines
 from shard_state.tracker.record_life import TRANSITIONS, RecordEvent, RecordState
-from shard_state.tracker.restored import Restored
-from shard_state.tracker.span import Carved, Span
-from shard_state.tracker.stored_map import StoredMap, stored_map
+from shard_state.tracker.span import Carved, Deadlines, Span
+from shard_state.tracker.stored_map import Restored, StoredMap, stored_map
 
 # Looked up in the module, not in the enum: there each costs more than to compare two sequence numbers.
 _IN_FLIGHT, _WAITING, _EXHAUSTED, _FINISHED = RecordState

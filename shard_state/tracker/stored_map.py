@@ -1,15 +1,69 @@
-"""What of the ack map of one shard is stored with its base: the holes, and the attempts of unfinished records."""
+"""What is stored of the ack map of one shard, and what was: holes, and the attempts of unfinished records."""
 
 from collections.abc import Collection, Sequence
 
-from shard_state.checkpoint.checkpoint import Hole
-from shard_state.checkpoint.hole_map import Attempts
+from shard_state.checkpoint.checkpoint import Checkpoint
+from shard_state.checkpoint.hole_map import Attempts, Hole, within
 from shard_state.sequence_number import SequenceNumber
 from shard_state.tracker.record_life import RecordState
-from shard_state.tracker.restored import Restored
 from shard_state.tracker.span import Span
 
 StoredMap = tuple[tuple[Hole, ...], tuple[Attempts, ...]]
+
+
+class Restored:
+    """The stored holes and attempts of records that were not read again yet (invariant 11). Mutable."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._holes = list(checkpoint.holes)
+        self._passed = 0
+        """So many of the holes were read."""
+        self._anchor = checkpoint.anchor
+        self.attempts = dict(sorted(checkpoint.attempts))
+        """How often records were delivered, in their order. Do not change it."""
+
+    def __bool__(self) -> bool:
+        """Whether it may still say something of the next record."""
+        return bool(self.holes_left or self.attempts or self._anchor)
+
+    @property
+    def holes(self) -> tuple[Hole, ...]:
+        """The holes that reading has not passed."""
+        return tuple(self._holes[self._passed :])
+
+    @property
+    def holes_left(self) -> int:
+        """How many these are."""
+        return len(self._holes) - self._passed
+
+    @property
+    def anchor(self) -> SequenceNumber | None:
+        """The nearest record that is named here; None if none is."""
+        if self._anchor is not None:
+            return self._anchor
+        nearest = next(iter(self.attempts), None)
+        if self.holes_left:
+            last = self._holes[self._passed][1]
+            nearest = last if nearest is None else min(nearest, last)
+        return nearest
+
+    def was_finished(self, sequence: SequenceNumber) -> bool:
+        """Tell whether a record that is read again was finished before the restart."""
+        return within(self._holes, sequence, self._passed)
+
+    def read_up_to(self, last: SequenceNumber) -> None:
+        """Forget what it says of the records up to ``last``: they have been read again."""
+        self._anchor = None
+        holes = self._holes
+        while self._passed < len(holes) and holes[self._passed][1] <= last:
+            self._passed += 1
+        if self._passed < len(holes) and holes[self._passed][0] < last:
+            holes[self._passed] = (last, holes[self._passed][1])
+        while self.attempts:
+            sequence = next(iter(self.attempts))
+            if sequence > last:
+                break
+            del self.attempts[sequence]
 
 
 def stored_map(

@@ -22,7 +22,7 @@ from kinesis_spout.testing import (
     ManualClock,
 )
 from shard_state import Checkpoint, Order, SequenceNumber
-from shard_state.tracker.restored import within
+from shard_state.checkpoint.hole_map import within
 from tests.model.call_faults import Crashed, Fault, error_of, faults_of
 from tests.model.counted_processes import SESSION_SECONDS, CountedStream, OpenDoor, Process
 

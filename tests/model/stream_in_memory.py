@@ -22,8 +22,8 @@ from shard_state import (
     SlicePlan,
 )
 from shard_state.checkpoint.checkpoint import fits, next_ownership
+from shard_state.checkpoint.hole_map import within
 from shard_state.sequence_number import WHOLE
-from shard_state.tracker.restored import within
 
 
 class Verdict(Enum):

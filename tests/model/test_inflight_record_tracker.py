@@ -19,8 +19,8 @@ from shard_state import (
     RecordState,
     SequenceNumber,
 )
+from shard_state.checkpoint.hole_map import within
 from shard_state.tracker.record_life import TRANSITIONS
-from shard_state.tracker.restored import within
 from shard_state.tracker.span import Carved
 
 IN_FLIGHT, WAITING, EXHAUSTED, FINISHED = RecordState

@@ -31,7 +31,7 @@ from shard_state import (
     SliceOutcome,
 )
 from shard_state.checkpoint.checkpoint import fits
-from shard_state.tracker.restored import within
+from shard_state.checkpoint.hole_map import within
 
 KEYS = st.sampled_from((None, "a", "b"))
 CAPACITY = Capacity(records=8, holes=5)

@@ -19,7 +19,7 @@ from kinesis_spout.spark.tasks.journal import SliceNotes
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, before_bound, failed_record
 from shard_state import FailedRecord, Order, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 from shard_state.checkpoint.checkpoint import fits
-from shard_state.tracker.restored import within
+from shard_state.checkpoint.hole_map import within
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis import PollingShardGetter

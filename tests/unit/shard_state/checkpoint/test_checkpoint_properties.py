@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shard_state import SHARD_START, Checkpoint, Position, SequenceNumber
+from shard_state.checkpoint.hole_map import within
 from shard_state.errors import InvalidCheckpoint
-from shard_state.tracker.restored import within
 
 NUMBERS = st.one_of(
     st.integers(0, 200),

@@ -1,7 +1,6 @@
 from shard_state import SequenceNumber
-from shard_state.tracker.deadlines import Deadlines
 from shard_state.tracker.record_life import RecordState
-from shard_state.tracker.span import Span
+from shard_state.tracker.span import Deadlines, Span
 
 
 def delivery(number: int) -> Span:
