@@ -63,7 +63,6 @@ class RetryQueue:
         return True
 
     def cancel(self, sequence: SequenceNumber) -> bool:
-        """Take a record out; False if it does not wait."""
         if self._due.pop(sequence, None) is None:
             return False
         if len(self._heap) > _COMPACT_ABOVE and len(self._heap) > 2 * len(self._due):
@@ -72,16 +71,13 @@ class RetryQueue:
         return True
 
     def first_due(self, now: float) -> SequenceNumber | None:
-        """Name the record that is due first, if it is due at ``now``."""
         due_at = self.next_due()
         return None if due_at is None or due_at > now else self._heap[0][1]
 
     def due_at(self, sequence: SequenceNumber) -> float | None:
-        """Tell when a record is due; None if it does not wait."""
         return self._due.get(sequence)
 
     def next_due(self) -> float | None:
-        """Tell when the next record is due; None when nothing waits."""
         while self._heap:
             due_at, sequence = self._heap[0]
             if self._due.get(sequence) == due_at:
@@ -125,7 +121,6 @@ class OrderedRetries:
 
     @property
     def blocks_shard(self) -> bool:
-        """Whether nothing new may be handed out."""
         return self._order is Order.SHARD and bool(self._lines)
 
     def wait(self, sequence: SequenceNumber, partition_key: str | None, due_at: float) -> None:
@@ -159,7 +154,6 @@ class OrderedRetries:
             self._queue.add(line[0], max(now, self._held.pop(line[0])))
 
     def first_due(self, now: float) -> SequenceNumber | None:
-        """Name the next record that may be delivered at ``now``."""
         return self._queue.first_due(now)
 
     def take(self, sequence: SequenceNumber) -> None:
@@ -184,7 +178,6 @@ class OrderedRetries:
         return held
 
     def next_due(self) -> float | None:
-        """Tell when the next record is due."""
         return self._queue.next_due()
 
     def _join(self, sequence: SequenceNumber, partition_key: str | None) -> list[SequenceNumber]:
