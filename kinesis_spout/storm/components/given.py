@@ -27,8 +27,6 @@ class TaskContext:
     """Which components subscribe to each of this one's streams."""
     sources: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     """The fields of each stream that it subscribes to, by component."""
-    grouped_by: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-    """By which fields the tuples of a component and stream are grouped that it subscribes to; none if by none."""
     groupings: Mapping[tuple[str, str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     """How it subscribes, and who subscribes to it: the name of the grouping, such as "fields", and its fields. By
     the component that emits, its stream, and the component that subscribes."""

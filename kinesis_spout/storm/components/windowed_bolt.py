@@ -116,7 +116,11 @@ class WindowedBolt(StatefulBolt):
         self._is_in_processing_time = _is_in_processing_time(self)
         self._processing_time = context.processing_time
         self._read_to = context.read_to
-        self._keys = {source: _key_by(fields) for source, fields in context.grouped_by.items()}
+        self._keys = {
+            (source, stream): _key_by(fields)
+            for (source, stream, target), (_, fields) in context.groupings.items()
+            if target == context.component
+        }
 
     def init_state(self, state: KeyValueState) -> None:
         self._state = cast("TimedState", state)

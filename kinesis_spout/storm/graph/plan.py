@@ -146,10 +146,6 @@ def context_of(
             }
             for source in dict.fromkeys(each.component for each in component.inputs)
         },
-        grouped_by={
-            (subscription.component, subscription.stream): subscription.grouping.fields
-            for subscription in component.inputs
-        },
         groupings={
             (subscription.component, subscription.stream, component.name): subscription.grouping.told()
             for subscription in component.inputs

@@ -149,16 +149,8 @@ class FirstStage:
             number = {(work.plan.shard_id, work.plan.kind): at for at, work in enumerate(pack)}
 
             def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
-                delivery = TreeDelivery(
-                    plan,
-                    rules,
-                    emit_root=run.emit_root,
-                    trees=run.trees,
-                    to_values=to_values,
-                    goes_on=exchanges,
-                    ackers=program.ackers,
-                    acker=(partition + number[plan.shard_id, plan.kind]) % max(1, program.ackers),
-                )
+                acker = (partition + number[plan.shard_id, plan.kind]) % max(1, program.ackers)
+                delivery = TreeDelivery(plan, rules, run=run, to_values=to_values, acker=acker)
                 deliveries.append(delivery)
                 return delivery
 

@@ -20,8 +20,8 @@ from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
 from kinesis_spout.spark.tasks.work import WorkResult, failed_record
 from kinesis_spout.storm.acking import TreeEnd, Words
 from kinesis_spout.storm.running.blocks import ForDriver, OpenTrees
-from kinesis_spout.storm.running.stage_run import EmitRoot
-from kinesis_spout.storm.running.trees import Trees, Unfinished
+from kinesis_spout.storm.running.stage_run import StageRun
+from kinesis_spout.storm.running.trees import Unfinished
 from shard_state import SequenceNumber, SlicePlan
 
 if TYPE_CHECKING:
@@ -193,12 +193,9 @@ class TreeDelivery(SliceDelivery):
     Args:
         plan: the slice.
         settings: the rules.
-        emit_root: emits.
-        trees: of this process.
+        run: the first stage. If there are later ones most trees stay open, and no more is fetched than may.
         to_values: makes a tuple's values of a record.
-        goes_on: whether there are later stages: then most trees stay open, and no more is fetched than may.
-        ackers: how many share the trees; 0: trees are not tracked.
-        acker: the one that has those of this slice. That all are together saves dividing them.
+        acker: the one that has the trees of this slice. That all are together saves dividing them.
     """
 
     def __init__(
@@ -206,21 +203,18 @@ class TreeDelivery(SliceDelivery):
         plan: SlicePlan,
         settings: DeliverySettings,
         *,
-        emit_root: EmitRoot,
-        trees: Trees,
+        run: StageRun,
         to_values: ToValues,
-        goes_on: bool,
-        ackers: int,
         acker: int = 0,
     ) -> None:
         super().__init__(plan, settings)
-        self._emit_root = emit_root
-        self._trees = trees
+        self._run = run
         self._to_values = to_values
-        self._ackers = ackers
+        self._ackers = run.program.ackers
+        """How many share the trees; 0: trees are not tracked."""
         self._acker = acker
         self._most_open = plan.max_failures if plan.room is None else plan.room
-        stays_open = goes_on and ackers > 0
+        stays_open = run.program.plan.exchanges > 0 and self._ackers > 0
         self._most_fetched = min(plan.limit, self._most_open) if stays_open else plan.limit
         self._opened = _Opened()
 
@@ -237,7 +231,7 @@ class TreeDelivery(SliceDelivery):
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         clock = self._settings.clock
         # To call the method of an object costs less than to call the object.
-        emit, to_values = self._emit_root, self._to_values.__call__
+        emit, to_values = self._run.emit_root, self._to_values.__call__
         open_here = array("Q")
         add_root, add_open = self._opened.roots.append, open_here.append
         may_open = self._most_open - len(self.failures) - len(self._opened.roots)
@@ -287,7 +281,7 @@ class TreeDelivery(SliceDelivery):
     def failed_here(self) -> Iterator[FailedTree]:
         """Decide the open trees at the end of the only stage; give those that did not complete."""
         for root, number, record, before in self._opened:
-            end = self._trees.decided(root)
+            end = self._run.trees.decided(root)
             if end is not None:
                 yield _failed(number, record, before, end)
 

@@ -57,7 +57,7 @@ def sentence(record: Record) -> Sequence[str]:
     return (record.data.decode(),)
 
 
-def topology(*, exchanges: bool) -> Topology:
+def topology(*, exchanges: bool, ackers: int = ACKERS) -> Topology:
     builder = TopologyBuilder()
     builder.set_spout("sentences", Sentences())
     split = builder.set_bolt("split", Split(), 2)
@@ -65,7 +65,7 @@ def topology(*, exchanges: bool) -> Topology:
         split.fields_grouping("sentences", ["sentence"])
     else:
         split.shuffle_grouping("sentences")
-    return builder.build("words", partitions=2, ackers=ACKERS)
+    return builder.build("words", partitions=2, ackers=ackers)
 
 
 class FirstStage:
@@ -78,18 +78,16 @@ class FirstStage:
         tracks: bool = True,
         **changes: Any,
     ) -> None:
-        program = topology(exchanges=exchanges)._programs(2)["sentences"]
+        ackers = ACKERS if tracks else 0
+        program = topology(exchanges=exchanges, ackers=ackers)._programs(2)["sentences"]
         self.run = StageRun(program, 0, 0, lambda: 0.0)
         self.run.begin()
         self.plan = plan(**changes)
         self.delivery = TreeDelivery(
             self.plan,
             DeliverySettings(order=Order.UNORDERED, clock=lambda: 0.0),
-            emit_root=self.run.emit_root,
-            trees=self.run.trees,
+            run=self.run,
             to_values=sentence,
-            goes_on=exchanges,
-            ackers=ACKERS if tracks else 0,
             acker=1 if tracks else 0,
         )
 
