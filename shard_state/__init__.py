@@ -17,9 +17,8 @@ from shard_state.local_shard.shard_reading import Capacity
 from shard_state.local_shard.shard_slices import SliceLimits
 from shard_state.owned_shards import OperatorPause, ShardStatus
 from shard_state.position import Position, PositionType, ShardPositions, StartPositions
-from shard_state.retries.ordered_retries import Order
+from shard_state.retries.ordered_retries import Order, RetryQueue
 from shard_state.retries.retry_policy import OUTAGE_CAP_SECONDS, GiveUp, Retry, RetryPolicy
-from shard_state.retries.retry_queue import RetryQueue
 from shard_state.run_bounds import RunBounds, ShardBound
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
 from shard_state.shards.life_cycle import ShardPhase

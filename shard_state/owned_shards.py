@@ -28,7 +28,6 @@ class OperatorPause:
     """Shards that are paused by themselves."""
 
     def covers(self, shard_id: str) -> bool:
-        """Tell whether a shard is paused."""
         return self.everything or shard_id in self.shards
 
     def __bool__(self) -> bool:
@@ -104,12 +103,10 @@ class OwnedShards:
         return late
 
     def next_due(self) -> float | None:
-        """Tell when the next retry is due, over all shards that do not rest and have no retries out."""
         due = [slices.next_due for shard_id, slices in self.slices.items() if not self.rests(shard_id)]
         return min((at for at in due if at is not None), default=None)
 
     def status(self, shard_id: str) -> ShardStatus | None:
-        """Describe a shard; None if it is not owned."""
         slices = self.slices.get(shard_id)
         if slices is None:
             return None
@@ -139,7 +136,6 @@ class OwnedShards:
         *,
         coalesces: bool,
     ) -> list[SlicePlan]:
-        """Plan every slice that may go out now. ``StateManager.plan`` says what the arguments are."""
         if most == 0:
             return []
         if self._breaker.is_open:

@@ -90,7 +90,6 @@ class Position:
         return self if base == SHARD_START else Position.after(base)
 
     def as_document(self) -> dict[str, Any]:
-        """Give the stored form: plain JSON values."""
         document: dict[str, Any] = {"type": self.type.value}
         if self.sequence_number is not None:
             document["sequence_number"] = str(self.sequence_number)
@@ -136,7 +135,6 @@ class ShardPositions:
     shards: Mapping[str, Position] = field(default_factory=dict, hash=False)
 
     def of_shard(self, shard_id: str) -> Position:
-        """Give the position of one shard."""
         return self.shards.get(shard_id, self.default)
 
     @property
@@ -145,7 +143,6 @@ class ShardPositions:
         return (self.default, *self.shards.values())
 
     def resolved(self, now: float) -> Self:
-        """These positions with LATEST turned into the time ``now`` (seconds since the epoch)."""
         named = {shard_id: position.resolved(now) for shard_id, position in self.shards.items()}
         return replace(self, default=self.default.resolved(now), shards=named)
 
@@ -155,7 +152,6 @@ class StartPositions(ShardPositions):
     """From where each shard is read when reading begins."""
 
     def shards_as_document(self) -> dict[str, Any]:
-        """Give the stored form of the positions of named shards: plain JSON values."""
         return {shard_id: position.as_document() for shard_id, position in self.shards.items()}
 
     @classmethod

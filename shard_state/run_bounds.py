@@ -84,5 +84,4 @@ class RunBounds:
         )
 
     def of_shard(self, shard_id: str) -> ShardBound:
-        """Give the bound of a shard."""
         return self.shards.get(shard_id, self.default)

@@ -59,7 +59,6 @@ class SequenceNumber(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether this is a record of its own, not one inside an aggregate."""
         return self.sub == WHOLE
 
     def __str__(self) -> str:

@@ -49,42 +49,36 @@ def check_fields(document: dict[str, object], known: frozenset[str]) -> None:
 
 
 def whole_number(value: object) -> int:
-    """Take a whole number, 0 or more."""
     if type(value) is not int or value < 0:  # a bool is an int too, by its class
         raise ValueError(f"expected a whole number, 0 or more, got {value!r}")
     return value
 
 
 def number(value: object, meaning: str = "a finite number") -> float:
-    """Take a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise ValueError(f"expected {meaning}, got {value!r}")
     return float(value)
 
 
 def truth(value: object) -> bool:
-    """Take true or false."""
     if not isinstance(value, bool):
         raise TypeError(f"expected true or false, got {value!r}")
     return value
 
 
 def text(value: object) -> str:
-    """Take a text."""
     if not isinstance(value, str):
         raise TypeError(f"expected text, got {value!r}")
     return value
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """Take a list of texts."""
     if not isinstance(value, list):
         raise TypeError(f"expected a list, got {value!r}")
     return tuple(text(item) for item in value)
 
 
 def mapping(value: object) -> dict[str, object]:
-    """Take a JSON object."""
     if not isinstance(value, dict):
         raise TypeError(f"expected an object, got {value!r}")
     return value

@@ -47,7 +47,6 @@ class Assignment:
         return frozenset(shard_id for shard_id, owner in self.owners.items() if owner == member)
 
     def encode(self) -> bytes:
-        """Give the stored form."""
         prefix = _common_prefix(
             [*self.owners, *(parent for named in self.parents.values() for parent in named or ())]
         )

@@ -63,7 +63,6 @@ class AssignmentPlanner:
 
     @property
     def current(self) -> Assignment:
-        """What was planned last, or left by the leader before."""
         return self._current
 
     @property

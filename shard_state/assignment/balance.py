@@ -45,7 +45,6 @@ class Balance:
         self.owners: dict[str, str] = {}
 
     def give(self, shard_id: str, member: str) -> None:
-        """Give a shard that nobody has to a member."""
         load = self._loads[shard_id]
         insort(self._held[member], (load, shard_id))
         self._excess[member] += load
@@ -111,7 +110,6 @@ class Balance:
         self.give(shard_id, taker)
 
     def _counts_differ(self, giver: str, taker: str) -> bool:
-        """Tell whether one shard less and one more would even their numbers of shards."""
         return self._count_excess(giver) - self._count_excess(taker) > 1 + _ROUNDING * len(self._loads)
 
     def _differ(self, giver: str, taker: str) -> bool:

@@ -166,12 +166,10 @@ class CircuitBreaker:
 
     @property
     def window(self) -> int:
-        """How many of the last outcomes count."""
         return self._rule.window
 
     @property
     def state(self) -> BreakerState:
-        """Whether records flow."""
         return self._state
 
     @property
@@ -189,7 +187,6 @@ class CircuitBreaker:
 
     @property
     def prefers_fresh(self) -> bool:
-        """Whether the next probe should be a record that never failed."""
         return self.is_open and self._probes_sent % 2 == 1
 
     def doubts(self, now: float) -> bool:
@@ -198,7 +195,6 @@ class CircuitBreaker:
         return self._row >= rule.doubtful and now < self._row_began_at + rule.doubt_seconds
 
     def may_probe(self, now: float) -> bool:
-        """Tell whether a record may be tried now."""
         return self._state is _S.OPEN and now >= self.probe_at
 
     def note(self, *, outcomes: int, failed: int, now: float, last_in_row: int = 0) -> None:
@@ -236,7 +232,6 @@ class CircuitBreaker:
             self._open(self._row, self._row, now)
 
     def probe_sent(self) -> None:
-        """Note that a record is tried."""
         self._probes_sent += 1
         self._step(_E.PROBE_SENT)
 
@@ -262,12 +257,10 @@ class CircuitBreaker:
             self._probes_sent -= 1
 
     def probe_passed(self) -> None:
-        """Note that it succeeded: records flow again."""
         if self._step(_E.PROBE_PASSED):
             self._closed(_E.PROBE_PASSED)
 
     def resume(self) -> bool:
-        """Let records flow, as an operator says; False if they do."""
         if not self._step(_E.RESUMED):
             return False
         self._closed(_E.RESUMED)
@@ -284,7 +277,6 @@ class CircuitBreaker:
         return self.probe_at if retry_due is None or self.prefers_fresh else max(retry_due, self.probe_at)
 
     def take_notices(self) -> list[BreakerNotice]:
-        """Give what was not told yet, oldest first."""
         notices = list(self._notices)
         self._notices.clear()
         return notices

@@ -48,7 +48,6 @@ class OutcomeWatch:
             self.breaker.probe_sent()
 
     def slice_sent(self, plan: SlicePlan) -> None:
-        """Note that a slice of one record goes out as the probe."""
         self._probing_slice = plan
         self.breaker.probe_sent()
 
@@ -63,7 +62,6 @@ class OutcomeWatch:
             self.breaker.probe_lost()
 
     def resume(self) -> bool:
-        """Close the breaker, as an operator says; False if it is closed."""
         self._forget_probe()
         return self.breaker.resume()
 
@@ -79,7 +77,6 @@ class OutcomeWatch:
     # Record by record
 
     def acked(self, shard_id: str, sequence: object) -> None:
-        """Note that a record was acked."""
         if not self.breaker.is_open:
             self.breaker.note(outcomes=1, failed=0, now=0.0)
         elif self._probe is not None and self._probe[:2] == (shard_id, sequence):
@@ -164,7 +161,6 @@ class OutcomeWatch:
         return self._spares(now)
 
     def withdrawn(self, plan: SlicePlan, now: float) -> None:
-        """Note that a slice came to nothing, through no fault of its records."""
         if plan == self._probing_slice:
             self._probing_slice = None
             self.breaker.probe_vanished(now)

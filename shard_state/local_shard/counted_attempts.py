@@ -68,7 +68,6 @@ class CountedAttempts:
         )
 
     def spare(self, sequence: SequenceNumber) -> None:
-        """Let one delivery of a record not count."""
         self.spared[sequence] = self.spared.get(sequence, 0) + 1
 
     def within_limit(self, attempts: int) -> int:
@@ -80,7 +79,6 @@ class CountedAttempts:
         return attempts if self._retry.limit is None else min(attempts, self._retry.limit)
 
     def without_spared(self, attempts: tuple[Attempts, ...]) -> tuple[Attempts, ...]:
-        """Give the attempts to be stored: those that count."""
         if not self.spared:
             return attempts
         counted = ((sequence, count - self.spared.get(sequence, 0)) for sequence, count in attempts)

@@ -64,7 +64,6 @@ class Claims:
         return (first, *beyond), tuple(counted for counted in attempts if counted[0] > claimed)
 
     def stored(self, checkpoint: Checkpoint) -> None:
-        """Note that a checkpoint is stored that was made with ``added_to``."""
         holes = checkpoint.holes
         stored = holes[0][1] if holes and holes[0][0] == checkpoint.base else checkpoint.base
         self._stored = min(stored, self._claimed)  # less, where the claims have ended meanwhile

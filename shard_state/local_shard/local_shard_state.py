@@ -11,7 +11,6 @@ from math import inf
 from typing import Final
 
 from shard_state.local_shard.guarantee import Guarantee
-from shard_state.local_shard.settling import due_times, due_with_stand_in, track_fresh
 from shard_state.local_shard.shard_reading import ShardReading
 from shard_state.retries.ordered_retries import Order
 from shard_state.retries.retry_policy import GiveUp, Retry
@@ -19,6 +18,7 @@ from shard_state.sequence_number import SequenceNumber
 from shard_state.shards.life_cycle import ShardPhase
 from shard_state.slices.slices import Exhausted, FailedRecord, OpenRecord, Redelivery, SliceOutcome
 from shard_state.tracker.record_life import RecordEvent, RecordState
+from shard_state.tracker.span import Carved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,6 @@ class LocalShardState(ShardReading):
         self._changed()
 
     def forget_note(self, sequence: SequenceNumber) -> None:
-        """Undo ``note``."""
         if sequence in self.tracker.noted:
             self.tracker.noted.discard(sequence)
             self._changed()
@@ -137,7 +136,6 @@ class LocalShardState(ShardReading):
         return True
 
     def is_out(self, sequence: SequenceNumber, attempt: int) -> bool:
-        """Tell whether a delivery has no outcome yet."""
         state, attempts = self.tracker.state(sequence), self.tracker.attempts(sequence)
         return state is RecordState.IN_FLIGHT and attempts == attempt
 
@@ -203,7 +201,7 @@ class LocalShardState(ShardReading):
             return None
         self.tracker.apply(sequence, RecordEvent.EXHAUST)
         self._changed()
-        return self._expired(sequence, attempt - 1)
+        return self._exhausted(sequence, attempt - 1, expired=True)
 
     def forgive(self, sequence: SequenceNumber) -> None:
         """Let one failure of a record, which counted, not count, unless the record is given up or finished."""
@@ -276,13 +274,17 @@ class LocalShardState(ShardReading):
         exhausted: list[Exhausted] = []
         if outcome.count:
             assert outcome.first is not None
+            assert outcome.last is not None
             self._before_tracking(outcome.first)
             decided = [
                 (failure, self._attempts.decide_failed(failure, random, spare=spare))
                 for failure in outcome.failures
             ]
             past = dict(self.tracker.restored_attempts) if probe else {}
-            track_fresh(self.tracker, outcome, decided)
+            carved = [_carved(failure, _state_after(decision)) for failure, decision in decided]
+            carved.extend(_carved(delivery, RecordState.IN_FLIGHT) for delivery in outcome.open_records)
+            self.tracker.emitted_span(outcome.first, outcome.last, outcome.count)
+            self.tracker.settle(outcome.first, carved)
             exhausted = self._queue_failures(decided, past, now, random)
             self._leave_out(outcome.open_records, now)
             self._changed()
@@ -307,19 +309,25 @@ class LocalShardState(ShardReading):
         before it.
         """
         exhausted: list[Exhausted] = []
-        due = due_times(decided, now)
+        due = _due_times(decided, now)
         for failure, decision in decided:
             sequence, key = failure.sequence, failure.partition_key
             if failure.held:
                 if sequence in past and not self.retries.blocks(key):
                     due_at = self._attempts.put_off_until(failure.attempt, now, random)
                 else:
-                    due_at = due_with_stand_in(failure, due)
+                    due_at = _due_with_stand_in(failure, due)
                 self.retries.hold(sequence, key, due_at)
             elif isinstance(decision, Retry):
                 self.retries.wait(sequence, key, now + decision.delay_seconds)
             else:
-                exhausted.append(self._given_up(failure))
+                if not failure.expired:
+                    self.retries.block(sequence, key)
+                exhausted.append(
+                    self._exhausted(
+                        sequence, failure.attempt, rejected=failure.rejected, expired=failure.expired
+                    )
+                )
         return exhausted
 
     def _leave_out(self, open_records: Iterable[OpenRecord], now: float) -> None:
@@ -353,10 +361,10 @@ class LocalShardState(ShardReading):
             for failure in outcome.failures
             if not failure.held
         ]
-        due = due_times(decided, now)
+        due = _due_times(decided, now)
         for failure in outcome.failures:
             if failure.held:
-                due_at = due_with_stand_in(failure, due)
+                due_at = _due_with_stand_in(failure, due)
                 self.withdraw(failure.sequence, failure.partition_key, due_at)
         for retry in retries:
             if retry.sequence not in unfinished:
@@ -401,21 +409,15 @@ class LocalShardState(ShardReading):
 
     # Inside
 
-    def _given_up(self, failure: FailedRecord) -> Exhausted:
-        """Tell of a record of a fresh slice that it is given up."""
-        if failure.expired:
-            return self._expired(failure.sequence, failure.attempt)
-        self.retries.block(failure.sequence, failure.partition_key)
-        return self._exhausted(failure.sequence, failure.attempt, rejected=failure.rejected)
-
-    def _exhausted(self, sequence: SequenceNumber, attempts: int, *, rejected: bool) -> Exhausted:
+    def _exhausted(
+        self, sequence: SequenceNumber, attempts: int, *, rejected: bool = False, expired: bool = False
+    ) -> Exhausted:
         return Exhausted(
-            shard_id=self.shard.shard_id, sequence=sequence, attempts=attempts, rejected=rejected
-        )
-
-    def _expired(self, sequence: SequenceNumber, attempts: int) -> Exhausted:
-        return Exhausted(
-            shard_id=self.shard.shard_id, sequence=sequence, attempts=attempts, rejected=False, expired=True
+            shard_id=self.shard.shard_id,
+            sequence=sequence,
+            attempts=attempts,
+            rejected=rejected and not expired,
+            expired=expired,
         )
 
     def _start_deadline(self, sequence: SequenceNumber, now: float) -> None:
@@ -427,3 +429,31 @@ class LocalShardState(ShardReading):
         self._attempts.spared.pop(sequence, None)
         self._changed()
         self._check_all_finished()
+
+
+def _carved(record: FailedRecord | OpenRecord, state: RecordState) -> Carved:
+    return Carved(
+        index=record.index,
+        sequence=record.sequence,
+        previous=record.previous,
+        state=state,
+        attempts=record.attempt,
+    )
+
+
+def _state_after(decision: Retry | GiveUp | None) -> RecordState:
+    return RecordState.EXHAUSTED if isinstance(decision, GiveUp) else RecordState.WAITING
+
+
+def _due_times(decided: Iterable[tuple[FailedRecord, object]], now: float) -> dict[int, float]:
+    """Tell when failed records come again, by their index; not those that do not."""
+    return {
+        failure.index: now + decision.delay_seconds
+        for failure, decision in decided
+        if isinstance(decision, Retry)
+    }
+
+
+def _due_with_stand_in(held: FailedRecord, due_times: Mapping[int, float]) -> float:
+    """Tell when a held record is due: with the failed record that stood for it; otherwise at once."""
+    return -inf if held.stand_in is None else due_times.get(held.stand_in, -inf)

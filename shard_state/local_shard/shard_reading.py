@@ -100,7 +100,6 @@ class ShardReading:
 
     @property
     def room(self) -> int:
-        """How many more records may become unresolved."""
         return max(0, self._capacity.records - self.tracker.unresolved)
 
     @property
@@ -121,14 +120,12 @@ class ShardReading:
 
     @property
     def is_congested(self) -> bool:
-        """Whether new reads pause: too many records or holes are open (invariant 12)."""
         return self.tracker.unresolved >= ceil(
             CONGESTED_SHARE * self._capacity.records
         ) or self.tracker.holes_read >= ceil(CONGESTED_SHARE * self._capacity.holes)
 
     @property
     def may_read(self) -> bool:
-        """Whether fresh records may be read and handed out now."""
         return self.phase is ShardPhase.READING and not self.retries.blocks_shard and not self.is_congested
 
     def end_read(self) -> None:
@@ -159,7 +156,6 @@ class ShardReading:
         return claimed
 
     def may_hand_out(self, sequence: SequenceNumber) -> bool:
-        """Tell whether a fresh record may be handed out as far as the guarantee is concerned."""
         return self._guarantee is not Guarantee.AT_MOST_ONCE or self._claims.cover(sequence)
 
     def end_claims(self) -> None:
@@ -175,7 +171,6 @@ class ShardReading:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the checkpoint has changed since the last successful commit."""
         return self.revision != self._committed_revision
 
     def checkpoint(self, app_instance: str) -> Checkpoint:
@@ -205,7 +200,6 @@ class ShardReading:
         )
 
     def mark_committed(self, checkpoint: Checkpoint, revision: int) -> None:
-        """Note that a copy taken at ``revision`` is stored."""
         self._stored = checkpoint
         self._committed_revision = revision
         self._claims.stored(checkpoint)

@@ -54,12 +54,10 @@ class ShardSlices:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of the shard is out."""
         return self._fresh_out is None and self._retries_out is None
 
     @property
     def fresh_is_out(self) -> bool:
-        """Whether a fresh slice is out."""
         return self._fresh_out is not None
 
     @property
@@ -69,7 +67,6 @@ class ShardSlices:
 
     @property
     def wants_page(self) -> bool:
-        """Whether the driver should fetch the shard's next page itself."""
         return self.state.may_read and not self._fresh_out and not self.is_for_executors
 
     @property
@@ -78,7 +75,6 @@ class ShardSlices:
         return self.backlog and not self._isolation[True].alone
 
     def may_plan_retries(self, now: float) -> bool:
-        """Tell whether retries may be planned now."""
         due = self.next_due
         return due is not None and due <= now
 
@@ -213,7 +209,6 @@ class ShardSlices:
         return self.is_idle and self.state.is_done
 
     def is_out(self, plan: SlicePlan) -> bool:
-        """Tell whether a slice has neither settled nor died."""
         return plan == (self._fresh_out if plan.is_fresh else self._retries_out)
 
     def settle(
@@ -255,7 +250,6 @@ class ShardSlices:
         return self._acquitted(exhausted)
 
     def suspect(self, plan: SlicePlan, count: int) -> None:
-        """Note that the worker of a slice died with the ``count`` records in its hands that come next now."""
         self._isolation[plan.is_fresh].suspect(count)
 
     def blames(self, plan: SlicePlan, held: SliceOutcome | None) -> Delivery | None:

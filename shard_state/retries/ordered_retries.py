@@ -8,14 +8,19 @@ The unfinished records of a key that failed, and those held behind them, form a 
 the ``RetryQueue``, and only while it waits: not while it is delivered again, nor once it is given up and its
 dead letter is on the way. The others are *held*: they are offered together with it (a slice takes the whole
 line along, in order) or, one by one, as each before them is finished. Without order every line has one record.
+So the due time of a waiting record is in one place: in the queue at the head of a line, else with the held ones.
 """
 
+import heapq
 import math
 from bisect import bisect_left, insort
+from collections.abc import Iterator
 from enum import StrEnum
+from typing import Final
 
-from shard_state.retries.retry_queue import RetryQueue
 from shard_state.sequence_number import SequenceNumber
+
+_COMPACT_ABOVE: Final = 64
 
 _Line = str | SequenceNumber | None
 """What names a line: a partition key, a record that nobody waits behind, or None for a whole shard."""
@@ -29,6 +34,58 @@ class Order(StrEnum):
     SHARD = "shard"
 
 
+class RetryQueue:
+    """A priority queue of records by due time, then by shard order. Mutable; not thread-safe.
+
+    A record waits at most once (invariant 3): adding it again keeps the first entry. A cancelled record is gone
+    at once; its entry in the heap is cleared away later: dead entries never outnumber live ones for long.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[SequenceNumber, float] = {}
+        self._heap: list[tuple[float, SequenceNumber]] = []
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def __contains__(self, sequence: SequenceNumber) -> bool:
+        return sequence in self._due
+
+    def __iter__(self) -> Iterator[SequenceNumber]:
+        return iter(self._due)
+
+    def add(self, sequence: SequenceNumber, due_at: float) -> bool:
+        """Queue a record for ``due_at``; False if it waits already, which changes nothing."""
+        if sequence in self._due:
+            return False
+        self._due[sequence] = due_at
+        heapq.heappush(self._heap, (due_at, sequence))
+        return True
+
+    def cancel(self, sequence: SequenceNumber) -> bool:
+        if self._due.pop(sequence, None) is None:
+            return False
+        if len(self._heap) > _COMPACT_ABOVE and len(self._heap) > 2 * len(self._due):
+            self._heap = [(due_at, waiting) for waiting, due_at in self._due.items()]
+            heapq.heapify(self._heap)
+        return True
+
+    def first_due(self, now: float) -> SequenceNumber | None:
+        due_at = self.next_due()
+        return None if due_at is None or due_at > now else self._heap[0][1]
+
+    def due_at(self, sequence: SequenceNumber) -> float | None:
+        return self._due.get(sequence)
+
+    def next_due(self) -> float | None:
+        while self._heap:
+            due_at, sequence = self._heap[0]
+            if self._due.get(sequence) == due_at:
+                return due_at
+            heapq.heappop(self._heap)
+        return None
+
+
 class OrderedRetries:
     """The waiting records of one shard. Mutable; not thread-safe.
 
@@ -39,8 +96,8 @@ class OrderedRetries:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._queue = RetryQueue()
-        self._due_at: dict[SequenceNumber, float] = {}
-        """Of the records that wait for a delivery, at the head of their line or behind it."""
+        self._held: dict[SequenceNumber, float] = {}
+        """When each record that waits behind the head of its line is due by itself."""
         self._lines: dict[_Line, list[SequenceNumber]] = {}
         self.line_of: dict[SequenceNumber, _Line] = {}
         """Of every record that is in line: empty means that no record has to be looked for here."""
@@ -64,15 +121,14 @@ class OrderedRetries:
 
     @property
     def blocks_shard(self) -> bool:
-        """Whether nothing new may be handed out."""
         return self._order is Order.SHARD and bool(self._lines)
 
     def wait(self, sequence: SequenceNumber, partition_key: str | None, due_at: float) -> None:
         """Queue a failed record for ``due_at``; one that waits already keeps its time (invariant 3)."""
-        line = self._join(sequence, partition_key)
-        due_at = self._due_at.setdefault(sequence, due_at)
-        if line[0] == sequence:
+        if self._join(sequence, partition_key)[0] == sequence:
             self._queue.add(sequence, due_at)
+        else:
+            self._held.setdefault(sequence, due_at)
 
     def hold(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> None:
         """Put an undelivered record behind the earlier ones of its key; due at once if there are none left."""
@@ -94,17 +150,16 @@ class OrderedRetries:
         del line[bisect_left(line, sequence)]
         if not line:
             del self._lines[name]
-        elif line[0] in self._due_at:
-            self._queue.add(line[0], max(now, self._due_at[line[0]]))
+        elif line[0] in self._held:
+            self._queue.add(line[0], max(now, self._held.pop(line[0])))
 
     def first_due(self, now: float) -> SequenceNumber | None:
-        """Name the next record that may be delivered at ``now``."""
         return self._queue.first_due(now)
 
     def take(self, sequence: SequenceNumber) -> None:
         """Note that a record is delivered again: it stays in its line until it is finished."""
-        self._queue.cancel(sequence)
-        self._due_at.pop(sequence, None)
+        if not self._queue.cancel(sequence):
+            self._held.pop(sequence, None)
 
     def behind(self, sequence: SequenceNumber, now: float) -> list[SequenceNumber]:
         """Name the records that may be delivered right after one, in shard order.
@@ -117,13 +172,12 @@ class OrderedRetries:
         line = self._lines[self.line_of[sequence]]
         held: list[SequenceNumber] = []
         for other in line[bisect_left(line, sequence) + 1 :]:
-            if self._due_at.get(other, math.inf) > now:
+            if self._held.get(other, math.inf) > now:
                 break
             held.append(other)
         return held
 
     def next_due(self) -> float | None:
-        """Tell when the next record is due."""
         return self._queue.next_due()
 
     def _join(self, sequence: SequenceNumber, partition_key: str | None) -> list[SequenceNumber]:
@@ -134,7 +188,10 @@ class OrderedRetries:
         line = self._lines.setdefault(name, [])
         insort(line, sequence)
         if line[0] == sequence and len(line) > 1:
-            self._queue.cancel(line[1])
+            due_at = self._queue.due_at(line[1])
+            if due_at is not None:
+                self._queue.cancel(line[1])
+                self._held[line[1]] = due_at
         return line
 
     def _line_name(self, sequence: SequenceNumber, partition_key: str | None) -> _Line:

@@ -24,7 +24,6 @@ class KnownShards:
     def listed(
         self, shards: Iterable[Shard], stored: Mapping[str, Checkpoint], owned: Container[str]
     ) -> None:
-        """Take in what the stream lists and what the store holds. See ``StateManager.listed``."""
         self._lineage.learn(shards, stored)
         for shard_id in self._lineage.shards:
             if shard_id not in owned:
@@ -36,7 +35,6 @@ class KnownShards:
         self._release_children()
 
     def to_acquire(self) -> list[Shard]:
-        """Name the shards to try to own now. See ``StateManager.to_acquire``."""
         self._release_waiting()
         # Asked again: a list may have said meanwhile that a shard of unknown lineage has unfinished parents.
         free = self._lineage.free(self._over())
@@ -45,7 +43,6 @@ class KnownShards:
         )
 
     def fresh_checkpoint(self, shard_id: str) -> Checkpoint:
-        """Give the checkpoint of a shard without one. See ``StateManager.fresh_checkpoint``."""
         return Checkpoint(start=Position.trim_horizon(), parents=self._lineage.parents(shard_id))
 
     def acquired(self, shard_id: str) -> Shard:
@@ -55,7 +52,6 @@ class KnownShards:
         return self._lineage.shards[shard_id]
 
     def found_over(self, shard_id: str) -> None:
-        """Note that a shard was found to be over when it was acquired."""
         self._lineage.stored.add(shard_id)
         self._step(shard_id, ShardEvent.FOUND_OVER)
         # Once for all that are found: it looks at every shard, and after a takeover thousands may be over.
@@ -68,12 +64,10 @@ class KnownShards:
             self._release_children()
 
     def phase(self, shard_id: str) -> ShardPhase:
-        """Tell the phase of a shard that this consumer does not own."""
         self._release_waiting()
         return self._phases[shard_id]
 
     def parents_first(self) -> list[Shard]:
-        """Give every known shard, parents before children."""
         return parents_first(self._lineage.shards.values())
 
     def _release_waiting(self) -> None:

@@ -61,5 +61,4 @@ ACQUIRABLE: Final = frozenset({ShardPhase.READY, ShardPhase.LOST})
 
 
 def next_phase(phase: ShardPhase, event: ShardEvent) -> ShardPhase:
-    """Look the table up."""
     return TRANSITIONS[phase, event]

@@ -114,7 +114,6 @@ class Lineage:
         _check_no_ring(self.shards.values())
 
     def parents(self, shard_id: str) -> tuple[str, ...] | None:
-        """Name the parents of a shard; None if nobody has said them."""
         return None if shard_id in self._unknown else self.shards[shard_id].parents
 
     def in_sight(self, shard_id: str) -> bool:

@@ -67,7 +67,6 @@ class RoundRobin:
         return next(iter(self._ready), None)
 
     def took_record(self) -> None:
-        """Note that the current member gave a record."""
         self._taken += 1
         if self._taken >= RECORDS_PER_TURN:
             self.served(next(iter(self._ready)))

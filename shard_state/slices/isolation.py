@@ -27,11 +27,9 @@ class Isolation:
 
     @property
     def alone(self) -> bool:
-        """Whether the next slice must have a job of its own."""
         return self._among > 0
 
     def limit(self, wished: int) -> int:
-        """Say how large the next slice is to be."""
         return self._limit if self.alone else wished
 
     @property
@@ -62,23 +60,18 @@ class Isolation:
         return False
 
     def survived(self, count: int, *, alone: bool) -> None:
-        """Note that a slice of ``count`` records ended well."""
         if alone:
             self._among = max(0, self._among - count)
             self._limit = max(1, min(self._limit, (self._among + 1) // 2))
 
     def trust(self) -> None:
-        """Note that everything suspected has passed."""
         self._among = 0
 
     def isolate(self, sequence: SequenceNumber) -> None:
-        """Remember a record that killed its worker."""
         self._isolated.add(sequence)
 
     def acquit(self, sequence: SequenceNumber) -> None:
-        """Forget a record that is finished."""
         self._isolated.discard(sequence)
 
     def is_isolated(self, sequence: SequenceNumber) -> bool:
-        """Tell whether a record killed its worker before."""
         return sequence in self._isolated

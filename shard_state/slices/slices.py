@@ -172,7 +172,6 @@ class SliceOutcome:
 
     @property
     def unfinished(self) -> frozenset[SequenceNumber]:
-        """The records that were not acked."""
         failed = {failure.sequence for failure in self.failures}
         return frozenset(failed.union(delivery.sequence for delivery in self.open_records))
 

@@ -91,7 +91,6 @@ class InflightRecordTracker:
 
     @property
     def in_flight(self) -> int:
-        """How many records are out, their outcome unknown."""
         return self.unresolved - self.waiting - self.exhausted
 
     @property
@@ -152,7 +151,6 @@ class InflightRecordTracker:
 
     @property
     def next_deadline(self) -> float | None:
-        """When the next delivery times out."""
         span = self._deadlines.next()
         return None if span is None else span.deadline
 
@@ -250,7 +248,6 @@ class InflightRecordTracker:
 
     @property
     def restored_holes(self) -> tuple[Hole, ...]:
-        """The stored holes that reading has not passed yet."""
         return () if self.restored is None else self.restored.holes
 
     @property
@@ -259,13 +256,11 @@ class InflightRecordTracker:
         return _NO_ATTEMPTS if self.restored is None else self.restored.attempts
 
     def was_finished(self, sequence: SequenceNumber) -> bool:
-        """Tell whether a record that is read again was finished before the restart."""
         return self.restored is not None and self.restored.was_finished(sequence)
 
     # The stored form
 
     def hole_map(self) -> StoredMap:
-        """Give the holes and the attempts to be stored with the base."""
         return stored_map(self._base, self._head, self.restored, (_FINISHED,), self.noted)
 
     def hand_out_map(self) -> StoredMap:

@@ -114,7 +114,6 @@ class Deadlines:
             self._compact()
 
     def next(self) -> Span | None:
-        """Give the delivery that times out first."""
         while self._queue:
             if _counts(self._queue[0]):
                 return self._queue[0]

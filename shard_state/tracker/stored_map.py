@@ -28,12 +28,10 @@ class Restored:
 
     @property
     def holes(self) -> tuple[Hole, ...]:
-        """The holes that reading has not passed."""
         return tuple(self._holes[self._passed :])
 
     @property
     def holes_left(self) -> int:
-        """How many these are."""
         return len(self._holes) - self._passed
 
     @property
@@ -48,7 +46,6 @@ class Restored:
         return nearest
 
     def was_finished(self, sequence: SequenceNumber) -> bool:
-        """Tell whether a record that is read again was finished before the restart."""
         return within(self._holes, sequence, self._passed)
 
     def read_up_to(self, last: SequenceNumber) -> None:
