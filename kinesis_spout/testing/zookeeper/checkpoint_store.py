@@ -84,15 +84,13 @@ class InMemoryCheckpointStore:
 
     def load(self) -> Mapping[str, Checkpoint]:
         """Read every checkpoint."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             self._zookeeper.check_mark(self._coordinator.mark)
             return {shard_id: self._zookeeper.decode(shard_id) for shard_id in self._zookeeper.shards}
 
     def check_begun(self) -> None:
         """Make sure that the mark is there."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             self._zookeeper.check_mark(self._coordinator.mark)
 
     def attached(self, name: str) -> bytes | None:
@@ -193,27 +191,23 @@ class InMemoryCheckpointStore:
 
     def read_application(self) -> Application | None:
         """Say what the application began with, or None when it has not begun."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             return self._zookeeper.mark()
 
     def shard_ids(self) -> list[str]:
         """Name every shard that something is stored of, readable or not, in order."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             return sorted(self._zookeeper.shards)
 
     def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
         """Give one shard's checkpoint and the version of its node, or None where nothing is stored."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             node = self._zookeeper.shards.get(shard_id)
             return None if node is None else (self._zookeeper.decode(shard_id), node.version)
 
     def owners(self) -> Mapping[str, str]:
         """Name the member that owns each owned shard."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             return {shard_id: owner.member for shard_id, owner in self._zookeeper.owners.items()}
 
     def _next_epoch(self, shard_id: str) -> int:

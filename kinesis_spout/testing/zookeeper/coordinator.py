@@ -44,23 +44,20 @@ class InMemoryCoordinator:
 
     def join(self, says: bytes = b"") -> None:
         """Register."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             self._zookeeper.check_mark(self.mark)
             self._says = says
             self._zookeeper.register(self._member, says)
 
     def say(self, says: bytes) -> None:
         """Say something else of this member."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             self._says = says
             self._zookeeper.register(self._member, says)
 
     def members(self) -> list[str]:
         """Name the living members, in order."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             return sorted(self._zookeeper.member_names)
 
     def acquire(self, shard_id: str, fresh: Checkpoint, *, fences: bool = False) -> Checkpoint | None:
@@ -122,8 +119,7 @@ class InMemoryCoordinator:
 
     def show_pause(self, notice: str) -> bool:
         """Show operators that this member has paused; True once one of them says to go on."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             taken_away = self._shows_pause and self._member not in self._zookeeper.pauses
             self._shows_pause = not taken_away
             if not taken_away:
@@ -132,21 +128,18 @@ class InMemoryCoordinator:
 
     def end_pause(self) -> None:
         """Show it no longer."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             self._shows_pause = False
             self._zookeeper.pauses.pop(self._member, None)
 
     def pauses(self) -> Mapping[str, str]:
         """Give the notices of the members that have paused."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             return dict(sorted(self._zookeeper.pauses.items()))
 
     def resume(self) -> list[str]:
         """Tell the members that have paused to go on."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             members = sorted(self._zookeeper.pauses)
             self._zookeeper.pauses.clear()
             return members

@@ -6,6 +6,8 @@ What a process does with them is its ports', one module each. ``in_memory_zookee
 import itertools
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
@@ -141,6 +143,13 @@ class InMemoryNodes:
             self.begun = None
 
     # -- for the ports
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Hold the lock over a request; StoreUnavailable if that is what was asked for."""
+        with self.lock:
+            self.check_available()
+            yield
 
     @property
     def is_available(self) -> bool:
