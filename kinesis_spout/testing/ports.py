@@ -56,18 +56,15 @@ class InMemoryDeadLetterSink:
             raise DeadLetterError("expected to be able to write, got a refusal that the test asked for")
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
-        """Keep the letters; see the port."""
         if self._failures_to_come:
             self._failures_to_come -= 1
             raise DeadLetterError("expected to write, got a failure that the test asked for")
         self.letters.extend(letters)
 
     def read(self) -> Iterable[DeadLetter]:
-        """Give back what was not redriven; see the port."""
         return without_redriven(list(self.letters), self._marks)
 
     def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
-        """Leave the letters out of ``read`` from now on."""
         self._marks.update(mark_of(letter) for letter in letters)
 
     def close(self) -> None:
@@ -82,11 +79,9 @@ class InMemoryShardLister:
         self.stream = stream
 
     def summary(self) -> StreamSummary:
-        """Describe the stream; see the port."""
         return self.stream.summary()
 
     def list_shards(self) -> list[Shard]:
-        """List the shards; see the port."""
         return self.stream.list_shards()
 
 
@@ -123,16 +118,13 @@ class InMemoryShardGetter:
 
     @property
     def position(self) -> Position:
-        """From where the next page comes."""
         return self._position
 
     @property
     def ready_at(self) -> float:
-        """The clock's monotonic time before which a read would exceed the limits."""
         return self._pacing.ready_at
 
     def read(self, limit: int) -> Page:
-        """Fetch the next page; see the port."""
         if not 1 <= limit <= 10_000:  # noqa: PLR2004 - the API's own limit
             raise ValueError(f"expected a limit of 1 to 10000 records, got {limit}")
         if self._last_page is not None:
@@ -264,13 +256,11 @@ class InMemoryStreamsPorts:
         self.clock = world.clock
 
     def names(self, config: SpoutConfig) -> list[str]:
-        """Name the streams that are not deleted; see the port."""
         del config
         self._world.listed += 1
         return [name for name, stream in self._world.streams.items() if not stream.is_deleted]
 
     def history(self) -> History:
-        """Say on which streams the application has begun; see the port."""
         world = self._world
         begun = {name for name, zookeeper in world.progress.items() if zookeeper.begun is not None}
         if begun and world.began is None:
@@ -278,7 +268,6 @@ class InMemoryStreamsPorts:
         return History(began=world.began, streams=frozenset(begun))
 
     def open(self, config: SpoutConfig) -> Ports:
-        """Open the ports of one stream; see the port."""
         world, name = self._world, config.stream_name
         if name not in world.streams:
             raise StreamNotFound(f"expected a stream {name!r}, found none (in memory)")

@@ -28,7 +28,6 @@ class SteppedProducer(KinesisProducer):
         return self._engine.next_work()[0]
 
     def do(self, work: WorkToDo) -> None:
-        """Do a piece of work."""
         self._engine.do(work)
 
     def step(self) -> bool:
@@ -115,7 +114,6 @@ class InMemorySpool:
         self._is_open = True
 
     def append(self, entry: Entry) -> int:
-        """Keep a record; see the port."""
         self._check_open()
         if self._folder.refuses_for is not None:
             raise SpoolError(f"expected to keep a record, got {self._folder.refuses_for}")
@@ -124,7 +122,6 @@ class InMemorySpool:
         return self._number
 
     def confirm(self, numbers: Iterable[int]) -> None:
-        """Forget records; see the port."""
         self._check_open()
         for number in numbers:
             self._own.pop(number, None)
@@ -132,7 +129,6 @@ class InMemorySpool:
                 inherited.pop(number, None)
 
     def recovered(self, limit: int) -> Sequence[Spooled]:
-        """Give what owners before have left; see the port."""
         self._check_open()
         if not self._unread and (records := self._folder.take_left_over()) is not None:
             self._taken_over += 1
@@ -145,7 +141,6 @@ class InMemorySpool:
         return given
 
     def close(self) -> None:
-        """Leave what is not confirmed to the next; see the port."""
         if self._is_open:
             self.crash()
 

@@ -143,22 +143,18 @@ class Story(SpoutListener):
         """Of deliveries, by message id."""
 
     def handed_out(self, message_id: str, record: Record) -> None:
-        """Note that the handler is about to be called."""
         at_seconds = round(self._clock.monotonic() - self._begun, 3)
         self._deliveries[message_id] = Delivery(
             number=len(self._deliveries) + 1, record=record, at_seconds=at_seconds
         )
 
     def is_over(self, message_id: str) -> bool:
-        """Tell whether a delivery has ended."""
         return message_id in self._endings
 
     def acked(self, message_id: str) -> None:
-        """See ``SpoutListener``."""
         self._endings[message_id] = Ending.ACKED
 
     def failed(self, message_id: str, reason: FailReason, error: str, retry_in: float | None) -> None:
-        """See ``SpoutListener``."""
         self._endings[message_id] = Ending.DEAD_LETTERED if retry_in is None else Ending.WAITING
         self._deliveries[message_id] = replace(
             self._deliveries[message_id],
@@ -168,7 +164,6 @@ class Story(SpoutListener):
         )
 
     def outcomes(self) -> Outcomes:
-        """Tell what became of each record."""
         of_records: dict[str, list[str]] = {}
         for message_id, delivery in self._deliveries.items():
             of_records.setdefault(delivery.record.message_id, []).append(message_id)

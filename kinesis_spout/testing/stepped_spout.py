@@ -147,7 +147,6 @@ class _SteppedConsumer(Consumer):
 
     @property
     def chores_at(self) -> float:
-        """When a work is due next."""
         return min(self.now if work.asked_for.is_set() else work.rest_until for work in self._works)
 
     def do_chores(self) -> None:
@@ -176,12 +175,10 @@ class _SteppedPrefetcher(Prefetcher):
 
     @property
     def due_at(self) -> float:
-        """When a fetch is due next; infinite if none is."""
         next_at = self._schedule.next_at()
         return inf if next_at is None else next_at
 
     def fetch_due(self) -> None:
-        """Run the fetches that are due now, the most urgent first."""
         now = self._clock.monotonic()
         while (fetch := self._schedule.take(now)) is not None:
             again_at = fetch()

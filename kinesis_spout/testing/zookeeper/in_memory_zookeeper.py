@@ -33,7 +33,6 @@ class InMemoryGroup:
         self.changed: Callable[[], None] = _nothing
 
     def take_part(self, changed: Callable[[], None]) -> None:
-        """Watch, and stand for the leadership."""
         with self._zookeeper.lock:
             self.changed = changed
             self._takes_part = True
@@ -56,12 +55,10 @@ class InMemoryGroup:
             zookeeper.register(member)
 
     def leader(self) -> str | None:
-        """Name the member that leads."""
         with self._zookeeper.answering():
             return next(iter(self._zookeeper.candidates), None)
 
     def members(self) -> list[GroupMember]:
-        """Give the living members that have said what they want."""
         zookeeper = self._zookeeper
         with zookeeper.answering():
             return [
@@ -71,7 +68,6 @@ class InMemoryGroup:
             ]
 
     def assignment(self) -> Assignment | None:
-        """Give the assignment in force."""
         with self._zookeeper.answering():
             self._return()
             stored = self._zookeeper.assignment
@@ -83,7 +79,6 @@ class InMemoryGroup:
         return self._decoded[1]
 
     def assign(self, assignment: Assignment) -> bool:
-        """Put an assignment in force, if this member leads."""
         with self._zookeeper.answering():
             if not self.leads():
                 return False
@@ -92,25 +87,21 @@ class InMemoryGroup:
             return True
 
     def drain(self, member: str) -> None:
-        """Have a member give up all it owns."""
         with self._zookeeper.answering():
             self._zookeeper.drained.add(member)
             self._zookeeper.tell()
 
     def end_drain(self, member: str) -> None:
-        """Let a member have shards again."""
         with self._zookeeper.answering():
             self._zookeeper.drained.discard(member)
             self._zookeeper.tell()
 
     def pause(self, shard_id: str | None) -> None:
-        """Pause a shard, or everything."""
         with self._zookeeper.answering():
             self._zookeeper.paused.add(shard_id)
             self._zookeeper.tell()
 
     def resume(self, shard_id: str | None) -> OperatorPause:
-        """End the pause of a shard, or every one."""
         with self._zookeeper.answering():
             paused = self._zookeeper.paused
             ended = paused.copy() if shard_id is None else paused & {shard_id}
@@ -119,12 +110,10 @@ class InMemoryGroup:
             return _operator_pause_of(ended)
 
     def paused(self) -> OperatorPause:
-        """Give what is paused."""
         with self._zookeeper.answering():
             return _operator_pause_of(self._zookeeper.paused)
 
     def close(self) -> None:
-        """Lead no more."""
         with self._zookeeper.lock:
             if self._takes_part:
                 self._zookeeper.drained.discard(self._member)
@@ -153,22 +142,18 @@ class InMemoryProcess:
         self.store = InMemoryCheckpointStore(zookeeper, self.coordinator)
 
     def close(self) -> None:
-        """Leave."""
         self.group.close()
         self.coordinator.close()
 
     # -- for the nodes
 
     def lose(self, shard_id: str) -> None:
-        """Learn that a shard is another's."""
         self.coordinator.lose(shard_id)
 
     def lose_all(self) -> None:
-        """Learn that the session is over."""
         self.coordinator.lose_all()
 
     def changed(self) -> None:
-        """Learn that something has changed."""
         self.group.changed()
 
 
