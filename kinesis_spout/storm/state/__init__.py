@@ -4,6 +4,9 @@ How it is committed with the checkpoints is not here but in ``kinesis_spout.cons
 stores. Begin with ``manifest``, then ``partition`` (an executor's part) and ``versions`` (the driver's).
 """
 
+from typing import TYPE_CHECKING
+
+from kinesis_spout.model.lazy_names import lazy_names
 from kinesis_spout.storm.state.files import StateFiles, merged_rows
 from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue, read_value
 from kinesis_spout.storm.state.maintenance import Sweeper, collect_garbage, rescale
@@ -14,8 +17,10 @@ from kinesis_spout.storm.state.manifest import (
     StateUpdate,
     check_folder,
 )
-from kinesis_spout.storm.state.partition import StatePartition, StateParts
-from kinesis_spout.storm.state.versions import KeyedState
+
+if TYPE_CHECKING:
+    from kinesis_spout.storm.state.partition import StatePartition, StateParts
+    from kinesis_spout.storm.state.versions import KeyedState
 
 __all__ = [
     "ComponentState",
@@ -35,3 +40,13 @@ __all__ = [
     "read_value",
     "rescale",
 ]
+
+# These try a store of files again as AWS is, whose client a local run need not load.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "KeyedState": "kinesis_spout.storm.state.versions",
+        "StatePartition": "kinesis_spout.storm.state.partition",
+        "StateParts": "kinesis_spout.storm.state.partition",
+    },
+)
