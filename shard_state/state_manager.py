@@ -128,6 +128,7 @@ class StateManager:
             self._known.acquired(shard_id),
             checkpoint,
             retry=self._retry,
+            random=self._random,
             order=self._order,
             capacity=self._capacity,
             message_timeout_seconds=self._timeout_seconds,
@@ -216,7 +217,7 @@ class StateManager:
         state = self._owned[shard_id].state
         if not self._breaker.is_open:
             return state.emit(sequence, partition_key, now)
-        emission = state.emit_if_never_failed(sequence, partition_key, now, random=self._random)
+        emission = state.emit_if_never_failed(sequence, partition_key, now)
         if emission.deliver:
             self._watch.record_sent(Delivery(shard_id, sequence, emission.attempt), now)
         return emission
@@ -270,7 +271,6 @@ class StateManager:
             sequence,
             now,
             attempt=attempt,
-            random=self._random,
             event=event,
             partition_key=partition_key,
             rejected=rejected,
@@ -419,7 +419,7 @@ class StateManager:
         if slices is None or not slices.is_out(plan):
             return []
         spare = self._watch.settled(plan, outcome, delivered, now)
-        exhausted = slices.settle(plan, outcome, now, random=self._random, spare=spare)
+        exhausted = slices.settle(plan, outcome, now, spare=spare)
         self._forgive()
         return exhausted
 
@@ -436,7 +436,7 @@ class StateManager:
         if slices is None or not slices.is_out(plan):
             return []
         spare = self._watch.died(plan, now, guilty=slices.blames(plan, held))
-        exhausted = slices.died(plan, held, now, random=self._random, spare=spare)
+        exhausted = slices.died(plan, held, now, spare=spare)
         self._forgive()
         return exhausted
 

@@ -6,6 +6,7 @@ What is *dirty* is kept as a revision number: a commit takes a copy and its revi
 is under way raise the revision, so the shard stays dirty (and is committed again) although that commit succeeds.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
@@ -51,6 +52,7 @@ class ShardReading:
         shard: which.
         checkpoint: from where on, and under which epoch.
         retry: the rule for what fails.
+        random: numbers from [0, 1), for the delays of retries.
         order: what waits behind a failure.
         capacity: how much may be open.
         message_timeout_seconds: of a delivery whose outcome comes by itself; None: it takes what it takes.
@@ -64,6 +66,7 @@ class ShardReading:
         checkpoint: Checkpoint,
         *,
         retry: RetryPolicy,
+        random: Callable[[], float],
         order: Order,
         capacity: Capacity,
         message_timeout_seconds: float | None = None,
@@ -82,7 +85,7 @@ class ShardReading:
         """Up to where this run reads; None: on and on."""
         self._is_plain = guarantee is Guarantee.AT_LEAST_ONCE and bound is None
         """Whether to hand out a record that nothing blocks changes nothing but the tracker."""
-        self._attempts = CountedAttempts(retry, guarantee)
+        self._attempts = CountedAttempts(retry, guarantee, random)
         self._capacity = capacity
         self._stored = checkpoint
         self._claims = Claims()

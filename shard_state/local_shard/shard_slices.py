@@ -7,7 +7,6 @@ only a driver that holds the records can halve them. Records among which is one 
 knows which, wait from then on as retries: so the shard goes on while they are halved, as far as its order lets it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -219,7 +218,6 @@ class ShardSlices:
         outcome: SliceOutcome,
         now: float,
         *,
-        random: Callable[[], float],
         spare: bool = False,
     ) -> list[Exhausted]:
         """Take in what came of a slice. Returns what must be dead-lettered.
@@ -235,16 +233,14 @@ class ShardSlices:
                 self.backlog = not outcome.at_tip
             isolation.survived(outcome.count, alone=plan.alone)
             self._isolate(outcome)
-            return self._acquitted(
-                self.state.settle_fresh(outcome, now, random=random, spare=spare, probe=plan.probe)
-            )
+            return self._acquitted(self.state.settle_fresh(outcome, now, spare=spare, probe=plan.probe))
         if not self._is_isolated(plan):
             held = sum(failure.held for failure in outcome.failures)
             isolation.survived(len(plan.retries) - held, alone=plan.alone)
         waiting = {failure.sequence for failure in outcome.failures if failure.held}
         self._suspects -= {retry.sequence for retry in plan.retries} - waiting
         self._isolate(outcome)
-        exhausted = self.state.settle_retries(plan.retries, outcome, now, random=random, spare=spare)
+        exhausted = self.state.settle_retries(plan.retries, outcome, now, spare=spare)
         for acked in {retry.sequence for retry in plan.retries} - outcome.unfinished:
             self._isolation[False].acquit(acked)
         return self._acquitted(exhausted)
@@ -270,7 +266,6 @@ class ShardSlices:
         held: SliceOutcome | None,
         now: float,
         *,
-        random: Callable[[], float],
         spare: bool = False,
     ) -> list[Exhausted]:
         """Take in that the job of a slice died, nobody knows at which record: it is planned again, alone.
@@ -281,19 +276,18 @@ class ShardSlices:
             plan: the slice.
             held: its records, as far as the driver knows them, all of them held: None for a READ slice.
             now: the time.
-            random: see ``LocalShardState``.
             spare: as in ``settle``.
         """
         if not self._returned(plan):
             return []
         if plan.is_fresh:
-            return self._fresh_died(plan, held, now, random, spare=spare)
+            return self._fresh_died(plan, held, now, spare=spare)
         if self._is_isolated(plan) or self._isolation[False].died(len(plan.retries), alone=plan.alone):
             retry = plan.retries[0]
             self._isolation[False].isolate(retry.sequence)
             key = held.failures[0].partition_key if held and held.failures else None
             decision = self.state.fail(
-                retry.sequence, now, attempt=retry.attempt, random=random, partition_key=key, spare=spare
+                retry.sequence, now, attempt=retry.attempt, partition_key=key, spare=spare
             )
             return self._acquitted([decision] if isinstance(decision, Exhausted) else [])
         self._wait_on(plan)
@@ -313,7 +307,6 @@ class ShardSlices:
         plan: SlicePlan,
         held: SliceOutcome | None,
         now: float,
-        random: Callable[[], float],
         *,
         spare: bool,
     ) -> list[Exhausted]:
@@ -327,7 +320,7 @@ class ShardSlices:
             guilty = replace(suspects[0], held=False, attempt=suspects[0].attempt + 1, killed_worker=True)
             held = replace(held, failures=(guilty,))
             self._isolate(held)
-        return self._acquitted(self.state.settle_fresh(held, now, random=random, spare=spare))
+        return self._acquitted(self.state.settle_fresh(held, now, spare=spare))
 
     def _isolate(self, outcome: SliceOutcome) -> None:
         for failure in outcome.failures:

@@ -42,6 +42,7 @@ def owned(
     state = LocalShardState(
         Shard(shard_id="shard-0"),
         checkpoint,
+        random=lambda: 0.0,
         retry=RetryPolicy(limit=limit, backoff_seconds=10.0, cap_seconds=40.0, jitter=0.0),
         order=order,
         capacity=capacity or Capacity(),
@@ -94,13 +95,13 @@ def read(first: int, last: int, *failures: FailedRecord, **how: Any) -> SliceOut
 def settle(
     slices: ShardSlices, plan: SlicePlan, outcome: SliceOutcome, now: float = 0.0
 ) -> list[SequenceNumber]:
-    return [gone.sequence for gone in slices.settle(plan, outcome, now, random=lambda: 0.0)]
+    return [gone.sequence for gone in slices.settle(plan, outcome, now)]
 
 
 def die(
     slices: ShardSlices, plan: SlicePlan, held: SliceOutcome | None = None, now: float = 0.0
 ) -> list[SequenceNumber]:
-    return [gone.sequence for gone in slices.died(plan, held, now, random=lambda: 0.0)]
+    return [gone.sequence for gone in slices.died(plan, held, now)]
 
 
 def all_held(first: int, last: int) -> SliceOutcome:
@@ -465,7 +466,7 @@ class TestDeaths:
         plan = due(slices, 10.0)
         still_open = OpenRecord(index=0, sequence=n(1), previous=None, attempt=plan.retries[0].attempt)
         settle(slices, plan, SliceOutcome(count=1, open_records=(still_open,)), now=10.0)
-        slices.state.fail(n(1), 10.0, attempt=still_open.attempt, random=lambda: 0.0)
+        slices.state.fail(n(1), 10.0, attempt=still_open.attempt)
         assert due(slices, 1e9).alone
 
     def test_the_retries_of_a_job_that_died_are_due_again_and_uncounted(self) -> None:
