@@ -143,6 +143,8 @@ class ShardSlices:
         if deliveries is None:
             most = int(min(most, allowed))
         max_failures = self.state.max_failures
+        if isolation.alone and not self.backlog:
+            isolation.at_most(carried)  # The job that died can have read no further than the tip.
         if isolation.alone:
             most = min(most, max_failures)  # If its job dies, all its records are held, to be halved.
         self._fresh_out = SlicePlan(
@@ -207,8 +209,6 @@ class ShardSlices:
             if plan.kind is SliceKind.READ:
                 self.backlog = not outcome.at_tip
             isolation.survived(outcome.count, alone=plan.alone)
-            if plan.alone and not self.backlog:
-                isolation.trust()  # The job that died can have read no further than the tip.
             self._isolate(outcome)
             return self._acquitted(self.state.settle_fresh(outcome, now, spare=spare, probe=plan.probe))
         if not self._is_isolated(plan):

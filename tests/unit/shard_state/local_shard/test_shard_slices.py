@@ -392,10 +392,29 @@ class TestDeaths:
         die(slices, fresh(slices))
         slices.backlog = True
         settle(slices, fresh(slices, carried=8), read(1, 8))
+        slices.backlog = False  # as the page says that the driver fetched
         assert fresh(slices, carried=8).alone
-        slices.backlog = False
         settle(slices, slices._fresh_out, read(9, 16))  # type: ignore[arg-type]
         assert not fresh(slices, carried=8).alone
+
+    def test_suspects_of_a_page_that_were_not_reached_in_time_stay_suspects(self) -> None:
+        slices = owned()
+        plan = fresh(slices)
+        settle(slices, plan, read(1, 2, at_tip=True))
+        slices.suspect(plan, 8)
+        settle(slices, fresh(slices, carried=8), read(3, 5))
+        rest = fresh(slices, carried=5)
+        assert (rest.alone, rest.portion) == (True, 1)
+
+    def test_what_comes_behind_the_suspects_of_a_page_is_not_suspected(self) -> None:
+        slices = owned()
+        die(slices, fresh(slices))
+        slices.backlog = False
+        last, held = 0, 8
+        while (plan := fresh(slices, carried=held)).alone:
+            settle(slices, plan, read(last + 1, last + max(1, plan.limit // 2)))
+            last, held = last + max(1, plan.limit // 2), 20
+        assert last == 8
 
     def test_an_isolated_record_is_retried_alone_and_given_up_like_any_other_record(self) -> None:
         slices = owned(limit=2)
