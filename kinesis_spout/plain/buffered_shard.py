@@ -124,7 +124,7 @@ class BufferedShard(ShardReader[Page]):
 
     @property
     def failed(self) -> bool:
-        """Whether fetching ended with an error, which ``poll`` raises once the records before it are polled."""
+        """Whether fetching ended with an error, which ``poll`` raises after the records before it."""
         return self._failure is not None
 
     @property

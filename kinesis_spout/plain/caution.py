@@ -73,7 +73,7 @@ class Caution:
         return True
 
     def take(self, now: float) -> Retained | None:
-        """Return the noted record, once, when its note is stored; release the others when its delivery has ended."""
+        """Return the noted record, once, when its note is stored; release the others when it has ended."""
         retained = self._noted
         if retained is None:
             return None

@@ -326,8 +326,7 @@ class RecordSpout(Handle):
 
     @property
     def rate_wait_seconds(self) -> float:
-        """How long ``next_tuple`` gives nothing because the rates of deliveries are used up; 0.0: they are
-        not.
+        """How long the rates of deliveries let ``next_tuple`` give nothing; 0.0: they are not used up.
 
         Infinite while no shard is assigned to this member of an application that has a rate.
         """

@@ -72,8 +72,7 @@ class Emitted(NamedTuple):
 
 
 class StreamTuples:
-    """The tuples of one stream. Mutable; thread-safe. Its caller makes the announcements, once the lock is
-    free.
+    """The tuples of one stream. Mutable; thread-safe. The caller announces when the lock is free.
 
     ``prefix`` begins the message ids that users see.
     """
