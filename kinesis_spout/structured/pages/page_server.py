@@ -161,7 +161,6 @@ class PageServer:
             return
         # So a piece is sent, received and passed on while the processor's caches have it. A page of 10 MB that
         # is moved as a whole costs twice as much.
-        # goes these ways as a whole costs twice as much.
         for start in range(0, segment.rows, step):
             rows = min(step, segment.rows - start)
             channel.send(page.batch.slice(segment.offset + start, rows).serialize())

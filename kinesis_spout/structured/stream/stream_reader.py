@@ -116,7 +116,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end is None and current.unlogged:
             # An empty batch, so that Spark's log has what LATEST was before anything is read, and which
             # streams are gone before one of the same name can come.
-            # streams are gone before one of the same name may come.
             end = current.without_read()
         if end is None and self._until is not None and self._published is not None:
             self._published.finish()
