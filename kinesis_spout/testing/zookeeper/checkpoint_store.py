@@ -26,7 +26,6 @@ class InMemoryCheckpointStore:
         """The version of each attachment as it was read or written here."""
 
     def open(self, stream_created: float, start: StartPositions, shards: Collection[Shard]) -> StartPositions:
-        """Begin, or check that what has begun is the right thing."""
         refuse_latest(start)
         zookeeper = self._zookeeper
         with zookeeper.lock:
@@ -58,7 +57,6 @@ class InMemoryCheckpointStore:
     def begin_again(
         self, deployment: str, start: StartPositions, shards: Collection[Shard]
     ) -> StartPositions | None:
-        """Begin again, once for each deployment."""
         zookeeper = self._zookeeper
         with zookeeper.lock:
             mark = zookeeper.mark()
@@ -83,20 +81,15 @@ class InMemoryCheckpointStore:
             return None if deployment in mark.deployments else mark.start
 
     def load(self) -> Mapping[str, Checkpoint]:
-        """Read every checkpoint."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             self._zookeeper.check_mark(self._coordinator.mark)
             return {shard_id: self._zookeeper.decode(shard_id) for shard_id in self._zookeeper.shards}
 
     def check_begun(self) -> None:
-        """Make sure that the mark is there."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             self._zookeeper.check_mark(self._coordinator.mark)
 
     def attached(self, name: str) -> bytes | None:
-        """Read an attachment, which entitles to write it."""
         self.check_begun()
         with self._zookeeper.lock:
             node = self._zookeeper.attached.get(name)
@@ -164,7 +157,6 @@ class InMemoryCheckpointStore:
         return True
 
     def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Replace the stored progress."""
         zookeeper = self._zookeeper
         with zookeeper.lock:
             zookeeper.next_fault()
@@ -174,7 +166,6 @@ class InMemoryCheckpointStore:
                 zookeeper.put(shard_id, replace(checkpoint, epoch=self._next_epoch(shard_id)).encode())
 
     def forget(self) -> None:
-        """Remove everything that is stored; the application has never begun then."""
         zookeeper = self._zookeeper
         with zookeeper.lock:
             zookeeper.next_fault()
@@ -193,27 +184,20 @@ class InMemoryCheckpointStore:
 
     def read_application(self) -> Application | None:
         """Say what the application began with, or None when it has not begun."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             return self._zookeeper.mark()
 
     def shard_ids(self) -> list[str]:
-        """Name every shard that something is stored of, readable or not, in order."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             return sorted(self._zookeeper.shards)
 
     def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
-        """Give one shard's checkpoint and the version of its node, or None where nothing is stored."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             node = self._zookeeper.shards.get(shard_id)
             return None if node is None else (self._zookeeper.decode(shard_id), node.version)
 
     def owners(self) -> Mapping[str, str]:
-        """Name the member that owns each owned shard."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             return {shard_id: owner.member for shard_id, owner in self._zookeeper.owners.items()}
 
     def _next_epoch(self, shard_id: str) -> int:

@@ -1,7 +1,12 @@
 """A process that was stopped, and does not know yet whether its shards are another's."""
 
-from kinesis_spout.testing import InMemoryStream, InMemoryZooKeeper, ManualClock, SteppedSpout
-from kinesis_spout.testing.stepped_spout import in_memory_ports
+from kinesis_spout.testing import (
+    InMemoryStream,
+    InMemoryZooKeeper,
+    ManualClock,
+    SteppedSpout,
+    in_memory_ports,
+)
 from kinesis_spout.testing.zookeeper.coordinator import InMemoryCoordinator
 from shard_state import Checkpoint, Position, Shard, StartPositions
 
