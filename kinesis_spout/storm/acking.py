@@ -31,8 +31,6 @@ Words = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeEnd:
-    """How a tree that did not complete ended."""
-
     component: str
     """The component that failed one of its tuples, or had it when the time was over. "" if unknown."""
     failure: Failure
@@ -102,7 +100,6 @@ class Acker:
         return self._roots, self._values
 
     def unfinished(self) -> Mapping[int, TreeEnd | None]:
-        """The incomplete trees, each with its end; None if no task has said where it stopped."""
         self._fold()
         return {root: self._ends.get(root) for root in self._roots.tolist()}
 

@@ -60,7 +60,6 @@ def _address(topology: BuiltTopology, component: str) -> str:
 
 @contextmanager
 def _attached(topology: BuiltTopology) -> Iterator[Callable[[], bytes | None]]:
-    """Give what reads the manifest that is stored now."""
     spouts = topology.graph.spouts
     spout = spouts[0].made_of
     if len(spouts) > 1 or not isinstance(spout, KinesisSpout):

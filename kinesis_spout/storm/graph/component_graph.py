@@ -66,7 +66,6 @@ class ComponentGraph:
 
     @property
     def spouts(self) -> list[Component]:
-        """In the order they were set."""
         return [component for component in self._components.values() if component.is_spout]
 
     def without_objects(self) -> "ComponentGraph":
@@ -170,7 +169,6 @@ def _check_once(component: Component) -> None:
 
 
 def _cycle_among(waiting: Mapping[str, Component]) -> list[str]:
-    """Find a cycle among components each of which waits for another one of them. Begins and ends with the same."""
     way = [next(iter(waiting))]
     while way.count(way[-1]) == 1:
         way.append(next(each.component for each in waiting[way[-1]].inputs if each.component in waiting))

@@ -103,7 +103,6 @@ class Grouping:
     custom: CustomGrouping | None = None
 
     def told(self) -> tuple[str, tuple[str, ...]]:
-        """Its name and its fields, for ``TaskContext``."""
         return self.kind.value, self.fields
 
     def __str__(self) -> str:

@@ -42,7 +42,6 @@ class Plan:
     """The components whose tuples come from another stage, all or some."""
 
     def in_one_stage(self) -> "Plan":
-        """The plan in which all components run in one process, each with all of its tasks."""
         return replace(
             self,
             stages=(tuple(name for stage in self.stages for name in stage),),
@@ -55,7 +54,6 @@ class Plan:
         return len(self.stages) - 1
 
     def most_tasks(self, graph: ComponentGraph) -> int:
-        """How many tasks the widest bolt has that tuples come to by an exchange; 1 without an exchange."""
         return max((graph[component].parallelism for component in self.exchanged), default=1)
 
 

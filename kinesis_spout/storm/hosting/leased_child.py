@@ -144,7 +144,6 @@ class LeasedChild:
         self.talk.say(tick(self._tuples.give_tick(), round(self._settings.tick_seconds or 0)))
 
     def probe(self) -> None:
-        """Find out whether a child that was left in the middle of a message still listens."""
         self.talk.expect_answer()
         self._send_beat()
         limit = min(PROBE_SECONDS, self._settings.timeout_seconds)
@@ -229,11 +228,9 @@ class LeasedChild:
 
     @property
     def _is_silent(self) -> bool:
-        """Whether it has said nothing since a heart-beat was sent."""
         return self._beat is not None and self.talk.heard_at <= self._beat_at
 
     def _wait(self) -> None:
-        """Listen once; tick or send a heart-beat if one is due."""
         every = self._settings.tick_seconds
         if every is not None and self._tuples.pending:
             every = max(every, _LEAST_TICK_SECONDS)
@@ -248,7 +245,6 @@ class LeasedChild:
             self.talk.check_silence("it said nothing, not even to a heart-beat,")
 
     def _is_beat_due(self, silent: float) -> bool:
-        """Whether a heart-beat would show anything new."""
         return self._tuples.has_untaken or silent >= min(_BEAT_SECONDS, self._settings.timeout_seconds / 3)
 
     def _send_beat(self) -> None:

@@ -23,8 +23,6 @@ class UnknownTuple(Exception):  # noqa: N818 - the name says what happened; it n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unanswered:
-    """The tuples that a child had not answered when it failed, the oldest first."""
-
     begun: list[Tuple]
     """It has emitted something that is anchored to them. If they were sent again, that would come twice."""
     untouched: list[Tuple]
@@ -55,7 +53,6 @@ class PendingTuples:
         return str(self._issued)
 
     def give_tick(self) -> str:
-        """The id of a tick that is sent. The child need not answer it."""
         tuple_id = self.next_id()
         self._ticks.add(tuple_id)
         self._last_tick = self._issued
@@ -68,7 +65,6 @@ class PendingTuples:
 
     @property
     def has_untaken(self) -> bool:
-        """Whether something was sent since the last heart-beat that was answered."""
         return self._taken < self._issued
 
     @property
@@ -133,7 +129,6 @@ class PendingTuples:
         return self._without(ids)
 
     def take_back(self) -> Unanswered:
-        """Remove all that are pending: the child has failed."""
         ids = list(self.pending)
         begun = [each for each in ids if each in self._begun]
         untaken = [each for each in ids if int(each) > self._taken]
@@ -156,7 +151,6 @@ class PendingTuples:
         return self._without(every)
 
     def forget_all(self) -> list[Tuple]:
-        """Give up all tuples, and wait for no tick. Gives them."""
         self._last_tick = self._taken
         return self.forget(self.pending)
 

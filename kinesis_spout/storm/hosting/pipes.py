@@ -32,7 +32,6 @@ class PipesHere:
         self._either.register(stdin, select.POLLOUT)
 
     def write(self, data: bytes | memoryview) -> int:
-        """Write as much as the pipe takes now, maybe nothing, without waiting."""
         try:
             return os.write(self._stdin, data)
         except BlockingIOError:
@@ -105,8 +104,6 @@ class DistantPipes:
 
 
 class Pipes:
-    """Keeps frames until the pipe takes them, in few writes. Mutable; one thread's."""
-
     def __init__(self, end: PipesHere | DistantPipes) -> None:
         self._end = end
         self._pieces: deque[bytes | memoryview] = deque()
@@ -118,7 +115,6 @@ class Pipes:
 
     @property
     def is_input_closed(self) -> bool:
-        """Whether the child is known to have closed the pipe that it reads."""
         return self._end.is_input_closed
 
     def push(self) -> None:
@@ -151,7 +147,6 @@ class Pipes:
         return data
 
     def drop_unsent(self) -> None:
-        """Drop what was put and not written, except the rest of a frame that was begun."""
         begun = self._pieces[0] if self.is_inside_a_frame else None
         self._pieces.clear()
         self._frames.clear()

@@ -61,7 +61,6 @@ def shipped_to() -> list[Path]:
 
 
 def _unpacked(archive: Path) -> Path:
-    """Unpack an archive next to it, once for each version of it, and give the folder."""
     if not archive.name.endswith(_ARCHIVES):
         raise InvalidConfig(
             f"resources: expected a folder, or an archive ({', '.join(_ARCHIVES)}), got the file {archive}"

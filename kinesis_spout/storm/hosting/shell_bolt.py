@@ -145,7 +145,6 @@ class ShellBolt(Bolt):
 
 
 def _children(conf: Mapping[str, Any], context: TaskContext, clock: Clock) -> OwnChildren | HostedChildren:
-    """Those of the machine's host process where ``host_conf`` names it, else of this process."""
     host = conf.get(SHELL_HOST)
     if host is None:
         return OwnChildren(clock)

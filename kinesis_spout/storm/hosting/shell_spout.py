@@ -142,7 +142,6 @@ class ShellSpout(Spout):
             self._close()
 
     def _command(self, command: Message) -> None:
-        """Give a command to the process, which is started if there is none, and do what it says in answer."""
         try:
             talk = self._talk or self._begin(command)
             if talk is not None:
@@ -153,7 +152,6 @@ class ShellSpout(Spout):
             self._discard(error)
 
     def _tell(self, message_id: SpoutMessage, command: type[Ack] | type[Fail]) -> None:
-        """Report a tuple's outcome, if this process is the one that emitted it."""
         if self._talk is None or message_id.process != self._number:
             self._reports.count("unknown_to_process")
             return

@@ -168,7 +168,6 @@ class ShellTask:
         return failed
 
     def _child_failed(self, child: LeasedChild, error: ChildFailed) -> None:
-        """End the child, find out which of its tuples is to blame, and give the others to the next child."""
         failed = self._discard(child, error)
         suspects = deque(self._blame(child.take_back(), failed))
         waits_for_answers = not self._given_again.isdisjoint(map(id, suspects))
@@ -190,7 +189,6 @@ class ShellTask:
                 return
 
     def _blame(self, back: Unanswered, failed: ComponentFailed) -> list[Tuple]:
-        """Fail the tuple that is to blame, put off what cannot be given again, and give what can."""
         is_time_over, every = self._is_time_over, [*back.begun, *back.untouched]
         is_known = len(every) == 1 or len(back.begun) == 1
         guilty = back.oldest if is_known or is_time_over else None

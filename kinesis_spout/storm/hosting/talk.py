@@ -108,7 +108,6 @@ class Talk:
         return self._codec.encode(message, self._component)
 
     def say(self, message: Message) -> None:
-        """Send a message, unless the child has failed, which the next ``hear`` raises."""
         if self._state in FAILED:
             return
         self._happened(Event.TASK_IDS_SENT if isinstance(message, TaskIds) else Event.COMMAND_SENT)
@@ -116,11 +115,9 @@ class Talk:
 
     @property
     def is_inside_a_frame(self) -> bool:
-        """Whether a frame is half sent, or half received."""
         return self.pipes.is_inside_a_frame or self._decoder.rest() is not None
 
     def expect_answer(self) -> None:
-        """Count its silence from here: the child owes a message."""
         self.heard_at = self._clock.monotonic()
 
     def check_silence(self, what: str) -> None:
@@ -142,7 +139,6 @@ class Talk:
             )
 
     def nonsense(self, what: str) -> None:
-        """Raise ``ChildFailed``, because of a message that cannot be true."""
         self._happened(Event.NONSENSE, what)
 
     def hear(self, wait_seconds: float) -> list[Message]:

@@ -57,8 +57,6 @@ def columns(text: str) -> int:
 
 
 class Drawing:
-    """A picture that is being drawn. Mutable; what comes later covers what came before."""
-
     def __init__(self, width: float, height: float, title: str) -> None:
         size = {"width": _number(width), "height": _number(height)}
         self._root = ET.Element(
@@ -85,7 +83,6 @@ class Drawing:
         self._rectangle("frame", left, top, width, height, roundness=_ROUND)
 
     def box(self, left: float, top: float, width: float, height: float, *, is_spout: bool) -> None:
-        """Draw the box of a component; a spout's is rounder."""
         self._rectangle(
             "spout" if is_spout else "bolt",
             left,
@@ -100,7 +97,6 @@ class Drawing:
         self._add("line", {"class": "exchange", "x1": x, "x2": x, "y1": _number(top), "y2": _number(bottom)})
 
     def arrow(self, points: Sequence[tuple[float, float]], *, fused: bool) -> None:
-        """Draw an arrow through points: curves between them, and lines where it stays level."""
         steps = [f"M {_pair(*points[0])}"]
         for (x, y), (to_x, to_y) in pairwise(points):
             if abs(y - to_y) < 1:

@@ -15,8 +15,6 @@ _DETAILS: Final = 6
 
 
 class Explanation:
-    """How a topology runs, for people and for programs. Nothing of it is run or opened."""
-
     def __init__(self, name: str, graph: ComponentGraph, options: TopologyConf) -> None:
         self._name = name
         self._graph = graph
@@ -30,13 +28,10 @@ class Explanation:
         return "\n".join(lines) + "\n"
 
     def document(self) -> dict[str, Any]:
-        """Give it for programs."""
         return {"topology": self._name, "spouts": [flow.document() for flow in self._flows]}
 
 
 class _Flow:
-    """How the tuples of one spout go through the topology; its micro-batches are its own."""
-
     def __init__(self, graph: ComponentGraph, plan: Plan, options: TopologyConf) -> None:
         self._graph = graph
         self._plan = plan

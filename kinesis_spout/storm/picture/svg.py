@@ -42,8 +42,6 @@ _LONGEST_LABEL: Final = 34
 
 
 class _Box:
-    """The box of a component: its id, what it is, and its counts."""
-
     def __init__(self, component: Component, counts: Counts | None, *, least_height: float) -> None:
         self._name = component.name
         self._kind = kind_text(component)
@@ -109,7 +107,6 @@ class _Picture:
         self._place_columns()
 
     def _place_columns(self) -> None:
-        """Find where each column's labels and boxes begin, and where it ends."""
         self._labels_from: list[float] = []
         self._boxes_from: list[float] = []
         self._ends: list[float] = []
@@ -175,7 +172,6 @@ class _Picture:
         drawing.text(self._labels_from[last] + 6, height - 5, _label(arrow), "label", whole=arrow.label)
 
     def _port(self, number: int, *, leaving: bool) -> float:
-        """Give the height at which an arrow leaves its source, or comes to its target."""
         arrow = self._wiring.arrows[number]
         box = arrow.source if leaving else arrow.target
 

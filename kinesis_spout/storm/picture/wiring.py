@@ -28,7 +28,6 @@ _WHOLE_MS: Final = 100.0
 
 
 def kind_text(component: Component) -> str:
-    """Say what a component is: its class, how many tasks it has, whether it keeps state."""
     tasks = "" if component.parallelism == 1 else f", {component.parallelism} tasks"
     state = ", state" if component.is_stateful else ""
     return f"{type(component.made_of).__name__}{tasks}{state}"

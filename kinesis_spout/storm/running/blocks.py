@@ -22,8 +22,6 @@ FULL_BLOCK: Final = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TupleBlock:
-    """Tuples of one stream of one task, for one task of a later stage."""
-
     component: str
     index: int
     """Which of the component's tasks they are for."""
@@ -37,7 +35,6 @@ class TupleBlock:
     """The other roots of those tuples that are part of several trees, by their number in the block."""
 
     def tuples(self) -> Iterator[tuple[Sequence[Any], int, tuple[int, ...] | None]]:
-        """Unpack tuples: values, root and other roots of each."""
         # The bytes are our own, made a moment ago by another task of the same job.
         values = pickle.loads(self.values)  # noqa: S301
         others = map(self.others.get, range(len(values))) if self.others else repeat(None)
@@ -46,8 +43,6 @@ class TupleBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckBlock:
-    """What a task did to the trees of one acker."""
-
     acker: int
     roots: bytes = field(repr=False)
     values: bytes = field(repr=False)
@@ -72,8 +67,6 @@ class OpenTrees:
 
 
 class ForDriver:
-    """A block that stages pass on unread, for the driver."""
-
     __slots__ = ()
 
 
@@ -199,12 +192,10 @@ class Outbox:
             parcel.drop_last(root)
 
     def send(self, parcel: Parcel) -> None:
-        """Pack a parcel, full or not, and empty it."""
         self._ready.append((parcel.index % self._partitions, parcel.block()))
         parcel.clear()
 
     def close(self) -> None:
-        """Pack all parcels."""
         for parcel in self._parcels:
             if parcel.values:
                 self.send(parcel)

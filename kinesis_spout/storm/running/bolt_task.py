@@ -78,12 +78,10 @@ class BoltTask:
         self._bolt.init_state(state)
 
     def come(self, block: TupleBlock) -> None:
-        """Note tuples that are about to be sent to it."""
         if self._state is not None:
             self._came.append(block)
 
     def sender(self, source: Source) -> Send:
-        """A function that has the bolt execute the tuples of one source."""
         counts, call, hold = self._counts, self._call, self._hold
 
         def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
@@ -124,7 +122,6 @@ class BoltTask:
             trees.touched.update(roots)
 
     def run_as_root(self, work: Callable[[Tuple], None], root: int) -> None:
-        """See ``Collector.as_root``."""
         tup = Tuple((), TICK, root)
         if self._state is not None:
             self._state.log.clear()  # What the tick has changed before belongs to no tuple.

@@ -51,7 +51,6 @@ def chooser(grouping: Grouping, stream: Stream, targets: Sequence[Target], at_ha
 def _by_key(
     places: Sequence[int], choose: Callable[[tuple[Any, ...]], _Chosen]
 ) -> Callable[[Sequence[Any]], _Chosen]:
-    """Remember what was chosen for a key, a tuple of the values at these places."""
     pick, is_one = itemgetter(*places), len(places) == 1
     known: dict[Any, _Chosen] = {}
 
@@ -71,7 +70,6 @@ def _by_key(
 
 
 def _less_loaded(places: Sequence[int], alone: Sequence[tuple[Target]]) -> Choose:
-    """Choose, of the two tasks of a key, the one that got less from here."""
     two = _by_key(places, lambda key: _two_choices(key, len(alone)))
     sent = [0] * len(alone)
 
@@ -85,7 +83,6 @@ def _less_loaded(places: Sequence[int], alone: Sequence[tuple[Target]]) -> Choos
 
 
 def _two_choices(key: tuple[Any, ...], tasks: int) -> tuple[int, int]:
-    """Two different tasks, if there are two."""
     first = stable_hash(key)
     others = max(1, tasks - 1)
     return first % tasks, (first + 1 + crc32(_OTHER_CHOICE, first) % others) % tasks

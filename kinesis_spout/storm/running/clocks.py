@@ -79,8 +79,6 @@ class ProcessingClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticks:
-    """What a micro-batch knows of ticks and of time."""
-
     batch: str = ""
     """Tells the micro-batch from others; its runs have it in common."""
     numbers: Mapping[str, int] = field(default_factory=dict)
@@ -138,5 +136,4 @@ class TickClock:
         return Ticks(batch=batch, numbers=self._numbers, new=new, time=time_now, read_to=self._read_to)
 
     def did_not_count(self, ticks: Ticks) -> None:
-        """Take in that the changes of state of a micro-batch do not count."""
         self._new |= ticks.new

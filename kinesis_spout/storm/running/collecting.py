@@ -74,7 +74,6 @@ class Output:
 
 
 def _one_choice(to_all: Sequence[Target], chosen: Sequence[Choose]) -> Choose | None:
-    """One choice instead of several; a single one is left as it is, because that is called most."""
     if not chosen:
         return None
     if len(chosen) == 1 and not to_all:
@@ -188,7 +187,6 @@ class Collector:
         )
 
     def time_out(self, tup: Tuple, failure: Failure) -> None:
-        """Stop waiting for a tuple that is neither acked nor failed."""
         tup.state = TupleState.TIMED_OUT
         self.counts.timed_out += 1
         self._end(tup.roots, TreeEnd.after_time_out(failure, self._component), is_held=tup.is_held)
@@ -204,7 +202,6 @@ class Collector:
         self.errors.report(error)
 
     def let_through(self, error: BaseException) -> None:
-        """Raise it if it ends the run."""
         if isinstance(error, self._ends_run):
             raise error
 
@@ -253,7 +250,6 @@ class Collector:
         return output
 
     def _open(self, anchors: Tuple | Sequence[Tuple]) -> Sequence[Tuple]:
-        """The anchors of a tuple, once it is sure that they are open."""
         many: Sequence[Tuple]
         if isinstance(anchors, Tuple) or not isinstance(anchors, Iterable):
             many = (anchors,)

@@ -54,7 +54,6 @@ class Metric:
 
 
 def _number(value: Any) -> float | None:
-    """A Python number that can be summed, also from one of numpy; None for NaN and everything else."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     try:
@@ -110,7 +109,6 @@ class ComponentCounts:
 
     @classmethod
     def of_trees(cls, count: int, *, unfinished: int, timed_out: int, seconds: float) -> Self:
-        """The counts of a spout with this many trees that ended in a micro-batch of this many seconds."""
         acked = count - unfinished
         return cls(
             acked=acked,
@@ -147,7 +145,6 @@ class ComponentCounts:
             self.metrics.setdefault(name, Metric()).add(metric)
 
     def with_times_of(self, other: Self) -> Self:
-        """A copy with the other's timings."""
         metrics = {name: replace(metric) for name, metric in self.metrics.items()}
         return replace(self, metrics=metrics, **{name: getattr(other, name) for name in _TIMES})
 
@@ -174,7 +171,6 @@ class ComponentCounts:
         return 1000 * self.completing_seconds / self.completed if self.completed else 0.0
 
     def told(self) -> dict[str, Any]:
-        """The counts in the words of a query's progress."""
         return {
             **{word: getattr(self, name) for name, word in _WORDS.items()},
             "executeLatencyMs": round(self.latency_ms, 3),

@@ -133,7 +133,6 @@ class OneByOneRun(StageRun):
                 task.release()
 
     def _run_again(self, given: Iterable[_Root]) -> None:
-        """Run roots again whose unit was taken back because of others."""
         waiting = deque(given)
         while waiting:
             each = waiting.popleft()
@@ -254,7 +253,6 @@ class OneByOneRun(StageRun):
         self._given.clear()
 
     def _way(self, component: str, index: int, source: Source, collector: Collector) -> Send:
-        """Send to a task that is here because all are; it is made when the first tuple comes."""
         del collector
         send: Send | None = None
 

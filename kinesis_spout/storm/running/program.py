@@ -46,7 +46,6 @@ class Program:
     """Whether all bolts are in one stage, in one process: see ``one_by_one``."""
 
     def one_by_one(self) -> "Program":
-        """The same program with roots that run one by one."""
         return replace(self, plan=self.plan.in_one_stage(), partitions=1, is_one_by_one=True)
 
     @property
@@ -58,7 +57,6 @@ class Program:
         return {**self.conf, **self.graph[component].conf}
 
     def check_travels(self) -> None:
-        """Refuse wiring and conf that cannot be pickled."""
         _pickled("the conf of the topology", self.conf)
         for component in self.graph:
             _pickled(f"the conf of {component.name!r}", component.conf)

@@ -38,7 +38,6 @@ class ReportedErrors:
         self.log(self._counts.last_error)
 
     def count(self, text: str) -> None:
-        """Count an error that is shown elsewhere."""
         self._counts.errors += 1
         self._counts.last_error = text
 
@@ -84,7 +83,6 @@ class RunningCounts:
         }
 
     def _forget_old(self) -> int:
-        """Keep the parts of the window; give the number of the current one."""
         number = int(self._clock() // _PART_SECONDS)
         while self._parts and self._parts[0][0] <= number - _PARTS:
             self._parts.popleft()

@@ -142,11 +142,9 @@ class StageRun:
         self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
 
     def _own(self, component: str) -> range:
-        """The tasks of a component that are here, if its tuples come by an exchange."""
         return range(self._partition, self._graph[component].parallelism, self.program.partitions)
 
     def _taken_counts(self) -> dict[str, ComponentCounts]:
-        """Take what the components have done since the last micro-batch."""
         taken: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
         for (component, _), task in self._tasks.items():
             taken[component].add(task.collector.counts.take())
@@ -212,7 +210,6 @@ class StageRun:
             )
 
     def _targets(self, route: Route, source: Source, collector: Collector) -> list[Target]:
-        """The tasks that a route can lead to: of a fused one, the one that is here."""
         tasks = self._graph.tasks[route.target]
         if route.fused:
             at_hand = self._partition % len(tasks)
@@ -240,7 +237,6 @@ class StageRun:
 
 
 def _chosen_by_none(record: Callable[[Sequence[Any]], None], values: Sequence[Any]) -> Sequence[Target]:
-    """Record a tuple; choose no further task."""
     record(values)
     return ()
 
@@ -252,6 +248,5 @@ def _recorded(
     root: int,
     others: tuple[int, ...] | None,
 ) -> None:
-    """Record a tuple of a direct stream, too."""
     record(values)
     send(values, root, others)

@@ -77,7 +77,6 @@ class Trees:
         self.touched.clear()
 
     def begin_waiting(self) -> None:
-        """Start the time-outs of all trees now."""
         self._began = self.clock()
         self._resets.clear()
 
@@ -96,16 +95,13 @@ class Trees:
                 del opened[root]
 
     def end(self, root: int, end: TreeEnd) -> None:
-        """Take in that a tree cannot complete."""
         note_end(self.ends, root, end)
 
     def reset_timeout(self, roots: Iterable[int]) -> None:
-        """Start the time-out of trees again."""
         self.reset_at = self.clock()
         self._resets.update(dict.fromkeys(roots, self.reset_at))
 
     def is_overdue(self, roots: Iterable[int]) -> bool:
-        """Whether the time-out of one of these trees is over."""
         until = self.clock() - self._timeout
         return any(self._resets.get(root, self._began) <= until for root in roots)
 
@@ -120,7 +116,6 @@ class Trees:
                 self._told.tell(root, edges[at])
 
     def take(self) -> tuple[Words, Words]:
-        """Take the messages for ackers, at the end: roots, and what was done to the tree of each."""
         told, self._told = self._told, Acker()
         told.tell_all(array("Q", self.opened), array("Q", (new_root() for _ in self.opened)))
         return told.words()
@@ -157,7 +152,6 @@ class Trees:
 
 
 def open_trees(numbers: Mapping[int, int], ackers: int, batch: int) -> Iterator[tuple[int, OpenTrees]]:
-    """The trees for each acker to decide; ``numbers`` as for ``all_decided``."""
     for acker in range(ackers):
         roots = array("Q", (root for root in numbers if root % ackers == acker))
         if roots:
@@ -167,8 +161,6 @@ def open_trees(numbers: Mapping[int, int], ackers: int, batch: int) -> Iterator[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """Those of ``OpenTrees`` that did not complete."""
-
     batch: int
     ends: Mapping[int, TreeEnd]
     """By the tuple's number in its batch."""

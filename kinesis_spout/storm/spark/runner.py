@@ -81,7 +81,6 @@ class TopologyRunner(SparkRunner):
         return results
 
     def _run_exactly(self, tag: str, packs: Packs, state: KeyedState) -> list[Block]:
-        """Run a micro-batch so that its changes of state can count."""
         manifest = state.begin()
         if manifest is None:
             raise HandlerRaised("the shards of the micro-batch were lost before it began")

@@ -98,7 +98,6 @@ def _check_state(topology: BuiltTopology, stateful: list[str]) -> None:
 
 
 def start_topology(topology: BuiltTopology, spark: "SparkSession", name: str) -> TopologyQuery:
-    """Start every spout of a topology, once all of them are checked. See ``Topology.run``."""
     context = classic_context(spark)
     check_runnable(topology)
     programs = programs_of(topology, context)

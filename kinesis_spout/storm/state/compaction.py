@@ -35,8 +35,6 @@ class StateFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """What to write after a micro-batch."""
-
     keeps: int
     """So many of the files stay; the new one takes the place of the others. 0: it is whole."""
     keys: Collection[Any] = ()
@@ -46,7 +44,6 @@ class Merge:
 
 
 def merge_of(files: Sequence[StateFile], changed: Collection[Any], changed_bytes: int) -> Merge:
-    """Decide what to write, as so many bytes of these keys have changed."""
     keys = dict.fromkeys(changed)
     size_bytes = float(changed_bytes)
     keeps = len(files)
@@ -68,8 +65,6 @@ def merge_of(files: Sequence[StateFile], changed: Collection[Any], changed_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUp:
-    """How a memory comes to the state that is wanted."""
-
     keeps_memory: bool
     """Whether the files are applied to what is in memory; else to nothing."""
     reads: tuple[str, ...] = ()

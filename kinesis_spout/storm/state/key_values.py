@@ -185,7 +185,6 @@ class PartitionState:
                 self.stored[key] = pickled
 
     def forget_changes(self) -> None:
-        """Begin a micro-batch, or one that is run again."""
         self.changes, self.unreadable, self.kept = {}, None, None
         self.log.clear()
 
@@ -245,8 +244,6 @@ def read_value(key: Any, pickled: bytes) -> Any:
 
 
 class _MovedNames(pickle.Unpickler):
-    """Reads values of classes of this package that had another module when they were stored."""
-
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         return super().find_class(_MOVED.get(module_name, module_name), global_name)
 

@@ -52,7 +52,6 @@ def rescale(
 def _gathered(
     files: StateFiles, manifest: StateManifest, component: str, parallelism: int, chosen: range
 ) -> Mapping[int, dict[Key, bytes]]:
-    """Collect what the chosen new tasks have of every old one."""
     gathered: dict[int, dict[Key, bytes]] = {index: {} for index in chosen}
     for old_index in manifest.components[component].files:
         for key, value in merged_rows(files, manifest, component, old_index).items():

@@ -23,8 +23,6 @@ _LONGEST_FOLDER_BYTES: Final = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlace:
-    """Which part of which state."""
-
     topology: str
     life: str
     """Of this state from its beginning to its removal. No other state's files are in its folder."""
@@ -34,7 +32,6 @@ class PartitionPlace:
 
     @property
     def folder(self) -> str:
-        """Where its files are, below the address of all state."""
         life = life_folder(self.topology, self.life)
         return f"{life}/{_segment(self.component)}/{self.parallelism}/{self.index}"
 
@@ -44,8 +41,6 @@ class PartitionPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateUpdate:
-    """What a task's part consists of after a micro-batch that changed it."""
-
     component: str
     index: int
     files: tuple[str, ...]
@@ -61,8 +56,6 @@ class ComponentState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateManifest:
-    """The whole state of a topology at one moment."""
-
     topology: str
     life: str
     components: Mapping[str, ComponentState] = field(default_factory=dict)
@@ -180,7 +173,6 @@ def check_folder(what: str, name: str) -> None:
 
 
 def _segment(name: str) -> str:
-    """Make a name one element of a path, whatever it contains."""
     quoted = quote(name, safe=" ")
     return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
 

@@ -20,8 +20,6 @@ _RETRY_POLICY: Final = RetryPolicy(
 
 
 class _Written(NamedTuple):
-    """What a micro-batch wrote, and nobody has said yet that it counts."""
-
     files: list[StateFile]
     changes: Rows
 
@@ -144,7 +142,6 @@ class StateParts:
         self._failed: StateError | None = None
 
     def begin(self, manifest: StateManifest) -> Callable[[str, int], PartitionState]:
-        """Begin a micro-batch; gives what loads the state of a task."""
         self._in_use = []
         self._failed = None
 

@@ -77,7 +77,6 @@ class KeyedState:
             return True
 
     def kept(self) -> tuple[StateManifest, ...]:
-        """Give every manifest whose files must be kept."""
         known = (self._committed, *self._offered.values(), self._current)
         return tuple({id(each): each for each in known if each is not None}.values())
 

@@ -114,7 +114,6 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process that was started; the one that speaks can be a child of it."""
         return self._process.pid
 
     def is_running(self) -> bool:

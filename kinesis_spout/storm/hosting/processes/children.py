@@ -68,14 +68,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class NotYet:
-    """There is no lease for the time being."""
-
     reason: str
 
 
 class _Place:
-    """What is known of one child. Mutable."""
-
     def __init__(self) -> None:
         self.child: ChildProcess | None = None
         self.settings: ChildSettings | None = None
@@ -172,7 +168,6 @@ class OwnChildren:
         return words
 
     def close(self) -> None:
-        """End all. Can be called twice."""
         with self._changed:
             self._is_closed = True
             children = [place.child for place in self._places.values() if place.child is not None]
@@ -222,7 +217,6 @@ class OwnChildren:
         )
 
     def _held(self, lease: Lease) -> _Place | None:
-        """The place that is held by this lease; None if the lease is over, however it ended."""
         place = self._places.get(lease.key)
         return place if place is not None and place.is_leased and place.leases == lease.number else None
 

@@ -80,7 +80,6 @@ class HostServer:
         self._distant_workers = 0
 
     def serve(self) -> None:
-        """Serve until the last executor has ended, and a while longer; then end the children."""
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         needed_at = time.monotonic()
         while time.monotonic() - needed_at < (
@@ -99,7 +98,6 @@ class HostServer:
         self._children.close()
 
     def stop(self) -> None:
-        """Have ``serve`` return soon."""
         self._stopped.set()
 
     def _has_executors(self) -> bool:
@@ -112,7 +110,6 @@ class HostServer:
             return bool(self._executors)
 
     def _find(self, resources: str) -> Path:
-        """Find what the job has brought to any executor that lives; prefer the one that came last."""
         with self._lock:
             executors = list(self._executors.values())
         if not executors:
@@ -238,7 +235,6 @@ def _lives(pid: int, watched: int | None) -> bool:
 
 
 def main(folder: Path) -> None:
-    """Serve in a folder, unless another process does."""
     print_log_lines()
     with (folder / "life").open("w") as life:
         try:
@@ -261,7 +257,6 @@ def main(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove the folder, unless another worker is about to start a host process in it."""
     with (folder / "start").open("w") as start:
         try:
             fcntl.flock(start, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -98,8 +98,6 @@ class AskMachine(_Message, frozen=True):
 
 
 class Greeting(_Message, frozen=True):
-    """The host process serves this machine."""
-
     machine: Machine | None
     """Where it serves workers of other machines."""
 
@@ -115,8 +113,6 @@ class Granted(_Message, frozen=True):
 
 
 class Refused(_Message, frozen=True):
-    """No lease for the time being."""
-
     reason: str
 
 
@@ -258,7 +254,6 @@ def _connect(folder: Path) -> socket.socket | None:
 
 
 def _start(folder: Path, until: float) -> None:
-    """Start the host process, unless another worker has done so; return when it serves."""
     with _only_one(folder / "start"):
         probe = _connect(folder)
         if probe is not None:

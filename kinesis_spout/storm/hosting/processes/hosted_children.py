@@ -121,7 +121,6 @@ class HostedChildren:
             return f"the host process of shell components, which owned it, is gone: {error!r}"
 
     def close(self) -> None:
-        """Give back what is leased. The processes stay with the host processes."""
         for lease, _ in list(self._held.values()):
             self._drop(lease)
         for host in [*self._elsewhere.values(), *([] if self._here is None else [self._here])]:
@@ -134,7 +133,6 @@ class HostedChildren:
         return answer.words
 
     def _drop(self, lease: Lease) -> "_Host":
-        """Stop using a lease; give its host process."""
         _, host = self._held.pop(lease.key)
         if lease.distant is None:
             os.close(lease.stdin)
@@ -151,7 +149,6 @@ class HostedChildren:
     # Where a child is
 
     def _host_of(self, key: ChildKey) -> tuple["_Host", bool]:
-        """The host process that has a child, or will have it; and whether the connection is new."""
         is_new = self._here is None
         here = self._here = self._here or self._connected_here()
         if self._placement is None:
@@ -173,7 +170,6 @@ class HostedChildren:
                 return host, True
 
     def _connected_here(self) -> "_Host":
-        """Connect to the host process of this machine, which is started if there is none. Raises OSError."""
         host, key_bytes = None, b""
         if self._placement is not None:
             host = _named_by_spark() or self._placement.host_here()
@@ -252,7 +248,6 @@ class _Host:
         return (answer.written, answer.data) if isinstance(answer, Exchanged) else (None, None)
 
     def close(self) -> None:
-        """End the connection. Can be called twice."""
         self._socket.close()
 
 

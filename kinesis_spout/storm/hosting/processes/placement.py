@@ -106,7 +106,6 @@ class Placement:
         return asking
 
     def close(self) -> None:
-        """Take no more connections. Can be called twice."""
         self._server.close()
 
     def _serve(self, connected: socket.socket) -> None:

@@ -125,7 +125,6 @@ class TopologyJobs:
         return exchanged
 
     def count_trees(self, ended: int, *, unfinished: int, timed_out: int, seconds: float) -> None:
-        """Count how the spout's trees ended in a micro-batch of this many seconds."""
         counts = ComponentCounts.of_trees(ended, unfinished=unfinished, timed_out=timed_out, seconds=seconds)
         with self._lock:
             self._counts.add(self._program.plan.spout, counts)

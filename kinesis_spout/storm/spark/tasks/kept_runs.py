@@ -172,7 +172,6 @@ _watches: Final[list[_Watch]] = []
 
 
 def _call_in(frame: FrameType | None) -> FrameType | None:
-    """The innermost call of a component."""
     while frame is not None and frame.f_code not in CALLS:
         frame = frame.f_back
     return frame

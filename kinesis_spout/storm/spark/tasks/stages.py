@@ -48,15 +48,11 @@ _MOST_SLICES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTuples(ForDriver):
-    """The tuples of a spout on the driver whose trees did not complete, by their numbers."""
-
     ends: Mapping[int, TreeEnd]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateBlock(ForDriver):
-    """What a task's part of a state is after this job, if the job counts."""
-
     update: StateUpdate
 
 
@@ -69,16 +65,12 @@ class StateFailed(ForDriver):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMark(ForDriver):
-    """One run of a task, for a task after it."""
-
     task: TaskId
     run: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRuns(ForDriver):
-    """The marks that one task has seen."""
-
     marks: dict[TaskId, str] = field(default_factory=dict)
     contradiction: bool = False
     """Whether it has seen two of one task."""
@@ -98,7 +90,6 @@ class TaskRun:
         return SeenRuns(marks=dict(self._marks), contradiction=self._contradiction)
 
     def without_marks(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:
-        """Take the marks out of what has come."""
         for partition, block in blocks:
             if isinstance(block, RunMark):
                 self._contradiction |= self._marks.setdefault(block.task, block.run) != block.run

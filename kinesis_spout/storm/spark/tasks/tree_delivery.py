@@ -73,7 +73,6 @@ class _OpenRecords(msgspec.Struct, array_like=True):
     """The sequence of the record before one, by its place here, unless that is the one before it here."""
 
     def records(self) -> Iterator[tuple[Record, str | None]]:
-        """Unpack them, each with the sequence of the record before it."""
         before: str | None = None
         columns = (self.data, self.sequence_numbers, self.partition_keys, self.arrivals, self.encryptions)
         for at, values in enumerate(zip(*columns, self.attempts, strict=True)):
@@ -155,7 +154,6 @@ class _Opened:
                 yield next(roots), number + at, record, previous
 
     def numbers(self) -> bytes:
-        """The place of each record in the slice, as words."""
         ranges = [np.arange(piece.number, piece.number + len(piece.records)) for piece in self.pieces]
         return np.concatenate(ranges).astype(np.uint64).tobytes()
 
@@ -277,14 +275,12 @@ class TreeDelivery(SliceDelivery):
             self._opened.pieces.append(_Piece(self.count + first, run[first : last + 1], before))
 
     def failed_here(self) -> Iterator[FailedTree]:
-        """Decide the open trees at the end of the only stage; give those that did not complete."""
         for root, number, record, before in self._opened:
             end = self._run.trees.decided(root)
             if end is not None:
                 yield _failed(number, record, before, end)
 
     def open_trees(self, batch: int) -> Iterator[OpenTrees]:
-        """The open trees, if there are any, for their acker to decide."""
         opened = self._opened
         if opened.pieces:
             yield OpenTrees(
@@ -309,7 +305,6 @@ def failed_trees(unfinished: Unfinished) -> FailedTrees:
 
 
 def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> WorkResult:
-    """Remove the records whose trees did not complete from a slice's outcome."""
     failures = list(result.outcome.failures)
     unfinished = list(result.unfinished)
     for tree in failed:
