@@ -49,12 +49,8 @@ def show_lines() -> None:
 class ComponentReports:
     """Passes them on for one task, whichever process its child is at the time. Mutable.
 
-    Args:
-        who: the task, in log lines.
-        clock: for the pace of log lines.
-        report: takes the component's metrics, and how often something happened that is no tuple:
-            ``shell.restarts``, ``shell.invalid_output``, ``shell.left_out`` and so on.
-        report_error: takes the component's errors.
+    ``report`` takes the component's metrics, and how often something happened that is no tuple:
+    ``shell.restarts``, ``shell.invalid_output``, ``shell.left_out`` and so on.
     """
 
     def __init__(

@@ -34,8 +34,7 @@ class Unanswered:
 class PendingTuples:
     """Those of one lease; late answers can be of earlier ones. Mutable.
 
-    Args:
-        count: takes ``late``, ``answered_twice`` and ``overdue``, and how often.
+    ``count`` takes ``late``, ``answered_twice`` and ``overdue``, and how often.
     """
 
     def __init__(self, lease_number: int, count: Callable[[str, int], None]) -> None:

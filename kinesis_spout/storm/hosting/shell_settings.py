@@ -28,11 +28,7 @@ _MOST_TIMEOUT_SECONDS: Final = 24 * 60 * 60
 
 
 class ShellSettings:
-    """What shell bolts and shell spouts both take.
-
-    Raises:
-        InvalidConfig: a setting is not allowed.
-    """
+    """What shell bolts and shell spouts both take. InvalidConfig: a setting is not allowed."""
 
     def __init__(
         self,
@@ -71,11 +67,7 @@ class ShellSettings:
         self._resources = None if resources is None else os.fspath(resources)
 
     def child_settings(self) -> ChildSettings:
-        """Find what it needs on this machine.
-
-        Raises:
-            InvalidConfig: something is not here.
-        """
+        """Find what it needs on this machine. InvalidConfig: something is not here."""
         settings = ChildSettings(
             command=self.command, resources=self._resources, environment=self._environment
         )
@@ -85,12 +77,9 @@ class ShellSettings:
     def handshake(
         self, conf: Mapping[str, Any], context: TaskContext, own: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Configuration and context as a component sees them.
+        """Configuration and context as a component sees them. Values that no frame can carry are left out.
 
-        Args:
-            conf: the topology's. Values that no frame can carry, such as objects of yours, are left out.
-            context: which task it is, and its neighbours.
-            own: what is set for this component alone; None leaves a name out.
+        ``own`` is set for this component alone; None there leaves a name out.
         """
         told = {"topology.name": context.topology, "topology.debug": False, **conf, **own}
         told[SUBPROCESS_TIMEOUT] = self.timeout_seconds

@@ -86,12 +86,7 @@ class ShellTask:
             self._child_failed(child, error)
 
     def tick(self) -> None:
-        """Send a tick; ``finish`` waits for what the child does with it.
-
-        Raises:
-            InvalidConfig: the child cannot be started.
-            ComponentFailed: there is no child for it now.
-        """
+        """Send a tick; ``finish`` waits for what the child does with it. Raises as ``hand_over``."""
         child = self._child or self._begin(None)
         try:
             child.send_tick()

@@ -100,11 +100,7 @@ class Talk:
             self.check_silence("it did not answer the hand-shake")
 
     def encode(self, message: Message) -> bytes:
-        """Write a message as a frame, for ``put``.
-
-        Raises:
-            UnsendableValue: one of its values cannot be sent.
-        """
+        """Write a message as a frame, for ``put``. UnsendableValue: one of its values cannot be sent."""
         return self._codec.encode(message, self._component)
 
     def say(self, message: Message) -> None:

@@ -12,7 +12,7 @@ BOLD_CHAR_WIDTH: Final = 8.6
 """Of the names, at 14 px."""
 LABEL_HEIGHT: Final = 14.0
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""The categories of characters that are controls, move others, or are none."""
+"""The categories of characters that are controls, move others, or are unassigned."""
 _ROUND: Final = 8.0
 _HEAD: Final = 7.0
 
@@ -38,10 +38,7 @@ _DARK: Final = """
 
 
 def cut(text: str, longest: int | None = None) -> str:
-    """Give a text as it is shown: without what is no character to be seen, and at most so wide.
-
-    It is cut in the middle: ids of one topology often begin alike, and differ in their ends.
-    """
+    """The visible characters of a text, cut in the middle to a width: ids often differ in their ends."""
     shown = "".join("\ufffd" if category(each) in _UNSEEN else each for each in text)
     if longest is None or columns(shown) <= longest:
         return shown
@@ -73,7 +70,7 @@ class Drawing:
         self._add("rect", {"class": "ground", **size})
 
     def text(self, left: float, line: float, text: str, kind: str, *, whole: str | None = None) -> None:
-        """Write a text on a line; ``whole`` is what was cut to become it."""
+        """``whole`` is the text before it was cut."""
         element = self._add("text", {"class": kind, "x": _number(left), "y": _number(line)})
         element.text = cut(text)
         if whole is not None and whole != text:

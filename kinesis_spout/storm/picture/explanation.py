@@ -21,7 +21,7 @@ class Explanation:
         self._flows = [_Flow(graph, plan_of(graph, spout.name), options) for spout in graph.spouts]
 
     def text(self) -> str:
-        """Give it for people, at most 80 columns wide (a name that is longer by itself is not cut)."""
+        """For people, at most 80 columns wide (longer names are not cut)."""
         lines = list(_lines(f"topology {self._name}: {_counted(len(self._graph.order), 'component')}", 0))
         for flow in self._flows:
             lines += ["", *flow.lines()]

@@ -93,12 +93,7 @@ Tell = Callable[[TupleBlock], None]
 class Parcel:
     """A block that is being filled, by one route. Mutable.
 
-    Args:
-        component: the bolt that the tuples are for.
-        index: which of its tasks.
-        source: where they come from.
-        refuse: is called for those that cannot travel.
-        tell: is called for those that do.
+    ``refuse`` is called for tuples that cannot travel, ``tell`` for those that do.
     """
 
     __slots__ = ("_refuse", "_tell", "component", "index", "others", "roots", "source", "values")
@@ -163,8 +158,7 @@ class Parcel:
 class Outbox:
     """What leaves one stage of one partition: parcels that are being filled, and blocks that are ready. Mutable.
 
-    Args:
-        partitions: how many there are after the exchange; a task lives in its index modulo that.
+    ``partitions`` are those after the exchange; a task lives in its index modulo that.
     """
 
     def __init__(self, partitions: int) -> None:

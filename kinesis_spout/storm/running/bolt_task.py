@@ -27,13 +27,8 @@ _NOT_ACKED: Final = "neither acked nor failed by the end of the micro-batch"
 class BoltTask:
     """One task of one bolt, in this process. Mutable.
 
-    Args:
-        bolt: the user's object, this task's own.
-        context: which task it is.
-        conf: for the component.
-        collector: already wired.
-        trees: of this process.
-        tells_touched: whether it reports which roots have changed its state.
+    ``bolt`` is this task's own object, ``collector`` already wired. ``tells_touched``: whether the task
+    reports which roots have changed its state.
     """
 
     def __init__(

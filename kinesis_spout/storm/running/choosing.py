@@ -19,13 +19,9 @@ _Chosen = TypeVar("_Chosen")
 
 
 def chooser(grouping: Grouping, stream: Stream, targets: Sequence[Target], at_hand: int) -> Choose:
-    """Make the choice of a grouping.
+    """Make the choice of a grouping among the subscriber's tasks, by ascending ids.
 
-    Args:
-        grouping: of the subscription.
-        stream: what is subscribed to.
-        targets: the subscriber's tasks, by ascending ids.
-        at_hand: where to begin if any task will do, so that not everyone begins with the same.
+    ``at_hand`` is where to begin if any task will do, so that not everyone begins with the same.
     """
     count = len(targets)
     places = [stream.fields.index(field) for field in grouping.fields]

@@ -32,11 +32,7 @@ class ProcessingClock:
     """Says what time it is, in seconds since the epoch. Mutable.
 
     Needs no lock: where there is state, and so where time matters, the micro-batches of a spout run one at a
-    time.
-
-    Args:
-        monotonic: a clock that cannot be set.
-        wall_clock: seconds since the epoch; it can be set at any time.
+    time. ``monotonic`` cannot be set; ``wall_clock`` can, at any time.
     """
 
     def __init__(
@@ -97,10 +93,7 @@ NO_TICKS = Ticks()
 class TickClock:
     """Numbers the ticks of one spout's part of a topology. Mutable; one thread calls ``advance``.
 
-    Args:
-        every: the seconds between two ticks, by component; 0: one in each micro-batch.
-        now: monotonic.
-        clock: of processing time.
+    ``every``: the seconds between two ticks, by component; 0: one in each micro-batch. ``now`` is monotonic.
     """
 
     def __init__(self, every: Mapping[str, float], now: float, clock: ProcessingClock | None = None) -> None:

@@ -35,14 +35,10 @@ Choose = Callable[[Sequence[Any]], Sequence[Target]]
 
 
 class Output:
-    """One stream of a task: where its tuples go.
+    """One stream of a task: where its tuples go. ``size`` is how many values a tuple has.
 
-    Args:
-        size: how many values a tuple has.
-        direct: whether tuples go to the task that ``emit_direct`` names.
-        to_all: those that get every tuple.
-        chosen: each chooses the other tasks that get a tuple.
-        tasks: of a direct stream: the tasks that can be named, by their ids.
+    ``to_all`` get every tuple; each of ``chosen`` chooses further tasks. ``direct``: tuples go to the task
+    that ``emit_direct`` names, one of ``tasks`` by its id.
     """
 
     __slots__ = ("_choose", "_to_all", "direct", "send", "size", "tasks")
@@ -84,10 +80,7 @@ def _one_choice(to_all: Sequence[Target], chosen: Sequence[Choose]) -> Choose | 
 class Collector:
     """What one task emits, acks and fails with: an ``OutputCollector``. Emits spouts' tuples, too. Mutable.
 
-    Args:
-        component: whose.
-        trees: of this process.
-        ends_run: exceptions that end the stage's run instead of failing their tuple.
+    Exceptions in ``ends_run`` end the stage's run instead of failing their tuple.
     """
 
     def __init__(self, component: str, trees: Trees, ends_run: tuple[type[BaseException], ...] = ()) -> None:

@@ -59,10 +59,7 @@ class RunChoice:
     ) -> _Found:
         """Run a micro-batch, and give the results of the run that counts.
 
-        Args:
-            at_once: runs all its roots; gives None if its changes of the state must not count.
-            one_by_one: runs it root by root.
-            has_failed: tells whether anything failed.
+        ``at_once`` gives None if its changes of the state must not count; then ``one_by_one`` runs.
         """
         if self._left:
             found = one_by_one()

@@ -73,11 +73,8 @@ def program_of(
 ) -> Program:
     """Make the program of one of a topology's spouts.
 
-    Args:
-        topology: what is run.
-        spout: its name.
-        parallelism: how many tasks Spark runs at a time.
-        started: added to the components' conf at this start.
+    ``parallelism``: how many tasks Spark runs at a time. ``started`` is added to the components' conf at this
+    start.
     """
     graph, options = topology.graph, topology.options
     plan = plan_of(graph, spout)

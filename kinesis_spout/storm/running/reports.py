@@ -19,13 +19,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class ReportedErrors:
-    """The errors of one task: each is counted; as many are logged as a person can read. Mutable; for one thread.
-
-    Args:
-        who: the task, in log lines.
-        counts: where its errors are counted; all of them.
-        clock: monotonic, for the pace of log lines.
-    """
+    """The errors of one task: all are counted, as many logged as a person can read. Mutable; for one thread."""
 
     def __init__(self, who: str, counts: ComponentCounts, clock: Callable[[], float]) -> None:
         self._who = who

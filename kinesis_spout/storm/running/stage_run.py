@@ -37,13 +37,8 @@ EmitRoot = Callable[..., bool]
 class StageRun:
     """One stage, in one partition. Mutable.
 
-    Args:
-        program: the topology.
-        stage: which stage.
-        partition: which partition of the stage; it decides which task a bolt is here if any will do.
-        clock: monotonic.
-        record: is called with all that is emitted, if given: component, stream, values.
-        ends_run: see ``Collector``.
+    ``partition`` decides which task a bolt is here if any will do. ``record``, if given, is called with all
+    that is emitted: component, stream, values. ``ends_run``: see ``Collector``.
     """
 
     def __init__(
@@ -77,12 +72,7 @@ class StageRun:
     # A micro-batch
 
     def begin(self, states: OpenState | None = None, ticks: Ticks = NO_TICKS) -> None:
-        """Begin a micro-batch.
-
-        Args:
-            states: gives each task with state its own; not needed where there are none.
-            ticks: those that come at its end, and what time it is.
-        """
+        """Begin a micro-batch. ``states`` gives each task with state its own; ``ticks`` come at the end."""
         self.trees.begin()
         self._ticks = ticks
         self.outbox.clear()

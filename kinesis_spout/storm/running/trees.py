@@ -44,12 +44,7 @@ def new_root() -> int:
 
 
 class Trees:
-    """What was done to trees in this process. Mutable.
-
-    Args:
-        clock: monotonic.
-        timeout_seconds: the message time-out.
-    """
+    """What was done to trees in this process. Mutable."""
 
     def __init__(self, clock: Callable[[], float], timeout_seconds: float) -> None:
         self.clock = clock
@@ -142,11 +137,7 @@ class Trees:
         return (self.ends.get(root) or NOBODY_SAID) if root in self.opened else None
 
     def all_decided(self, numbers: Mapping[int, int]) -> dict[int, TreeEnd]:
-        """Decide trees as ``decided`` does. Gives the ends of incomplete ones, by their numbers.
-
-        Args:
-            numbers: of the spout's tuples, by root.
-        """
+        """Decide trees as ``decided`` does, given by root. Gives the ends of incomplete ones, by number."""
         found = {number: self.decided(root) for root, number in numbers.items()}
         return {number: end for number, end in found.items() if end is not None}
 

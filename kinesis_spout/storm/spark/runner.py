@@ -30,15 +30,7 @@ Packs = Sequence[Sequence[WorkSlice]]
 
 
 class TopologyRunner(SparkRunner):
-    """A ``BatchRunner`` that pushes records through the graph of a topology. Mutable; thread-safe.
-
-    Args:
-        context: what the jobs run on.
-        settings: of the tasks that read.
-        program: what runs.
-        to_values: makes a tuple's values of a record.
-        state: of the bolts that keep some.
-    """
+    """A ``BatchRunner`` that pushes records through the graph of a topology. Mutable; thread-safe."""
 
     def __init__(
         self,

@@ -85,10 +85,10 @@ class StateManifest:
         ]
 
     def with_components(self, parallelism: Mapping[str, int]) -> "StateManifest":
-        """Give the manifest for a topology with these stateful bolts.
+        """The manifest for a topology with these stateful bolts.
 
-        A bolt that has no files begins empty. One that has files keeps them and its parallelism: see ``rescale``.
-        State of a bolt that is no longer there is kept, in case that it comes back.
+        A bolt that has no files begins empty. One that has files keeps them and its parallelism: see
+        ``rescale``. State of a bolt that is no longer there is kept, in case that it comes back.
         """
         components = dict(self.components)
         for component, tasks in parallelism.items():
@@ -98,7 +98,7 @@ class StateManifest:
         return self if components == self.components else replace(self, components=components)
 
     def with_updates(self, updates: Sequence[StateUpdate], time: float = 0.0) -> "StateManifest":
-        """Give the manifest after a micro-batch that had this processing time. Components must be known."""
+        """The manifest after a micro-batch that had this processing time. Components must be known."""
         names = {update.component for update in updates}
         changed = {name: dict(self.components[name].files) for name in names}
         for update in updates:
@@ -111,13 +111,13 @@ class StateManifest:
     def with_component(
         self, component: str, parallelism: int, updates: Iterable[StateUpdate]
     ) -> "StateManifest":
-        """Give the manifest in which one bolt's state is another whole, of other tasks."""
+        """The manifest in which one bolt's state is replaced, with other tasks."""
         files = {update.index: update.files for update in updates if update.files}
         state = ComponentState(parallelism=parallelism, files=files)
         return replace(self, components={**self.components, component: state})
 
     def encode(self) -> bytes:
-        """Give the stored form: JSON, whose last field is the checksum of all bytes before it."""
+        """JSON, whose last field is the checksum of all bytes before it."""
         components = {
             name: {"parallelism": state.parallelism, "files": dict(sorted(state.files.items()))}
             for name, state in self.components.items()
@@ -134,7 +134,7 @@ class StateManifest:
 
     @classmethod
     def decode(cls, stored: bytes) -> "StateManifest":
-        """Read the stored form. StateUnreadable: it is damaged, or of a newer version."""
+        """StateUnreadable: it is damaged, or of a newer version."""
         try:
             document = json.loads(stored)
             if document["version"] != VERSION:
@@ -158,7 +158,7 @@ class StateManifest:
 
 
 def life_folder(topology: str, life: str) -> str:
-    """Say where a state's files are, below the address of all state: one folder from its beginning to its end."""
+    """A state's folder, below the address of all state: one from its beginning to its end."""
     return f"{_segment(topology)}/{_segment(life)}"
 
 

@@ -46,15 +46,7 @@ class ChildSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_command(settings: ChildSettings, folder: str | None) -> None:
-    """Find out that there is such a command on this machine.
-
-    Args:
-        settings: of the child.
-        folder: where it will run; None: where its owner runs.
-
-    Raises:
-        InvalidConfig: there is none; names it, and where it was looked for.
-    """
+    """Find the command on this machine. InvalidConfig: there is none; names it, and where it was looked for."""
     program = settings.command[0]
     if os.sep in program:
         place = Path(folder or ".").absolute() / program
@@ -73,11 +65,7 @@ class ChildProcess:
     """A running child. Mutable; one thread calls ``end`` or ``end_at_once``, once."""
 
     def __init__(self, settings: ChildSettings, folder: str | None = None) -> None:
-        """Start it, in a folder; None: where this process runs.
-
-        Raises:
-            InvalidConfig: it cannot be started; see ``check_command``.
-        """
+        """Start it, in a folder; None: where this process runs. InvalidConfig: see ``check_command``."""
         check_command(settings, folder)
         self.pid_folder = tempfile.mkdtemp(prefix="kinesis-spout-pid-")
         try:

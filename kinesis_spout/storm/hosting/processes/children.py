@@ -91,12 +91,7 @@ class _Place:
 
 
 class OwnChildren:
-    """Owns children in this process. Thread-safe.
-
-    Args:
-        clock: for back-off.
-        find: finds the folder that a child runs in, on this machine.
-    """
+    """Owns children in this process. Thread-safe. ``find`` finds the folder that a child runs in."""
 
     def __init__(self, clock: Clock | None = None, find: Callable[[str], Path] = find_resources) -> None:
         self._clock = clock or SystemClock()
@@ -108,8 +103,7 @@ class OwnChildren:
     def lease(self, key: ChildKey, settings: ChildSettings, wait_seconds: float) -> Lease | NotYet:
         """Lease a child, which is started if there is none. Waits while it is leased, or backing off.
 
-        Raises:
-            InvalidConfig: its command cannot be started.
+        InvalidConfig: its command cannot be started.
         """
         until = self._clock.monotonic() + wait_seconds
         with self._changed:
@@ -132,9 +126,7 @@ class OwnChildren:
     def release(self, lease: Lease, *, is_proven: bool) -> None:
         """Take a child back that owes nothing. The lease's descriptors must not be used any more.
 
-        Args:
-            lease: of this child.
-            is_proven: it has acked a tuple. Ends a back-off.
+        ``is_proven``: it has acked a tuple, which ends a back-off.
         """
         with self._changed:
             place = self._held(lease)

@@ -158,11 +158,7 @@ def receive_request(connected: socket.socket) -> Request | None:
 
 
 def receive_answer(connected: socket.socket) -> tuple[Answer, list[int]]:
-    """Wait for an answer, and the descriptors that come with it.
-
-    Raises:
-        ConnectionError: the host process is gone.
-    """
+    """Wait for an answer, and the descriptors that come with it. ConnectionError: the host process is gone."""
     body, descriptors = _received(connected)
     if body is None:
         raise ConnectionError("the host process of shell components has ended")
@@ -227,8 +223,7 @@ def connect_here(application: str, greet: Greet) -> tuple[socket.socket, Greetin
 def folder_of(application: str) -> Path:
     """Make the folder of an application's host process on this machine, or find it.
 
-    Raises:
-        OSError: another user can enter it, or it cannot be made.
+    OSError: another user can enter it, or it cannot be made.
     """
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", application)
     if len(name) > _MAX_NAME or name != application:

@@ -63,9 +63,7 @@ def host_conf(application: str) -> dict[str, str]:
 class HostedChildren:
     """Leases as ``OwnChildren``. Mutable; one thread's. Connects when needed first, and again after a loss.
 
-    Args:
-        application: see ``host_conf``.
-        placement: where to ask for the machine of a child; None: it is this one.
+    Without a ``placement``, where to ask for the machine of a child, all children are on this machine.
     """
 
     def __init__(self, application: str, placement: PlacementAddress | None = None) -> None:
@@ -76,12 +74,7 @@ class HostedChildren:
         self._held: dict[ChildKey, tuple[Lease, _Host]] = {}
 
     def lease(self, key: ChildKey, settings: ChildSettings, wait_seconds: float) -> Lease | NotYet:
-        """Lease as ``OwnChildren.lease``.
-
-        Raises:
-            InvalidConfig: its command cannot be started.
-            OSError: the host process cannot be reached.
-        """
+        """As ``OwnChildren.lease``. OSError: the host process cannot be reached."""
         request = AskLease(key=key, settings=settings, wait_seconds=wait_seconds)
         host, is_new = self._host_of(key)
         try:
@@ -185,12 +178,7 @@ class HostedChildren:
 
 
 class _Host:
-    """A connection to a host process. Mutable.
-
-    Args:
-        connected: its socket.
-        machine: how other machines reach it, if any do.
-    """
+    """A connection to a host process. Mutable. ``machine`` is how other machines reach it, if any do."""
 
     def __init__(self, connected: socket.socket, machine: Machine | None) -> None:
         self.machine = machine
@@ -199,11 +187,7 @@ class _Host:
         self._lost: OSError | None = None
 
     def ask(self, request: Request, wait_seconds: float = 0.0) -> tuple[Answer, list[int]]:
-        """Ask, and wait for the answer, which can take this much longer.
-
-        Raises:
-            OSError: the host process is gone, or its machine. The next call raises it, too.
-        """
+        """Ask, and wait this much longer for the answer. OSError, also in later calls: the host is gone."""
         if self._lost is not None:
             raise self._lost
         try:

@@ -44,11 +44,7 @@ class PlacementAddress:
     key: bytes = field(repr=False)
 
     def ask(self, question: AskMachine) -> Machine:
-        """Ask which machine a child is on.
-
-        Raises:
-            OSError: the driver cannot be reached.
-        """
+        """Ask which machine a child is on. OSError: the driver cannot be reached."""
         with self._connected() as connected:
             send(connected, question)
             answer, _ = receive_answer(connected)
@@ -74,12 +70,7 @@ class PlacementAddress:
 
 
 class Placement:
-    """Answers on the driver. Thread-safe; on daemon threads.
-
-    Args:
-        listen_at: the address to listen at.
-        host: the one by which executors reach it.
-    """
+    """Answers on the driver. Thread-safe; on daemon threads. Executors reach it by the address ``host``."""
 
     def __init__(self, listen_at: str, host: str) -> None:
         self._lock = threading.Lock()

@@ -39,13 +39,7 @@ FirstStage = Callable[[Iterable[Any]], Iterator[Keyed]]
 
 
 class TopologyJobs:
-    """Runs the jobs of one spout of a topology, and counts what the components do. Mutable; thread-safe.
-
-    Args:
-        context: what the jobs run on.
-        program: what runs.
-        state: where its keyed state is.
-    """
+    """Runs the jobs of one spout of a topology, and counts what the components do. Mutable; thread-safe."""
 
     def __init__(self, context: SparkContext, program: Program, state: str | None) -> None:
         self._context = context
@@ -73,12 +67,8 @@ class TopologyJobs:
     ) -> list[Block]:
         """Run a job of all stages, and give its results.
 
-        Args:
-            tag: to cancel it by.
-            packs: one element for each task of the first stage.
-            first: the first stage.
-            ticks: those at the end of the other stages.
-            state: what the bolts with state begin with.
+        ``tag`` is to cancel it by; ``packs`` has one element for each task of the first stage; ``state`` is
+        what the bolts with state begin with.
 
         Raises:
             HandlerKilledWorker, HandlerBroken, SparkGone: as ``BatchRunner.run``.
@@ -162,12 +152,7 @@ class JobGuard:
     """Cancels the job of an own spout that takes too long; the engine does so for jobs of a ``KinesisSpout``.
 
     A context manager around one job. While other jobs have the cluster, no component is to blame for the
-    time. So the time counts from when the first task was seen to run; Spark is asked once a second.
-
-    Args:
-        spark: runs the job.
-        tag: the job's.
-        seconds: the most that it may take once it has begun.
+    time. So the ``seconds`` count from when the first task was seen to run; Spark is asked once a second.
     """
 
     def __init__(self, spark: SparkContext, tag: str, seconds: float) -> None:

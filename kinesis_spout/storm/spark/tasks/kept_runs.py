@@ -59,12 +59,7 @@ _used_at: Final[dict[tuple[str, int, int], float]] = {}
 
 
 class ShippedProgram:
-    """A program on its way to the executors: pickled once, unpickled once a worker.
-
-    Args:
-        program: what runs.
-        state: where its keyed state is.
-    """
+    """A program on its way to the executors: pickled once, unpickled once a worker."""
 
     def __init__(self, program: Program, state: str | None) -> None:
         self._pickled = PickledHandler.of(_Loaded(program))
@@ -111,9 +106,7 @@ class _Loaded:
 def hanging_calls_end(message_timeout_seconds: float, reset_at: Callable[[], float]) -> Iterator[None]:
     """End calls of components that hang; only on the main thread, and if no other code uses the signal.
 
-    Args:
-        message_timeout_seconds: a call may take a little longer than this.
-        reset_at: when a component last restarted a time-out; monotonic. The call at hand counts from there.
+    The call at hand counts from ``reset_at``: when a component last restarted a time-out; monotonic.
     """
     if threading.current_thread() is not threading.main_thread() or not _signal_is_ours():
         yield

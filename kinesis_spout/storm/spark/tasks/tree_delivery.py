@@ -184,14 +184,8 @@ class TreeDelivery(SliceDelivery):
     """Emits each record of a slice as the root of a tree. Mutable.
 
     A record whose tree is open when its ``emit`` has returned can still fail, so there are no more of those
-    than failures can be kept.
-
-    Args:
-        plan: the slice.
-        settings: the rules.
-        run: the first stage. If there are later ones most trees stay open, and no more is fetched than may.
-        to_values: makes a tuple's values of a record.
-        acker: the one that has the trees of this slice. One for all saves dividing them.
+    than failures can be kept. With later stages most trees stay open, and no more is fetched than may stay
+    open. One ``acker`` has all trees of a slice, which saves dividing them.
     """
 
     def __init__(
