@@ -12,7 +12,7 @@ from kinesis_spout.storm.graph.grouping import CustomGrouping, Grouping, Groupin
 from kinesis_spout.storm.running.collecting import Choose, Target
 
 _MOST_KEYS: Final = 100_000
-"""Keys whose tasks are remembered; with one more, all are forgotten and worked out anew."""
+"""Keys whose tasks are remembered; with one more, all are forgotten and chosen again."""
 _OTHER_CHOICE: Final = b"the other one of two"
 
 _Chosen = TypeVar("_Chosen")
@@ -71,7 +71,7 @@ def _by_key(
 
 
 def _less_loaded(places: Sequence[int], alone: Sequence[tuple[Target]]) -> Choose:
-    """Choose, of the two tasks that a key may go to, the one that got less from here."""
+    """Choose, of the two tasks of a key, the one that got less from here."""
     two = _by_key(places, lambda key: _two_choices(key, len(alone)))
     sent = [0] * len(alone)
 
@@ -85,7 +85,7 @@ def _less_loaded(places: Sequence[int], alone: Sequence[tuple[Target]]) -> Choos
 
 
 def _two_choices(key: tuple[Any, ...], tasks: int) -> tuple[int, int]:
-    """Give two different tasks, if there are two."""
+    """Two different tasks, if there are two."""
     first = stable_hash(key)
     others = max(1, tasks - 1)
     return first % tasks, (first + 1 + crc32(_OTHER_CHOICE, first) % others) % tasks

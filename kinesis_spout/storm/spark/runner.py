@@ -81,7 +81,7 @@ class TopologyRunner(SparkRunner):
         return results
 
     def _run_exactly(self, tag: str, packs: Packs, state: KeyedState) -> list[Block]:
-        """Run a micro-batch so that what it has changed may count."""
+        """Run a micro-batch so that its changes of state can count."""
         manifest = state.begin()
         if manifest is None:
             raise HandlerRaised("the shards of the micro-batch were lost before it began")
@@ -106,7 +106,7 @@ class TopologyRunner(SparkRunner):
         return found
 
     def settled(self, tag: str, *, is_whole: bool) -> bool:
-        """State that records have changed which do not count does not count either."""
+        """Changes of state by records that do not count do not count either."""
         changes = self._changes.pop(tag, None)
         if changes is None or self._state is None:
             return True

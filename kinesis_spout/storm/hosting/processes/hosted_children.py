@@ -1,12 +1,12 @@
 """The children that a Python worker leases from host processes: of this machine, or of another one.
 
-Python workers come and go, so the processes of components do not belong to them. The first worker starts the host
-process. Descriptors of pipes are handed over with each lease: a worker speaks with its child directly, and the
-host process only starts, keeps and ends.
+Python workers come and go, so the processes of components do not belong to them. The first worker starts the
+host process. It hands over the descriptors of the pipes with each lease: a worker speaks with its child
+directly, and the host process only starts, keeps and ends it.
 
-Spark runs a task on any machine, but its child stays on one. So where there are several, a worker asks the driver
-with each lease which that is (``placement``). It speaks with a child of another machine through the host process
-there.
+Spark runs a task on any machine, but its child stays on one. So with several machines a worker asks the
+driver with each lease which that is (``placement``). It speaks with a child of another machine through the
+host process there.
 """
 
 import logging
@@ -44,23 +44,24 @@ from kinesis_spout.storm.hosting.resources import shipped_to
 from kinesis_spout.storm.running.program import SHELL_HOST
 
 _ANSWER_SECONDS: Final = 20.0
-"""How long a host process of another machine may take for an answer, beyond the time that it is to wait."""
+"""How long a host process of another machine may take for an answer, beyond the time that it should wait."""
 _log = logging.getLogger(__name__)
 
 
 def host_conf(application: str) -> dict[str, str]:
-    """Give what a topology's conf needs so that its shell bolts use one host process on each machine.
+    """What a topology's conf needs so that its shell bolts use one host process on each machine.
 
     Without it each Python process owns the processes of its own shell bolts, and they end with it.
 
     Args:
-        application: an id, such as Spark's of the application: who has the same shares the processes.
+        application: an id, such as Spark's of the application: topologies with the same id share the
+            processes.
     """
     return {SHELL_HOST: application}
 
 
 class HostedChildren:
-    """Leases as ``OwnChildren``. Mutable; one thread's. Connects when it is first needed, and when that was lost.
+    """Leases as ``OwnChildren``. Mutable; one thread's. Connects when needed first, and again after a loss.
 
     Args:
         application: see ``host_conf``.
@@ -133,7 +134,7 @@ class HostedChildren:
         return answer.words
 
     def _drop(self, lease: Lease) -> "_Host":
-        """Use a lease no longer; give the host process that it is of."""
+        """Stop using a lease; give its host process."""
         _, host = self._held.pop(lease.key)
         if lease.distant is None:
             os.close(lease.stdin)
@@ -150,7 +151,7 @@ class HostedChildren:
     # Where a child is
 
     def _host_of(self, key: ChildKey) -> tuple["_Host", bool]:
-        """Give the host process that has a child, or is to have it; and whether it was only now connected to."""
+        """The host process that has a child, or will have it; and whether the connection is new."""
         is_new = self._here is None
         here = self._here = self._here or self._connected_here()
         if self._placement is None:
@@ -202,10 +203,10 @@ class _Host:
         self._lost: OSError | None = None
 
     def ask(self, request: Request, wait_seconds: float = 0.0) -> tuple[Answer, list[int]]:
-        """Ask, and wait for the answer, which may take so much longer.
+        """Ask, and wait for the answer, which can take this much longer.
 
         Raises:
-            OSError: the host process is gone, or its machine. So the next call says, too.
+            OSError: the host process is gone, or its machine. The next call raises it, too.
         """
         if self._lost is not None:
             raise self._lost
@@ -220,7 +221,6 @@ class _Host:
             raise
 
     def leased(self, key: ChildKey, granted: Granted, descriptors: list[int]) -> Lease:
-        """Make a lease of what was granted."""
         stdin, stdout = descriptors or (-1, -1)
         return Lease(
             key=key,
@@ -247,26 +247,26 @@ class _Host:
         )
         try:
             answer, _ = self.ask(request, wait_seconds)
-        except OSError:  # as if the child had ended here: who gives the lease back is told why
+        except OSError:  # as if the child had ended here: giving the lease back says why
             return None, None
         return (answer.written, answer.data) if isinstance(answer, Exchanged) else (None, None)
 
     def close(self) -> None:
-        """End the connection. May be called twice."""
+        """End the connection. Can be called twice."""
         self._socket.close()
 
 
 def _named_by_spark() -> str | None:
-    """Give the address that Spark uses on this machine, if one was set that tells it from others."""
+    """The address that Spark uses on this machine, if one was set that tells it from others."""
     named = os.environ.get("SPARK_LOCAL_IP")
     return None if named in {"", "0.0.0.0", "::"} else named  # noqa: S104 - not to listen there
 
 
 def _lives_with() -> int:
-    """Say which process lives as long as this machine takes part in the application.
+    """The process that lives as long as this machine takes part in the application.
 
-    A Python worker of Spark is the child of a daemon (or of the executor), which lives as long as the executor
-    does; the worker itself is ended after a minute without work.
+    A Python worker of Spark is the child of a daemon (or of the executor), which lives as long as the
+    executor does; the worker itself is ended after a minute without work.
     """
     parent = os.getppid()
     return parent if "pyspark.worker" in sys.modules and parent > 1 else os.getpid()

@@ -1,10 +1,11 @@
 """Which machine runs the shell processes of which task: the driver knows it, and answers their workers.
 
-Spark runs a task on any machine, another one in each micro-batch. The process of a shell bolt's task stays on one:
-the first machine that asks for a task gets it, and a worker that runs the task elsewhere sends its tuples there.
-When that machine cannot be reached any more, the one that says so first is the next.
+Spark runs a task on any machine, another one in each micro-batch. The process of a shell bolt's task stays on
+one: the first machine that asks for a task gets it, and a worker that runs the task elsewhere sends its
+tuples there. When that machine is out of reach, the first worker that reports it gets the process on its own
+machine.
 
-Both ends prove that they know a key, which is made anew for each application and travels with Spark's tasks.
+Both ends prove that they know a key, which is new for each application and travels with Spark's tasks.
 """
 
 import logging
@@ -77,7 +78,7 @@ class Placement:
 
     Args:
         listen_at: the address to listen at.
-        host: the one that executors reach it by.
+        host: the one by which executors reach it.
     """
 
     def __init__(self, listen_at: str, host: str) -> None:
@@ -105,7 +106,7 @@ class Placement:
         return asking
 
     def close(self) -> None:
-        """Take no more connections. May be called twice."""
+        """Take no more connections. Can be called twice."""
         self._server.close()
 
     def _serve(self, connected: socket.socket) -> None:
@@ -116,7 +117,7 @@ class Placement:
 
 
 def placement_of(context: "SparkContext") -> Placement | None:
-    """Give the placement of an application; None where all of it is one machine."""
+    """None where all of the application is one machine."""
     master = context.master or ""
     if master == "local" or master.startswith("local["):
         return None

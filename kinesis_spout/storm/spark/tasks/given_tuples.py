@@ -21,8 +21,6 @@ from kinesis_spout.storm.spark.tasks.stages import EndedTuples, TaskRun, partiti
 
 
 class GivenTuple(NamedTuple):
-    """One tuple of a spout."""
-
     number: int
     """Tells it from the others of its micro-batch."""
     values: Sequence[Any]
@@ -31,7 +29,7 @@ class GivenTuple(NamedTuple):
 
 
 def packed_share(share: Sequence[GivenTuple], unfit: MutableMapping[int, Exception]) -> bytes:
-    """Pack the tuples of one task, but for those that cannot travel.
+    """Pack the tuples of one task, except those that cannot travel.
 
     Args:
         share: the tuples.
@@ -83,7 +81,7 @@ def emitted(run: StageRun, pack: Sequence[GivenTuple]) -> tuple[dict[int, int], 
     """Emit tuples of a spout.
 
     Returns:
-        The numbers of those whose trees are open, by root; and how those ended that nobody was given, because a
+        The numbers of those whose trees are open, by root; and the ends of those that no task got, because a
         grouping raised.
     """
     numbers: dict[int, int] = {}
