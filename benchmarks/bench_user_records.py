@@ -68,6 +68,7 @@ def _hand_out(page: Page) -> None:
     shard = LocalShardState(
         Shard(shard_id="shard-1"),
         Checkpoint(start=Position.trim_horizon(), epoch=1),
+        random=lambda: 0.5,
         retry=RetryPolicy(limit=3),
         order=Order.UNORDERED,
         capacity=Capacity(records=100_000),

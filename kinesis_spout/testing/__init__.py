@@ -4,15 +4,17 @@
 """
 
 from kinesis_spout.testing.clock import ManualClock
-from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
-from kinesis_spout.testing.outcomes import Delivery, Ending, Outcome, Outcomes
-from kinesis_spout.testing.run import run
-from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
-from kinesis_spout.testing.spool import InMemorySpool, InMemorySpoolFolder
-from kinesis_spout.testing.stepped_producer import SteppedProducer
-from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
+from kinesis_spout.testing.ports import (
+    InMemoryDeadLetterSink,
+    InMemoryShardGetter,
+    InMemoryShardLister,
+    InMemoryStreams,
+    in_memory_ports,
+)
+from kinesis_spout.testing.producer import InMemorySpool, InMemorySpoolFolder, SteppedProducer
+from kinesis_spout.testing.run import Delivery, Ending, Outcome, Outcomes, run
+from kinesis_spout.testing.stepped_spout import SteppedSpout
 from kinesis_spout.testing.stream import InMemoryStream
-from kinesis_spout.testing.streams import InMemoryStreams
 from kinesis_spout.testing.zookeeper.checkpoint_store import InMemoryCheckpointStore
 from kinesis_spout.testing.zookeeper.coordinator import InMemoryCoordinator
 from kinesis_spout.testing.zookeeper.election import InMemoryElection, InMemoryOffice

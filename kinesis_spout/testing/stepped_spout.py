@@ -19,60 +19,13 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.kinesis.read.prefetcher import Fetch, Prefetcher
-from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
-from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import Emitted, StreamTuples
-from kinesis_spout.ports import DeadLetterSink, ShardGetter
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
-from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
+from kinesis_spout.testing.ports import InMemoryShardLister
 from kinesis_spout.testing.stream import InMemoryStream
-from kinesis_spout.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
-from shard_state import Position, ShardPhase, StateManager
-
-
-def in_memory_ports(
-    stream: InMemoryStream,
-    zookeeper: InMemoryZooKeeper,
-    dead_letters: DeadLetterSink | None = None,
-    *,
-    settings: ReadSettings = DEFAULT,
-    paces: ShardPaces | None = None,
-) -> Ports:
-    """Give a new process's ports: to this stream, on its clock, and to this ZooKeeper.
-
-    Args:
-        stream: to read.
-        zookeeper: where progress is kept. Ports to the same one are those of one application.
-        dead_letters: a sink in memory unless given.
-        settings: how shards are read.
-        paces: how fast shards are read; None: as AWS allows.
-    """
-    process = zookeeper.process()
-    paces = paces or ShardPaces(stream.clock, jitter=lambda: 0.0)
-
-    def open_getter(shard_id: str, position: Position) -> ShardGetter:
-        return InMemoryShardGetter(
-            stream,
-            shard_id,
-            position,
-            settings=settings,
-            pacing=paces.of(shard_id),
-        )
-
-    return Ports(
-        lister=InMemoryShardLister(stream),
-        open_getter=open_getter,
-        store=process.store,
-        coordinator=process.coordinator,
-        group=process.group,
-        dead_letters=InMemoryDeadLetterSink() if dead_letters is None else dead_letters,
-        clock=stream.clock,
-        paces=paces,
-        close=paces.close,
-    )
+from shard_state import ShardPhase, StateManager
 
 
 class SteppedSpout(RecordSpout):
@@ -194,7 +147,6 @@ class _SteppedConsumer(Consumer):
 
     @property
     def chores_at(self) -> float:
-        """When a work is due next."""
         return min(self.now if work.asked_for.is_set() else work.rest_until for work in self._works)
 
     def do_chores(self) -> None:
@@ -223,12 +175,10 @@ class _SteppedPrefetcher(Prefetcher):
 
     @property
     def due_at(self) -> float:
-        """When a fetch is due next; infinite if none is."""
         next_at = self._schedule.next_at()
         return inf if next_at is None else next_at
 
     def fetch_due(self) -> None:
-        """Run the fetches that are due now, the most urgent first."""
         now = self._clock.monotonic()
         while (fetch := self._schedule.take(now)) is not None:
             again_at = fetch()

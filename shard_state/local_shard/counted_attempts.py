@@ -20,8 +20,9 @@ MOST_PUT_OFF: Final = 1_000
 class CountedAttempts:
     """The deliveries of one shard's records, as the retry limit counts them. Mutable."""
 
-    def __init__(self, retry: RetryPolicy, guarantee: Guarantee) -> None:
+    def __init__(self, retry: RetryPolicy, guarantee: Guarantee, random: Callable[[], float]) -> None:
         self._retry = retry
+        self._random = random
         self._guarantee = guarantee
         self.spared: dict[SequenceNumber, int] = {}
         """How many deliveries of unfinished records do not count: they failed while nothing was given up."""
@@ -30,7 +31,6 @@ class CountedAttempts:
         self,
         sequence: SequenceNumber,
         attempt: int,
-        random: Callable[[], float],
         *,
         rejected: bool,
         delay_seconds: float | None,
@@ -46,12 +46,14 @@ class CountedAttempts:
         # Where nothing counts the delays grow all the same: nobody knows for how long nothing will.
         counted = attempt if spare else max(1, attempt - self.spared.get(sequence, 0))
         return self._retry.decide(
-            attempts=counted, random=random(), rejected=rejected, delay_seconds=delay_seconds, spare=spare
+            attempts=counted,
+            random=self._random(),
+            rejected=rejected,
+            delay_seconds=delay_seconds,
+            spare=spare,
         )
 
-    def decide_failed(
-        self, failure: FailedRecord, random: Callable[[], float], *, spare: bool
-    ) -> Retry | GiveUp | None:
+    def decide_failed(self, failure: FailedRecord, *, spare: bool) -> Retry | GiveUp | None:
         """Decide upon a record of a fresh slice; None if it was held, so that nothing failed."""
         if failure.held:
             return None
@@ -60,7 +62,6 @@ class CountedAttempts:
         return self.decide(
             failure.sequence,
             failure.attempt,
-            random,
             rejected=failure.rejected,
             delay_seconds=failure.delay_seconds,
             spare=spare,
@@ -84,6 +85,6 @@ class CountedAttempts:
         counted = ((sequence, count - self.spared.get(sequence, 0)) for sequence, count in attempts)
         return tuple((sequence, count) for sequence, count in counted if count > 0)
 
-    def put_off_until(self, delivered: int, now: float, random: Callable[[], float]) -> float:
+    def put_off_until(self, delivered: int, now: float) -> float:
         """Say when a record that was delivered so often before the restart is due, if not now."""
-        return now + self._retry.again(attempts=max(1, delivered), random=random()).delay_seconds
+        return now + self._retry.again(attempts=max(1, delivered), random=self._random()).delay_seconds

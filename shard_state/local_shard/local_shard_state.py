@@ -71,7 +71,7 @@ class LocalShardState(ShardReading):
         return self._order is not Order.SHARD and self._guarantee is Guarantee.AT_LEAST_ONCE
 
     def emit_if_never_failed(
-        self, sequence: SequenceNumber, partition_key: str | None, now: float, *, random: Callable[[], float]
+        self, sequence: SequenceNumber, partition_key: str | None, now: float
     ) -> Emission:
         """Do what ``emit`` does, but let a record that failed before the restart wait for its next attempt."""
         self._before_tracking(sequence)
@@ -85,7 +85,7 @@ class LocalShardState(ShardReading):
             return self.emit(sequence, partition_key, now)
         delivered = self._attempts.within_limit(tracker.attempts(sequence))
         tracker.emitted(sequence, attempts=delivered, state=RecordState.WAITING)
-        self.retries.wait(sequence, partition_key, self._attempts.put_off_until(delivered, now, random))
+        self.retries.wait(sequence, partition_key, self._attempts.put_off_until(delivered, now))
         self._look_for_bound()
         return Emission(deliver=False, held=True, attempt=delivered)
 
@@ -152,7 +152,6 @@ class LocalShardState(ShardReading):
         now: float,
         *,
         attempt: int,
-        random: Callable[[], float],
         event: RecordEvent = RecordEvent.FAIL,
         partition_key: str | None = None,
         rejected: bool = False,
@@ -174,7 +173,6 @@ class LocalShardState(ShardReading):
         decision = self._attempts.decide(
             sequence,
             attempt,
-            random,
             rejected=rejected,
             delay_seconds=delay_seconds,
             spare=spare,
@@ -226,11 +224,7 @@ class LocalShardState(ShardReading):
     ) -> tuple[Redelivery, ...]:
         """Hand out at most ``limit`` records whose retry is due.
 
-        Args:
-            now: the time.
-            limit: the most records.
-            whole_lines: take what is held behind a record along with it.
-            single: tells of a record whether it must be handed out by itself.
+        With ``whole_lines`` what is held behind a record comes along; a ``single`` record is handed out by itself.
         """
         taken: list[Redelivery] = []
         while len(taken) < limit:
@@ -259,7 +253,6 @@ class LocalShardState(ShardReading):
         outcome: SliceOutcome,
         now: float,
         *,
-        random: Callable[[], float],
         spare: bool = False,
         probe: bool = False,
     ) -> list[Exhausted]:
@@ -277,15 +270,14 @@ class LocalShardState(ShardReading):
             assert outcome.last is not None
             self._before_tracking(outcome.first)
             decided = [
-                (failure, self._attempts.decide_failed(failure, random, spare=spare))
-                for failure in outcome.failures
+                (failure, self._attempts.decide_failed(failure, spare=spare)) for failure in outcome.failures
             ]
             past = dict(self.tracker.restored_attempts) if probe else {}
             carved = [_carved(failure, _state_after(decision)) for failure, decision in decided]
             carved.extend(_carved(delivery, RecordState.IN_FLIGHT) for delivery in outcome.open_records)
             self.tracker.emitted_span(outcome.first, outcome.last, outcome.count)
             self.tracker.settle(outcome.first, carved)
-            exhausted = self._queue_failures(decided, past, now, random)
+            exhausted = self._queue_failures(decided, past, now)
             self._leave_out(outcome.open_records, now)
             self._changed()
         if outcome.at_end:
@@ -301,7 +293,6 @@ class LocalShardState(ShardReading):
         decided: Sequence[tuple[FailedRecord, Retry | GiveUp | None]],
         past: Mapping[SequenceNumber, int],
         now: float,
-        random: Callable[[], float],
     ) -> list[Exhausted]:
         """Let the failed and the held records of a fresh slice wait; returns those that are given up.
 
@@ -314,7 +305,7 @@ class LocalShardState(ShardReading):
             sequence, key = failure.sequence, failure.partition_key
             if failure.held:
                 if sequence in past and not self.retries.blocks(key):
-                    due_at = self._attempts.put_off_until(failure.attempt, now, random)
+                    due_at = self._attempts.put_off_until(failure.attempt, now)
                 else:
                     due_at = _due_with_stand_in(failure, due)
                 self.retries.hold(sequence, key, due_at)
@@ -344,7 +335,6 @@ class LocalShardState(ShardReading):
         outcome: SliceOutcome,
         now: float,
         *,
-        random: Callable[[], float],
         spare: bool = False,
     ) -> list[Exhausted]:
         """Ack the retried records that neither failed nor are open, and decide upon those that failed.
@@ -356,7 +346,7 @@ class LocalShardState(ShardReading):
         decided = [
             (
                 failure,
-                self._decide_retried(failure, attempts.get(failure.sequence, 0), now, random, spare=spare),
+                self._decide_retried(failure, attempts.get(failure.sequence, 0), now, spare=spare),
             )
             for failure in outcome.failures
             if not failure.held
@@ -379,7 +369,6 @@ class LocalShardState(ShardReading):
         failure: FailedRecord,
         attempt: int,
         now: float,
-        random: Callable[[], float],
         *,
         spare: bool,
     ) -> Retry | Exhausted | None:
@@ -389,7 +378,6 @@ class LocalShardState(ShardReading):
             failure.sequence,
             now,
             attempt=attempt,
-            random=random,
             partition_key=failure.partition_key,
             rejected=failure.rejected,
             delay_seconds=failure.delay_seconds,

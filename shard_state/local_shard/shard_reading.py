@@ -6,6 +6,7 @@ What is *dirty* is kept as a revision number: a commit takes a copy and its revi
 is under way raise the revision, so the shard stays dirty (and is committed again) although that commit succeeds.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
@@ -45,18 +46,7 @@ class Capacity:
 
 
 class ShardReading:
-    """How far one shard is read and stored. Mutable; not thread-safe.
-
-    Args:
-        shard: which.
-        checkpoint: from where on, and under which epoch.
-        retry: the rule for what fails.
-        order: what waits behind a failure.
-        capacity: how much may be open.
-        message_timeout_seconds: of a delivery whose outcome comes by itself; None: it takes what it takes.
-        guarantee: when a record counts as finished.
-        bound: up to where this run reads; None: on and on.
-    """
+    """How far one shard is read and stored. Mutable; not thread-safe. Its arguments are ``StateManager``'s."""
 
     def __init__(
         self,
@@ -64,6 +54,7 @@ class ShardReading:
         checkpoint: Checkpoint,
         *,
         retry: RetryPolicy,
+        random: Callable[[], float],
         order: Order,
         capacity: Capacity,
         message_timeout_seconds: float | None = None,
@@ -82,7 +73,7 @@ class ShardReading:
         """Up to where this run reads; None: on and on."""
         self._is_plain = guarantee is Guarantee.AT_LEAST_ONCE and bound is None
         """Whether to hand out a record that nothing blocks changes nothing but the tracker."""
-        self._attempts = CountedAttempts(retry, guarantee)
+        self._attempts = CountedAttempts(retry, guarantee, random)
         self._capacity = capacity
         self._stored = checkpoint
         self._claims = Claims()
@@ -134,7 +125,6 @@ class ShardReading:
         self._check_all_finished()
 
     def reach_bound(self) -> None:
-        """Note that nothing more of the shard is wanted in this run: the bound is next, or the tip ended it."""
         self._step(ShardEvent.BOUND_REACHED)
 
     def _look_for_bound(self) -> None:
@@ -143,13 +133,11 @@ class ShardReading:
 
     @property
     def is_done(self) -> bool:
-        """Whether this run has nothing left to do with it: all up to its bound is finished, and that is stored."""
         return self.phase is ShardPhase.AT_BOUND and not self.tracker.unresolved and not self.is_dirty
 
     # Claiming, where a record is delivered at most once
 
     def claim(self, first: SequenceNumber, last: SequenceNumber) -> bool:
-        """Claim the records to be handed out next, by their first and last; False if the first is claimed."""
         claimed = self._guarantee is Guarantee.AT_MOST_ONCE and self._claims.claim(first, last)
         if claimed:
             self._changed()

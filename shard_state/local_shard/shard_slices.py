@@ -7,7 +7,6 @@ only a driver that holds the records can halve them. Records among which is one 
 knows which, wait from then on as retries: so the shard goes on while they are halved, as far as its order lets it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -87,13 +86,9 @@ class ShardSlices:
     def plan_some(
         self, now: float, carried: int | None, most: float = inf, *, coalesces: bool = False
     ) -> list[SlicePlan]:
-        """Plan the due retries, then a fresh slice, of at most so many deliveries together.
+        """Plan the due retries, then a fresh slice, of at most ``most`` deliveries; fresh records have half of it.
 
-        Args:
-            now: the time.
-            carried: as in ``plan_fresh``; None: nothing fresh may be planned.
-            most: where both are to be had, fresh records have half of it.
-            coalesces: whether one delivery may be for several records: then slices may have more of them.
+        With ``carried`` None nothing fresh is planned; otherwise it is how many fetched records the driver holds.
         """
         fresh = carried is not None and self.may_plan_fresh(carried)
         for_retries = most
@@ -135,14 +130,7 @@ class ShardSlices:
     def plan_fresh(
         self, carried: int, *, probe: bool = False, most: float = inf, coalesces: bool = False
     ) -> SlicePlan | None:
-        """Plan the next fresh slice.
-
-        Args:
-            carried: how many fetched records of the shard the driver holds.
-            probe: only one of its records is to be tried, one that never failed where there is one.
-            most: no more deliveries than that.
-            coalesces: as in ``plan_some``.
-        """
+        """Plan the next fresh slice. Of a ``probe`` one record is tried, one that never failed if there is one."""
         isolation = self._isolation[True]
         if not self.may_plan_fresh(carried):
             return None
@@ -155,6 +143,8 @@ class ShardSlices:
         if deliveries is None:
             most = int(min(most, allowed))
         max_failures = self.state.max_failures
+        if isolation.alone and not self.backlog:
+            isolation.at_most(carried)  # The job that died can have read no further than the tip.
         if isolation.alone:
             most = min(most, max_failures)  # If its job dies, all its records are held, to be halved.
         self._fresh_out = SlicePlan(
@@ -178,16 +168,11 @@ class ShardSlices:
         return self._fresh_out
 
     def end_read(self) -> None:
-        """Note that the end of the closed shard was read, outside of a slice.
-
-        Raises:
-            OutOfOrder: a fresh slice is out. Its records are not tracked yet, so nobody may call the shard
-                finished; the end belongs into the outcome of the slice that reaches it.
-        """
         self._refuse_while_out("end")
         self.state.end_read()
 
     def _refuse_while_out(self, what: str) -> None:
+        """Raise OutOfOrder while a fresh slice is out: its records are not tracked yet, so nothing is finished."""
         if self._fresh_out is not None:
             raise OutOfOrder(
                 f"expected no fresh slice of {self.state.shard.shard_id} to be out when its {what} is reported, "
@@ -195,17 +180,11 @@ class ShardSlices:
             )
 
     def reach_bound(self) -> None:
-        """Note that nothing more of the shard is wanted in this run, outside of a slice.
-
-        Raises:
-            OutOfOrder: a fresh slice is out, as in ``end_read``.
-        """
         self._refuse_while_out("bound")
         self.state.reach_bound()
 
     @property
     def is_done(self) -> bool:
-        """Whether this run has nothing left to do with the shard, and all it has done is stored."""
         return self.is_idle and self.state.is_done
 
     def is_out(self, plan: SlicePlan) -> bool:
@@ -217,13 +196,11 @@ class ShardSlices:
         outcome: SliceOutcome,
         now: float,
         *,
-        random: Callable[[], float],
         spare: bool = False,
     ) -> list[Exhausted]:
-        """Take in what came of a slice. Returns what must be dead-lettered.
+        """Take in what came of a slice; one that is not out changes nothing. Returns what must be dead-lettered.
 
-        With ``spare`` no failure counts against the limit (see ``LocalShardState.fail``). A slice that is not out
-        (it settled or died before, and may be planned again) changes nothing.
+        With ``spare`` no failure counts against the limit (see ``LocalShardState.fail``).
         """
         if not self._returned(plan):
             return []
@@ -232,19 +209,15 @@ class ShardSlices:
             if plan.kind is SliceKind.READ:
                 self.backlog = not outcome.at_tip
             isolation.survived(outcome.count, alone=plan.alone)
-            if plan.alone and not self.backlog:
-                isolation.trust()  # The job that died can have read no further than the tip.
             self._isolate(outcome)
-            return self._acquitted(
-                self.state.settle_fresh(outcome, now, random=random, spare=spare, probe=plan.probe)
-            )
+            return self._acquitted(self.state.settle_fresh(outcome, now, spare=spare, probe=plan.probe))
         if not self._is_isolated(plan):
             held = sum(failure.held for failure in outcome.failures)
             isolation.survived(len(plan.retries) - held, alone=plan.alone)
         waiting = {failure.sequence for failure in outcome.failures if failure.held}
         self._suspects -= {retry.sequence for retry in plan.retries} - waiting
         self._isolate(outcome)
-        exhausted = self.state.settle_retries(plan.retries, outcome, now, random=random, spare=spare)
+        exhausted = self.state.settle_retries(plan.retries, outcome, now, spare=spare)
         for acked in {retry.sequence for retry in plan.retries} - outcome.unfinished:
             self._isolation[False].acquit(acked)
         return self._acquitted(exhausted)
@@ -270,30 +243,22 @@ class ShardSlices:
         held: SliceOutcome | None,
         now: float,
         *,
-        random: Callable[[], float],
         spare: bool = False,
     ) -> list[Exhausted]:
         """Take in that the job of a slice died, nobody knows at which record: it is planned again, alone.
 
-        If it was alone it is halved, or its one record is isolated.
-
-        Args:
-            plan: the slice.
-            held: its records, as far as the driver knows them, all of them held: None for a READ slice.
-            now: the time.
-            random: see ``LocalShardState``.
-            spare: as in ``settle``.
+        If it was alone it is halved, or its one record is isolated. ``StateManager.died`` says what ``held`` is.
         """
         if not self._returned(plan):
             return []
         if plan.is_fresh:
-            return self._fresh_died(plan, held, now, random, spare=spare)
+            return self._fresh_died(plan, held, now, spare=spare)
         if self._is_isolated(plan) or self._isolation[False].died(len(plan.retries), alone=plan.alone):
             retry = plan.retries[0]
             self._isolation[False].isolate(retry.sequence)
             key = held.failures[0].partition_key if held and held.failures else None
             decision = self.state.fail(
-                retry.sequence, now, attempt=retry.attempt, random=random, partition_key=key, spare=spare
+                retry.sequence, now, attempt=retry.attempt, partition_key=key, spare=spare
             )
             return self._acquitted([decision] if isinstance(decision, Exhausted) else [])
         self._wait_on(plan)
@@ -313,7 +278,6 @@ class ShardSlices:
         plan: SlicePlan,
         held: SliceOutcome | None,
         now: float,
-        random: Callable[[], float],
         *,
         spare: bool,
     ) -> list[Exhausted]:
@@ -327,7 +291,7 @@ class ShardSlices:
             guilty = replace(suspects[0], held=False, attempt=suspects[0].attempt + 1, killed_worker=True)
             held = replace(held, failures=(guilty,))
             self._isolate(held)
-        return self._acquitted(self.state.settle_fresh(held, now, random=random, spare=spare))
+        return self._acquitted(self.state.settle_fresh(held, now, spare=spare))
 
     def _isolate(self, outcome: SliceOutcome) -> None:
         for failure in outcome.failures:

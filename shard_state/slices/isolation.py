@@ -59,6 +59,10 @@ class Isolation:
             self._limit = count // 2
         return False
 
+    def at_most(self, count: int) -> None:
+        """Note that the killer is among the next ``count`` records at the latest: no more can have been read."""
+        self._among = min(self._among, count)
+
     def survived(self, count: int, *, alone: bool) -> None:
         if alone:
             self._among = max(0, self._among - count)

@@ -50,10 +50,6 @@ def key_in_data(record: Record) -> str:
     return record.data.decode().partition(":")[0]
 
 
-def half(_: object = None) -> float:
-    return 0.5
-
-
 class Script:
     """A handler that does what it is told, record by record; it acks when nothing more is told. Mutable."""
 
@@ -165,6 +161,7 @@ class CoalescingDoor(RuleBasedStateMachine):
         state = LocalShardState(
             self.shard,
             self.stored,
+            random=lambda: 0.5,
             retry=RetryPolicy(limit=RETRY_LIMIT, jitter=0.0),
             order=self.order,
             capacity=Capacity(records=1_000, holes=self.holes + 1),
@@ -189,7 +186,7 @@ class CoalescingDoor(RuleBasedStateMachine):
         self.handled += script.acked
         self.given_up -= set(script.acked)  # before a restart that had not heard of it
         self.check(work.plan, result, script)
-        exhausted = self.slices.settle(work.plan, result.outcome, self.now, random=half)
+        exhausted = self.slices.settle(work.plan, result.outcome, self.now)
         self.to_bury += [given_up.sequence for given_up in exhausted]
 
     def check(self, plan: SlicePlan, result: WorkResult, script: Script) -> None:

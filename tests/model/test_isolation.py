@@ -101,6 +101,7 @@ class PoisonedShardMachine(RuleBasedStateMachine):
         self.state = LocalShardState(
             Shard(shard_id=SHARD),
             checkpoint,
+            random=lambda: 0.5,
             retry=RetryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0),
             order=order,
             capacity=Capacity(records=20, holes=20),
@@ -172,7 +173,7 @@ class PoisonedShardMachine(RuleBasedStateMachine):
                 record.finished = True
             for record in delivered.failed:
                 self.lines.fail(record)
-            gone = self.slices.settle(plan, delivered.outcome, self.now, random=lambda: 0.5)
+            gone = self.slices.settle(plan, delivered.outcome, self.now)
             self.exhausted += gone
             self.isolated -= {record.sequence for record in delivered.acked}
             self.isolated -= {exhausted.sequence for exhausted in gone}
@@ -188,7 +189,7 @@ class PoisonedShardMachine(RuleBasedStateMachine):
         records = self.records_of(plan)
         held = all_held(plan, records)
         before = self.state.position
-        gone = self.slices.died(plan, held, self.now, random=lambda: 0.5)
+        gone = self.slices.died(plan, held, self.now)
         self.exhausted += gone
         self.isolated -= {exhausted.sequence for exhausted in gone}
         moved = self.state.position != before

@@ -81,7 +81,12 @@ class LocalShardMachine(RuleBasedStateMachine):
     def start(self, epoch: int) -> None:
         checkpoint = replace(Checkpoint.decode(self.stored), epoch=epoch)
         self.shard = LocalShardState(
-            Shard(shard_id="shard-0"), checkpoint, retry=self.policy, order=self.order, capacity=CAPACITY
+            Shard(shard_id="shard-0"),
+            checkpoint,
+            random=lambda: 0.5,
+            retry=self.policy,
+            order=self.order,
+            capacity=CAPACITY,
         )
         self.read: dict[SequenceNumber, Entry] = {}
         self.failed_before = {sequence for sequence, _ in checkpoint.attempts}
@@ -186,7 +191,6 @@ class LocalShardMachine(RuleBasedStateMachine):
             sequence,
             self.now,
             attempt=attempt,
-            random=lambda: 0.5,
             event=event,
             partition_key=self.keys[sequence],
             rejected=rejected,
@@ -308,9 +312,7 @@ class LocalShardMachine(RuleBasedStateMachine):
             failures=tuple(failures),
             open_records=tuple(still_open),
         )
-        exhausted = {
-            gone.sequence: gone for gone in self.shard.settle_fresh(outcome, self.now, random=lambda: 0.5)
-        }
+        exhausted = {gone.sequence: gone for gone in self.shard.settle_fresh(outcome, self.now)}
         assert tracker.holes_read <= CAPACITY.holes
         for sequence, rejected in rejections.items():
             decision = exhausted.get(sequence) or self.expected_retry(sequence)
@@ -363,8 +365,7 @@ class LocalShardMachine(RuleBasedStateMachine):
         failures = tuple(data.draw(st.permutations(running.failures)))
         outcome = SliceOutcome(failures=failures, open_records=tuple(still_open))
         exhausted = {
-            gone.sequence: gone
-            for gone in self.shard.settle_retries(running.retries, outcome, self.now, random=lambda: 0.5)
+            gone.sequence: gone for gone in self.shard.settle_retries(running.retries, outcome, self.now)
         }
         for failure in failures:
             entry = self.read[failure.sequence]

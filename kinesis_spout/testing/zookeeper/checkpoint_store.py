@@ -26,7 +26,6 @@ class InMemoryCheckpointStore:
         """The version of each attachment as it was read or written here."""
 
     def open(self, stream_created: float, start: StartPositions, shards: Collection[Shard]) -> StartPositions:
-        """Begin, or check that what has begun is the right thing."""
         refuse_latest(start)
         zookeeper = self._zookeeper
         with zookeeper.lock:
@@ -44,13 +43,7 @@ class InMemoryCheckpointStore:
                 if zookeeper.decode(shard_id).epoch != 0:
                     raise CheckpointUnreadable(f"the mark is missing although {shard_id} has been owned")
             check_named(start, shards)
-            for shard_id in zookeeper.shards.keys() - {shard.shard_id for shard in shards}:
-                del zookeeper.shards[shard_id]
-            zookeeper.empty_attached()
-            for shard in shards:
-                position = start.of_shard(shard.shard_id)
-                fresh = Checkpoint.beginning_at(position, parents=shard.parents)
-                zookeeper.put(shard.shard_id, fresh.encode())
+            self._begin(start, shards, {shard.shard_id: 0 for shard in shards})
             zookeeper.begun = (stream_created, start)
             self._coordinator.mark = zookeeper.mark()
             return start
@@ -58,7 +51,6 @@ class InMemoryCheckpointStore:
     def begin_again(
         self, deployment: str, start: StartPositions, shards: Collection[Shard]
     ) -> StartPositions | None:
-        """Begin again, once for each deployment."""
         zookeeper = self._zookeeper
         with zookeeper.lock:
             mark = zookeeper.mark()
@@ -69,34 +61,33 @@ class InMemoryCheckpointStore:
                 zookeeper.next_fault()
                 zookeeper.refuse_while_alive()
                 epochs = {shard.shard_id: self._next_epoch(shard.shard_id) for shard in shards}
-                for shard_id in zookeeper.shards.keys() - epochs.keys():
-                    del zookeeper.shards[shard_id]
-                zookeeper.empty_attached()
-                for shard in shards:
-                    fresh = Checkpoint.beginning_at(
-                        start.of_shard(shard.shard_id), parents=shard.parents, epoch=epochs[shard.shard_id]
-                    )
-                    zookeeper.put(shard.shard_id, fresh.encode())
+                self._begin(start, shards, epochs)
                 zookeeper.begun = (mark.stream_created, start)
                 zookeeper.deployments = mark.begins_again(deployment, start).deployments
             self._coordinator.mark = zookeeper.mark()
             return None if deployment in mark.deployments else mark.start
 
+    def _begin(self, start: StartPositions, shards: Collection[Shard], epochs: Mapping[str, int]) -> None:
+        zookeeper = self._zookeeper
+        for shard_id in zookeeper.shards.keys() - epochs.keys():
+            del zookeeper.shards[shard_id]
+        zookeeper.empty_attached()
+        for shard in shards:
+            fresh = Checkpoint.beginning_at(
+                start.of_shard(shard.shard_id), parents=shard.parents, epoch=epochs[shard.shard_id]
+            )
+            zookeeper.put(shard.shard_id, fresh.encode())
+
     def load(self) -> Mapping[str, Checkpoint]:
-        """Read every checkpoint."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             self._zookeeper.check_mark(self._coordinator.mark)
             return {shard_id: self._zookeeper.decode(shard_id) for shard_id in self._zookeeper.shards}
 
     def check_begun(self) -> None:
-        """Make sure that the mark is there."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             self._zookeeper.check_mark(self._coordinator.mark)
 
     def attached(self, name: str) -> bytes | None:
-        """Read an attachment, which entitles to write it."""
         self.check_begun()
         with self._zookeeper.lock:
             node = self._zookeeper.attached.get(name)
@@ -164,7 +155,6 @@ class InMemoryCheckpointStore:
         return True
 
     def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Replace the stored progress."""
         zookeeper = self._zookeeper
         with zookeeper.lock:
             zookeeper.next_fault()
@@ -174,7 +164,6 @@ class InMemoryCheckpointStore:
                 zookeeper.put(shard_id, replace(checkpoint, epoch=self._next_epoch(shard_id)).encode())
 
     def forget(self) -> None:
-        """Remove everything that is stored; the application has never begun then."""
         zookeeper = self._zookeeper
         with zookeeper.lock:
             zookeeper.next_fault()
@@ -193,27 +182,20 @@ class InMemoryCheckpointStore:
 
     def read_application(self) -> Application | None:
         """Say what the application began with, or None when it has not begun."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             return self._zookeeper.mark()
 
     def shard_ids(self) -> list[str]:
-        """Name every shard that something is stored of, readable or not, in order."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             return sorted(self._zookeeper.shards)
 
     def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
-        """Give one shard's checkpoint and the version of its node, or None where nothing is stored."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             node = self._zookeeper.shards.get(shard_id)
             return None if node is None else (self._zookeeper.decode(shard_id), node.version)
 
     def owners(self) -> Mapping[str, str]:
-        """Name the member that owns each owned shard."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             return {shard_id: owner.member for shard_id, owner in self._zookeeper.owners.items()}
 
     def _next_epoch(self, shard_id: str) -> int:

@@ -39,28 +39,21 @@ class InMemoryCoordinator:
 
     @property
     def member(self) -> str:
-        """The name of this process."""
         return self._member
 
     def join(self, says: bytes = b"") -> None:
-        """Register."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             self._zookeeper.check_mark(self.mark)
             self._says = says
             self._zookeeper.register(self._member, says)
 
     def say(self, says: bytes) -> None:
-        """Say something else of this member."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             self._says = says
             self._zookeeper.register(self._member, says)
 
     def members(self) -> list[str]:
-        """Name the living members, in order."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             return sorted(self._zookeeper.member_names)
 
     def acquire(self, shard_id: str, fresh: Checkpoint, *, fences: bool = False) -> Checkpoint | None:
@@ -103,18 +96,15 @@ class InMemoryCoordinator:
                     self._zookeeper.tell()
 
     def is_certain(self) -> bool:
-        """Tell whether ZooKeeper answers, and nothing is lost that was not said."""
         return self.is_heard and not self._lost
 
     def take_freed(self) -> frozenset[str]:
-        """Name the shards that this member did not get, and that nobody owns any more."""
         with self._zookeeper.lock:
             freed = frozenset(self._refused - self._zookeeper.owners.keys())
             self._refused -= freed
             return freed
 
     def take_lost(self) -> frozenset[str]:
-        """Name the shards lost since the last call."""
         with self._zookeeper.lock:
             lost = frozenset(self._lost)
             self._lost.clear()
@@ -122,8 +112,7 @@ class InMemoryCoordinator:
 
     def show_pause(self, notice: str) -> bool:
         """Show operators that this member has paused; True once one of them says to go on."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             taken_away = self._shows_pause and self._member not in self._zookeeper.pauses
             self._shows_pause = not taken_away
             if not taken_away:
@@ -131,28 +120,21 @@ class InMemoryCoordinator:
             return taken_away
 
     def end_pause(self) -> None:
-        """Show it no longer."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             self._shows_pause = False
             self._zookeeper.pauses.pop(self._member, None)
 
     def pauses(self) -> Mapping[str, str]:
-        """Give the notices of the members that have paused."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             return dict(sorted(self._zookeeper.pauses.items()))
 
     def resume(self) -> list[str]:
-        """Tell the members that have paused to go on."""
-        with self._zookeeper.lock:
-            self._zookeeper.check_available()
+        with self._zookeeper.answering():
             members = sorted(self._zookeeper.pauses)
             self._zookeeper.pauses.clear()
             return members
 
     def close(self) -> None:
-        """Leave."""
         with self._zookeeper.lock:
             self._zookeeper.end_session(self._member)
             self.owned.clear()
@@ -165,7 +147,6 @@ class InMemoryCoordinator:
             self._lost.add(shard_id)
 
     def lose_all(self) -> None:
-        """Learn that the session is over."""
         self._shows_pause = False
         for shard_id in list(self.owned):
             self.lose(shard_id)

@@ -63,7 +63,6 @@ class InMemoryOffice:
             self.unreachable.discard(member)
 
     def check_reachable(self, member: str) -> None:
-        """Raise StoreUnavailable for a candidate that is cut off."""
         if member in self.unreachable:
             raise StoreUnavailable(f"{member} was cut off")
 
@@ -85,16 +84,13 @@ class InMemoryElection:
 
     @property
     def name(self) -> str:
-        """What it is for."""
         return "office"
 
     @property
     def session_timeout_seconds(self) -> float:
-        """The office's."""
         return self._office.session_timeout_seconds
 
     def campaign(self) -> Elected | None:
-        """Queue up, and wait to be the first (see the port)."""
         office = self._office
         with office.changed:
             office.check_reachable(self._member)
@@ -114,7 +110,6 @@ class InMemoryElection:
             return None
 
     def confirm(self, elected: Elected, wait_seconds: float) -> float | None:
-        """Look whether the candidacy is still there (see the port)."""
         office = self._office
         asked_at = office.clock.monotonic()
         with office.changed:
@@ -124,7 +119,6 @@ class InMemoryElection:
             return asked_at if any(each.token == elected.token for each in office.queue) else None
 
     def resign(self, elected: Elected) -> None:
-        """Leave the queue (see the port)."""
         with self._office.changed:
             if self._member in self._office.unreachable:
                 self._left.append(elected)
@@ -139,24 +133,20 @@ class InMemoryElection:
         office.changed.notify_all()
 
     def occupy(self, elected: Elected) -> None:
-        """Note the term (see the port)."""
         with self._office.changed:
             self._office.check_reachable(self._member)
             if any(each.token == elected.token for each in self._office.queue):
                 self._office.occupied_by = elected.token
 
     def is_occupied(self) -> bool:
-        """Read what the last term has noted (see the port)."""
         with self._office.changed:
             self._office.check_reachable(self._member)
             return self._office.occupied_by is not None
 
     def cancel(self) -> None:
-        """Wake the campaign (see the port)."""
         with self._office.changed:
             self._is_cancelled = True
             self._office.changed.notify_all()
 
     def close(self) -> None:
-        """Leave the queue."""
         self._office.expire(self._member)

@@ -6,9 +6,10 @@ What a process does with them is its ports', one module each. ``in_memory_zookee
 import itertools
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
 
 from kinesis_spout.model.errors import CheckpointUnreadable, ConsumerAlive, StoreUnavailable
 from kinesis_spout.zookeeper.progress.application import Application, progress_lost
@@ -44,17 +45,16 @@ class Owner:
     """No two owner nodes share it: what the creation id is to ZooKeeper."""
 
 
-class Session(Protocol):
-    """One process, as far as it is told what happens to its nodes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """How one process learns what happens to its nodes."""
 
-    def lose(self, shard_id: str) -> None:
-        """Learn that a shard is another's."""
-
-    def lose_all(self) -> None:
-        """Learn that the session is over."""
-
-    def changed(self) -> None:
-        """Learn that something has changed."""
+    lose: Callable[[str], None]
+    """A shard is another's."""
+    lose_all: Callable[[], None]
+    """The session is over."""
+    changed: Callable[[], None]
+    """Something has changed."""
 
 
 class InMemoryNodes:
@@ -142,9 +142,15 @@ class InMemoryNodes:
 
     # -- for the ports
 
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Hold the lock over a request; StoreUnavailable if that is what was asked for."""
+        with self.lock:
+            self.check_available()
+            yield
+
     @property
     def is_available(self) -> bool:
-        """Whether requests are answered."""
         return not self._unavailable
 
     def register(self, member: str, says: bytes | None = None) -> None:
@@ -158,7 +164,6 @@ class InMemoryNodes:
         self.tell()
 
     def tell(self) -> None:
-        """Tell every process that something has changed."""
         for session in self.sessions.values():
             session.changed()
 
@@ -169,7 +174,6 @@ class InMemoryNodes:
             self.sessions[owner.member].lose(shard_id)
 
     def check_available(self) -> None:
-        """Raise StoreUnavailable if that is what was asked for."""
         if self._unavailable:
             raise StoreUnavailable("the in-memory ZooKeeper was made unavailable")
 
@@ -186,11 +190,9 @@ class InMemoryNodes:
         return fault
 
     def new_owner(self, member: str) -> Owner:
-        """Make an owner node's identity."""
         return Owner(member=member, node=next(self._node_ids))
 
     def refuse_while_alive(self) -> None:
-        """Raise ConsumerAlive if a member is registered."""
         if self.member_names:
             raise ConsumerAlive(f"expected no living consumer, found {', '.join(sorted(self.member_names))}")
 

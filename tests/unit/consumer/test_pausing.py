@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from kinesis_spout.plain.stream_tuples import Emitted
-from kinesis_spout.testing import InMemoryStream, InMemoryZooKeeper, ManualClock, SteppedSpout
-from kinesis_spout.testing.stepped_spout import in_memory_ports
+from kinesis_spout.testing import (
+    InMemoryStream,
+    InMemoryZooKeeper,
+    ManualClock,
+    SteppedSpout,
+    in_memory_ports,
+)
 
 
 def look_up(_: Emitted) -> None:

@@ -1,7 +1,12 @@
 """A process that was stopped, and does not know yet whether its shards are another's."""
 
-from kinesis_spout.testing import InMemoryStream, InMemoryZooKeeper, ManualClock, SteppedSpout
-from kinesis_spout.testing.stepped_spout import in_memory_ports
+from kinesis_spout.testing import (
+    InMemoryStream,
+    InMemoryZooKeeper,
+    ManualClock,
+    SteppedSpout,
+    in_memory_ports,
+)
 from kinesis_spout.testing.zookeeper.coordinator import InMemoryCoordinator
 from shard_state import Checkpoint, Position, Shard, StartPositions
 
@@ -32,7 +37,7 @@ def test_what_was_lost_and_not_said_yet_is_not_certain() -> None:
     process.coordinator.join()
     assert process.coordinator.acquire("a", Checkpoint(start=Position.trim_horizon())) is not None
     assert process.coordinator.is_certain()
-    process.lose("a")
+    process.coordinator.lose("a")
     assert not process.coordinator.is_certain()
     assert process.coordinator.take_lost() == {"a"}
     assert process.coordinator.is_certain()

@@ -8,8 +8,13 @@ import pytest
 from kinesis_spout.model.clock import moment
 from kinesis_spout.model.record import Record
 from kinesis_spout.plain.stream_tuples import Emitted
-from kinesis_spout.testing import InMemoryStream, InMemoryZooKeeper, ManualClock, SteppedSpout
-from kinesis_spout.testing.stepped_spout import in_memory_ports
+from kinesis_spout.testing import (
+    InMemoryStream,
+    InMemoryZooKeeper,
+    ManualClock,
+    SteppedSpout,
+    in_memory_ports,
+)
 from shard_state import Checkpoint, ShardPhase
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"

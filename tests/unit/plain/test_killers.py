@@ -11,8 +11,8 @@ from kinesis_spout.testing import (
     InMemoryZooKeeper,
     ManualClock,
     SteppedSpout,
+    in_memory_ports,
 )
-from kinesis_spout.testing.stepped_spout import in_memory_ports
 
 
 class World:

@@ -28,6 +28,7 @@ def state() -> LocalShardState:
     return LocalShardState(
         Shard(shard_id="shard-0"),
         Checkpoint(start=Position.trim_horizon()),
+        random=lambda: 0.5,
         retry=RetryPolicy(limit=3, backoff_seconds=10.0, jitter=0.0),
         order=Order.KEY,
         capacity=Capacity(),
@@ -59,7 +60,7 @@ def test_of_a_slice_only_what_was_given_up_otherwise_holds_up_its_key(
         index=0, sequence=n(1), previous=None, attempt=1, partition_key="k", rejected=not expired
     )
     outcome = SliceOutcome(first=n(1), last=n(2), count=2, failures=(replace(failure, expired=expired),))
-    (given_up,) = state.settle_fresh(outcome, 0.0, random=lambda: 0.5)
+    (given_up,) = state.settle_fresh(outcome, 0.0)
     assert given_up.expired == expired
     assert state.retries.blocked_keys == (frozenset() if expired else {"k"})
 
@@ -68,7 +69,7 @@ def test_what_waited_for_a_retry_that_expired_comes_when_its_dead_letter_is_dura
     state: LocalShardState,
 ) -> None:
     state.emit(n(1), "k", 0.0)
-    state.fail(n(1), 0.0, attempt=1, random=lambda: 0.5, partition_key="k")
+    state.fail(n(1), 0.0, attempt=1, partition_key="k")
     assert not state.emit(n(2), "k", 0.0).deliver
     retry = state.take_retry(10.0)
     assert retry is not None

@@ -34,6 +34,7 @@ def owned(
     return LocalShardState(
         Shard(shard_id="shard-0"),
         checkpoint,
+        random=lambda: 0.5,
         retry=RetryPolicy(limit=3),
         order=order,
         capacity=Capacity(),
@@ -46,7 +47,7 @@ def emit(state: LocalShardState, *numbers: int, key: str | None = None) -> list[
 
 
 def fail(state: LocalShardState, number: int, *, spare: bool = False) -> object:
-    return state.fail(n(number), 0.0, attempt=1, random=lambda: 0.5, partition_key="a", spare=spare)
+    return state.fail(n(number), 0.0, attempt=1, partition_key="a", spare=spare)
 
 
 def store(state: LocalShardState) -> Checkpoint:

@@ -41,6 +41,7 @@ def owned(
     return LocalShardState(
         Shard(shard_id="shard-0"),
         checkpoint,
+        random=lambda: 0.0,
         retry=RetryPolicy(limit=limit, backoff_seconds=10.0, cap_seconds=40.0, jitter=0.0),
         order=order,
         capacity=capacity or Capacity(),
@@ -69,7 +70,7 @@ def emit(state: LocalShardState, *numbers: int, key: str | None = None) -> list[
 def fail(state: LocalShardState, number: int, now: float = 0.0, **how: Any) -> Retry | Exhausted | None:
     """Fail the present delivery, unless ``how`` names another attempt."""
     how = {"attempt": state.tracker.attempts(n(number))} | how
-    return state.fail(n(number), now, random=lambda: 0.0, **how)
+    return state.fail(n(number), now, **how)
 
 
 def take(
@@ -90,7 +91,7 @@ def settle(
     outcome = SliceOutcome(
         first=n(first), last=n(last), count=last - first + 1, failures=failures, at_end=at_end
     )
-    return state.settle_fresh(outcome, 0.0, random=lambda: 0.0)
+    return state.settle_fresh(outcome, 0.0)
 
 
 def commit(state: LocalShardState) -> Checkpoint:
@@ -325,7 +326,7 @@ class TestOrder:
         emit(state, 2, key="k")
         retries = state.take_retries(10.0, 9, whole_lines=True)
         second = failed(1, 2, attempt=retries[1].attempt, partition_key="k")
-        state.settle_retries(retries, SliceOutcome(failures=(second,)), 10.0, random=lambda: 0.0)
+        state.settle_retries(retries, SliceOutcome(failures=(second,)), 10.0)
         assert state.tracker.base == n(1)
         assert take(state, 19.9) == []
         assert take(state, 20.0) == [(2, 2)]
@@ -459,7 +460,7 @@ class TestTheEnd:
 
     def test_an_empty_closed_shard_ends_too(self) -> None:
         state = owned()
-        state.settle_fresh(SliceOutcome(at_end=True), 0.0, random=lambda: 0.0)
+        state.settle_fresh(SliceOutcome(at_end=True), 0.0)
         assert is_dirty(state)
         assert commit(state).is_shard_end
 
@@ -545,7 +546,7 @@ class TestSlices:
             fail(state, number)
         retries = state.take_retries(10.0, 9, whole_lines=True)
         outcome = SliceOutcome(failures=(failed(1, 2, attempt=2), failed(2, 3, attempt=2, held=True)))
-        gone = state.settle_retries(retries, outcome, 10.0, random=lambda: 0.0)
+        gone = state.settle_retries(retries, outcome, 10.0)
         assert [record.sequence for record in gone] == [n(2)]
         assert state.tracker.base == n(1)
         assert take(state, 10.0) == [(3, 2)]

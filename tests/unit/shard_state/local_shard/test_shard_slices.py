@@ -42,6 +42,7 @@ def owned(
     state = LocalShardState(
         Shard(shard_id="shard-0"),
         checkpoint,
+        random=lambda: 0.0,
         retry=RetryPolicy(limit=limit, backoff_seconds=10.0, cap_seconds=40.0, jitter=0.0),
         order=order,
         capacity=capacity or Capacity(),
@@ -94,13 +95,13 @@ def read(first: int, last: int, *failures: FailedRecord, **how: Any) -> SliceOut
 def settle(
     slices: ShardSlices, plan: SlicePlan, outcome: SliceOutcome, now: float = 0.0
 ) -> list[SequenceNumber]:
-    return [gone.sequence for gone in slices.settle(plan, outcome, now, random=lambda: 0.0)]
+    return [gone.sequence for gone in slices.settle(plan, outcome, now)]
 
 
 def die(
     slices: ShardSlices, plan: SlicePlan, held: SliceOutcome | None = None, now: float = 0.0
 ) -> list[SequenceNumber]:
-    return [gone.sequence for gone in slices.died(plan, held, now, random=lambda: 0.0)]
+    return [gone.sequence for gone in slices.died(plan, held, now)]
 
 
 def all_held(first: int, last: int) -> SliceOutcome:
@@ -391,10 +392,29 @@ class TestDeaths:
         die(slices, fresh(slices))
         slices.backlog = True
         settle(slices, fresh(slices, carried=8), read(1, 8))
+        slices.backlog = False  # as the page says that the driver fetched
         assert fresh(slices, carried=8).alone
-        slices.backlog = False
         settle(slices, slices._fresh_out, read(9, 16))  # type: ignore[arg-type]
         assert not fresh(slices, carried=8).alone
+
+    def test_suspects_of_a_page_that_were_not_reached_in_time_stay_suspects(self) -> None:
+        slices = owned()
+        plan = fresh(slices)
+        settle(slices, plan, read(1, 2, at_tip=True))
+        slices.suspect(plan, 8)
+        settle(slices, fresh(slices, carried=8), read(3, 5))
+        rest = fresh(slices, carried=5)
+        assert (rest.alone, rest.portion) == (True, 1)
+
+    def test_what_comes_behind_the_suspects_of_a_page_is_not_suspected(self) -> None:
+        slices = owned()
+        die(slices, fresh(slices))
+        slices.backlog = False
+        last, held = 0, 8
+        while (plan := fresh(slices, carried=held)).alone:
+            settle(slices, plan, read(last + 1, last + max(1, plan.limit // 2)))
+            last, held = last + max(1, plan.limit // 2), 20
+        assert last == 8
 
     def test_an_isolated_record_is_retried_alone_and_given_up_like_any_other_record(self) -> None:
         slices = owned(limit=2)
@@ -446,7 +466,7 @@ class TestDeaths:
         plan = due(slices, 10.0)
         still_open = OpenRecord(index=0, sequence=n(1), previous=None, attempt=plan.retries[0].attempt)
         settle(slices, plan, SliceOutcome(count=1, open_records=(still_open,)), now=10.0)
-        slices.state.fail(n(1), 10.0, attempt=still_open.attempt, random=lambda: 0.0)
+        slices.state.fail(n(1), 10.0, attempt=still_open.attempt)
         assert due(slices, 1e9).alone
 
     def test_the_retries_of_a_job_that_died_are_due_again_and_uncounted(self) -> None:

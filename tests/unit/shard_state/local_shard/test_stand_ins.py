@@ -28,6 +28,7 @@ def state() -> LocalShardState:
     return LocalShardState(
         Shard(shard_id="shard-0"),
         Checkpoint(start=Position.trim_horizon()),
+        random=lambda: 0.5,
         retry=RetryPolicy(limit=1, backoff_seconds=BACKOFF_SECONDS, jitter=0.0),
         order=Order.KEY,
         capacity=Capacity(),
@@ -50,7 +51,7 @@ def failed(index: int, number: int, *, attempt: int = 1, stand_in: int | None = 
 def settle(state: LocalShardState, *failures: FailedRecord) -> list[int]:
     """Settle records 1 to 3; gives what is given up."""
     outcome = SliceOutcome(first=n(1), last=n(3), count=3, failures=failures)
-    return [each.sequence.number for each in state.settle_fresh(outcome, 0.0, random=lambda: 0.5)]
+    return [each.sequence.number for each in state.settle_fresh(outcome, 0.0)]
 
 
 def take(state: LocalShardState, now: float) -> tuple[Redelivery, ...]:
@@ -72,7 +73,7 @@ def test_a_held_record_comes_at_once_when_the_one_that_stood_for_it_is_given_up(
     settle(state, failed(0, 1, stand_in=2), failed(2, 3))
     retries = take(state, BACKOFF_SECONDS)
     outcome = SliceOutcome(failures=(failed(0, 1, stand_in=1), failed(1, 3, attempt=2)))
-    (given_up,) = state.settle_retries(retries, outcome, BACKOFF_SECONDS, random=lambda: 0.5)
+    (given_up,) = state.settle_retries(retries, outcome, BACKOFF_SECONDS)
 
     assert given_up.sequence == n(3)
     assert [(each.sequence.number, each.attempt) for each in take(state, BACKOFF_SECONDS)] == [(1, 1)]
@@ -81,7 +82,7 @@ def test_a_held_record_comes_at_once_when_the_one_that_stood_for_it_is_given_up(
 def test_they_are_finished_together(state: LocalShardState) -> None:
     settle(state, failed(0, 1, stand_in=2), failed(2, 3))
     retries = take(state, BACKOFF_SECONDS)
-    state.settle_retries(retries, SliceOutcome(), BACKOFF_SECONDS, random=lambda: 0.5)
+    state.settle_retries(retries, SliceOutcome(), BACKOFF_SECONDS)
 
     assert state.tracker.base == n(3)
 
@@ -90,6 +91,7 @@ def test_after_its_second_failure_too_the_one_that_stood_for_others_brings_them_
     state = LocalShardState(
         Shard(shard_id="shard-0"),
         Checkpoint(start=Position.trim_horizon()),
+        random=lambda: 0.5,
         retry=RetryPolicy(limit=2, backoff_seconds=BACKOFF_SECONDS, jitter=0.0),
         order=Order.KEY,
         capacity=Capacity(),
@@ -97,7 +99,7 @@ def test_after_its_second_failure_too_the_one_that_stood_for_others_brings_them_
     settle(state, failed(0, 1, stand_in=2), failed(2, 3))
     retries = take(state, BACKOFF_SECONDS)
     outcome = SliceOutcome(failures=(failed(0, 1, stand_in=1), failed(1, 3, attempt=2)))
-    assert state.settle_retries(retries, outcome, BACKOFF_SECONDS, random=lambda: 0.5) == []
+    assert state.settle_retries(retries, outcome, BACKOFF_SECONDS) == []
 
     assert take(state, 3 * BACKOFF_SECONDS - 1) == ()
     again = take(state, 3 * BACKOFF_SECONDS)

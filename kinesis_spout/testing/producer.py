@@ -1,11 +1,73 @@
-"""A spool in memory, and the crash of its owner: for tests of what a producer does with what is left over."""
+"""A producer without threads, and a spool in memory: a test decides what happens when, and what time it is."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Any, Final
 
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import SpoolError
+from kinesis_spout.producer import KinesisProducer, Ticket
+from kinesis_spout.producer.outbox import WorkToDo
 from kinesis_spout.producer.spool import Spooled
+from kinesis_spout.testing.clock import ManualClock
+
+
+class SteppedProducer(KinesisProducer):
+    """A `KinesisProducer` that does nothing by itself: `step` does one piece of work, in the caller's thread.
+
+    What waits in the producer (``flush``, ``close``, a ``put`` that blocks) steps, and lets the clock go on to
+    what is due. Takes what `KinesisProducer` takes, and a clock. A ticket's ``result`` never comes by itself.
+    """
+
+    def __init__(self, *arguments: Any, clock: ManualClock | None = None, **options: Any) -> None:
+        self.clock = self._clock = clock or ManualClock()
+        super().__init__(*arguments, **options)
+
+    def next_work(self) -> WorkToDo | None:
+        """Take the work that is to be done now, to be given to `do`, sooner or later: as if a thread was slow."""
+        return self._engine.next_work()[0]
+
+    def do(self, work: WorkToDo) -> None:
+        self._engine.do(work)
+
+    def step(self) -> bool:
+        """Do what is to be done next, if there is something now."""
+        work = self.next_work()
+        if work is not None:
+            self.do(work)
+        return work is not None
+
+    @property
+    def due_at(self) -> float:
+        """When there may be something to do, as the clock's monotonic time; infinity: not before a put."""
+        return self._engine.due_at
+
+    def _begin(self) -> None:
+        """Start no threads."""
+
+    def _await(self, is_over: Callable[[], bool], deadline: float) -> None:
+        while not is_over() and self._go_on(deadline):
+            pass
+
+    def _await_room(self, ticket: Ticket) -> bool:
+        deadline = self.clock.monotonic() + self.config.block_timeout_seconds
+        while not self._inbox.reserve(ticket):
+            if not self._go_on(deadline):
+                return False
+        return True
+
+    def _go_on(self, deadline: float) -> bool:
+        """Do something, or let time pass until something is due; False at the deadline."""
+        if self.step():
+            return True
+        due_at, now = self.due_at, self.clock.monotonic()
+        if due_at == inf and deadline == inf:
+            raise AssertionError(
+                "expected something to be due while records wait, got nothing: work was not done"
+            )
+        self.clock.advance(max(0.0, min(due_at, deadline) - now))
+        return self.clock.monotonic() < deadline or due_at <= deadline
+
 
 _OF_ONE_SPOOL: Final = 1 << 44
 
@@ -52,7 +114,6 @@ class InMemorySpool:
         self._is_open = True
 
     def append(self, entry: Entry) -> int:
-        """Keep a record; see the port."""
         self._check_open()
         if self._folder.refuses_for is not None:
             raise SpoolError(f"expected to keep a record, got {self._folder.refuses_for}")
@@ -61,7 +122,6 @@ class InMemorySpool:
         return self._number
 
     def confirm(self, numbers: Iterable[int]) -> None:
-        """Forget records; see the port."""
         self._check_open()
         for number in numbers:
             self._own.pop(number, None)
@@ -69,7 +129,6 @@ class InMemorySpool:
                 inherited.pop(number, None)
 
     def recovered(self, limit: int) -> Sequence[Spooled]:
-        """Give what owners before have left; see the port."""
         self._check_open()
         if not self._unread and (records := self._folder.take_left_over()) is not None:
             self._taken_over += 1
@@ -82,7 +141,6 @@ class InMemorySpool:
         return given
 
     def close(self) -> None:
-        """Leave what is not confirmed to the next; see the port."""
         if self._is_open:
             self.crash()
 
