@@ -89,9 +89,8 @@ class Consumer(ConsumerState):
     def start(self, listener: OwnershipListener) -> None:
         """Check stream, sink and stored progress, join, acquire; then start the background threads.
 
-        Raises:
-            KinesisSpoutError: any error of the start, at once, so that a wrong name or a missing permission
-                does not end in silent retries.
+        Raises KinesisSpoutError: any error of the start, at once, so that a wrong name or a missing
+        permission does not end in silent retries.
         """
         self.listener = listener
         ports, now = self.ports, self.ports.clock.monotonic()

@@ -161,8 +161,7 @@ class StreamSet(Generic[S]):
     def close(self) -> None:
         """Stop all streams concurrently, and close what they share. May be called twice.
 
-        Raises:
-            KinesisSpoutError: the first error of storing the last progress.
+        Raises KinesisSpoutError: the first error of storing the last progress.
         """
         with self._lock:
             is_first, self._closing = not self._closing, True

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 def find_streams(parts: Sequence[str], client: "KinesisClient", clock: Clock) -> list[str]:
     """The streams that are named, whether they exist or not, then those that patterns find.
 
-    ``client`` lists the streams only if there is a pattern; transient errors are retried for a minute.
-
-    Raises:
-        KinesisError: the streams cannot be listed.
+    ``client`` lists the streams only if there is a pattern; transient errors are retried for a minute. Raises
+    KinesisError: the streams cannot be listed.
     """
     found = dict.fromkeys(part for part in parts if not is_pattern(part))
     patterns = [part for part in parts if is_pattern(part)]

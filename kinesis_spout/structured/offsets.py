@@ -167,10 +167,8 @@ class QueryOffset:
         """Read the JSON form.
 
         ``streams`` are the names, ARNs and patterns of the present options. Without a pattern they equal
-        those of the offset; with one, they name or find every stream in it.
-
-        Raises:
-            CheckpointUnreadable: not an offset of this source, of a newer version, or of other streams.
+        those of the offset; with one, they name or find every stream in it. Raises CheckpointUnreadable: not
+        an offset of this source, of a newer version, or of other streams.
         """
         try:
             if document["version"] != VERSION:

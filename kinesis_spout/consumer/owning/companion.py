@@ -101,8 +101,7 @@ class Companionship:
     def check_together(self) -> None:
         """Check that all shards are, or will be, this consumer's.
 
-        Raises:
-            InvalidConfig: other members have had shards assigned for longer than they need to end.
+        Raises InvalidConfig: other members have had shards assigned for longer than they need to end.
         """
         if self._is_late and self._shared is not None:
             raise self._error(f"shards are assigned to {', '.join(sorted(self._shared.members))}, too")

@@ -33,8 +33,7 @@ class Leading:
     def lead(self, now: float) -> float:
         """Do what is due, if this member leads; return when something is due next.
 
-        Raises:
-            KinesisSpoutError: what failed; the next call begins a new term.
+        Raises KinesisSpoutError: what failed; the next call begins a new term.
         """
         group = self._ports.group
         if not group.leads():

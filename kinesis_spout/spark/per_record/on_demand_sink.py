@@ -40,8 +40,7 @@ class OnDemandSink:
     def check_reachable(self) -> None:
         """Check before any work that this process could open the sink.
 
-        Raises:
-            InvalidConfig: a Hadoop URL under Spark Connect, where no JVM is at hand.
+        Raises InvalidConfig: a Hadoop URL under Spark Connect, where no JVM is at hand.
         """
         if is_remote() and not self._is_local and not self.url.startswith((_KINESIS, _S3)):
             raise InvalidConfig(
@@ -52,8 +51,7 @@ class OnDemandSink:
     def check_writable(self) -> None:
         """Check before any work, once in a process, that letters can be written there.
 
-        Raises:
-            DeadLetterError: says what is wrong.
+        Raises DeadLetterError: says what is wrong.
         """
         with closing(self._open()) as sink:
             check_once(self.url, sink, aws=self.client)

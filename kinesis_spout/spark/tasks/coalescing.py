@@ -36,9 +36,8 @@ class CoalescingKey:
     def of(cls, coalesce: "str | KeyFunction | None", order: str) -> Self | None:
         """Read the argument ``coalesce`` of a door; None if nothing is coalesced.
 
-        Raises:
-            InvalidConfig: it is neither a function nor "partition_key"; or a function, and ``order`` is
-                "key".
+        Raises InvalidConfig: it is neither a function nor "partition_key"; or a function, and ``order`` is
+        "key".
         """
         if coalesce is None:
             return None

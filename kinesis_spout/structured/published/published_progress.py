@@ -109,8 +109,7 @@ class PublishedProgress:
     def of(cls, options: StreamReadOptions) -> "PublishedProgress | None":
         """None if the options do not ask for it. Connects to nothing yet.
 
-        Raises:
-            InvalidConfig: two streams have one name, and would have one place.
+        Raises InvalidConfig: two streams have one name, and would have one place.
         """
         if options.published_in is None:
             return None

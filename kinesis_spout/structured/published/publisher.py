@@ -37,8 +37,7 @@ class Publisher:
     def publish(self, done: QueryOffset) -> None:
         """Queue ``done`` in place of what still waits. Does no I/O. After ``leave``, does nothing.
 
-        Raises:
-            What ended the writing.
+        Raises what ended the writing.
         """
         with self._changed:
             self.check()

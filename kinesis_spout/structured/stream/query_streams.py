@@ -80,8 +80,7 @@ class QueryStreams:
     def open(self) -> None:
         """Find the streams, and the shards of each. Retries transient errors without limit.
 
-        Raises:
-            StreamNotFound, AccessDenied: at once.
+        Raises StreamNotFound, AccessDenied: at once.
         """
         for name in streams_at_start(self._options.streams, self._client, self._clock):
             self._open(name)

@@ -94,8 +94,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limit: the query's own, or ``ReadAllAvailable``: ``trigger(once=True)`` takes all that is
                 available in one batch, but for the children of shards that end in it.
 
-        Raises:
-            What ends a query: see ``ReadAhead``. Transient errors do not.
+        Raises what ends a query: see ``ReadAhead``. Transient errors do not.
         """
         if isinstance(limit, ReadAllAvailable) and self._until is None:
             self.prepareForTriggerAvailableNow()

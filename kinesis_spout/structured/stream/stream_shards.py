@@ -45,8 +45,7 @@ class StreamShards:
     def load(self) -> StreamSummary:
         """Describe the stream and list its shards. Retries transient errors without limit.
 
-        Raises:
-            StreamNotFound, AccessDenied: at once.
+        Raises StreamNotFound, AccessDenied: at once.
         """
         work = f"the beginning of a query on {self.name}"
         summary = persistently(self._lister.summary, work, self._clock)

@@ -80,8 +80,7 @@ class Written(WriterCommitMessage):
 class _Writing:
     """What both writers share. Travels to the executors.
 
-    Raises:
-        InvalidConfig: an option or a column is not what it must be.
+    Raises InvalidConfig: an option or a column is not what it must be.
     """
 
     def __init__(self, options: "WriteOptions", schema: "StructType", *, overwrite: bool) -> None:
