@@ -111,7 +111,6 @@ class Consumer(ConsumerState):
         self._housekeeper = self._started("housekeeper", self._do_chores, self._chore_due)
 
     def _begin_again(self, shards: list[Shard]) -> bool:
-        """True if this deployment is to begin again and this member was the first of it to do so."""
         if self.config.again is None:
             return False
         deployment, positions = self.config.again
@@ -221,13 +220,11 @@ class Consumer(ConsumerState):
 
     @property
     def paused_shards(self) -> frozenset[str]:
-        """The owned shards that an operator has paused and that are not done."""
         with self.lock:
             return self.manager.paused_shards
 
     @property
     def paused_by_operator(self) -> str | None:
-        """``paused_shards`` in words; None if there is none."""
         paused, config = self.paused_shards, self.config
         if not paused:
             return None
@@ -295,7 +292,6 @@ class Consumer(ConsumerState):
             _log.warning("after %r, the last progress could not be stored either: %s", self.fatal, error)
 
     def _commit_the_last(self) -> None:
-        """Commit and give the shards up, again if the connection drops meanwhile."""
         with self.lock:
             self.manager.end_claims(self.manager.owned)
 
@@ -357,7 +353,6 @@ class Consumer(ConsumerState):
         return min(commit_at, max(chores.lead_at, chores.leading.until), now + look_seconds)
 
     def _share(self, now: float) -> None:
-        """Lead if elected, report, take in the assignment, hand over, acquire."""
         chores = self._chores
         if now >= chores.reporting.until:
             self._tried(chores.reporting, lambda: self.sharing.report(now))
@@ -423,7 +418,6 @@ class _Chores:
 
 @contextmanager
 def _named(setting: str) -> Iterator[None]:
-    """Name the setting in what the store refuses."""
     try:
         yield
     except InvalidConfig as error:

@@ -75,7 +75,6 @@ class ConsumerState:
 
     @property
     def now(self) -> float:
-        """The time for the ``StateManager``."""
         return self.ports.clock.monotonic()
 
     def counted(self) -> Counters:
@@ -102,7 +101,6 @@ class WaitingLetters:
         return len(self._letters)
 
     def add(self, record: RecordId, letter: DeadLetter) -> None:
-        """Add a letter; it replaces an older one about the same record."""
         self._remove(record)
         self._letters[record] = letter
         self.size_bytes += _weight(letter)

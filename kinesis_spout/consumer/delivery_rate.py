@@ -37,8 +37,6 @@ _LOOK_AGAIN_SECONDS: Final = 0.02
 
 
 class Grant(NamedTuple):
-    """Permission to make so many deliveries."""
-
     deliveries: int
     at: float
     """When it was given."""
@@ -157,7 +155,6 @@ class DeliveryRate:
     # Inside
 
     def _windows(self, now: float) -> "list[RateWindow]":
-        """No windows: no delivery may be made."""
         self._grow(now)
         if self._whole is not None and self._part is None:
             return []

@@ -34,8 +34,6 @@ _log = logging.getLogger(__name__)
 
 
 class OneStream(Protocol):
-    """What a door reads one stream with."""
-
     @property
     def consumer(self) -> Consumer: ...
 
@@ -113,7 +111,6 @@ class StreamSet(Generic[S]):
 
     @property
     def past(self) -> Sequence[Counters]:
-        """Counts of streams that are not read any more."""
         return self._past
 
     @property
@@ -263,7 +260,6 @@ class StreamSet(Generic[S]):
             self.fail(error)
 
     def tend(self) -> None:
-        """Close the streams that have ended; look for others if it is time."""
         for name, made in self.current.items():
             error = made.error
             if isinstance(error, StreamNotFound):
@@ -295,7 +291,6 @@ class StreamSet(Generic[S]):
             over()
 
     def look(self) -> None:
-        """Wake the watching thread, because a stream has ended."""
         self._wake.set()
 
     def _close_ended(self, made: S) -> None:
@@ -367,7 +362,6 @@ def _of_all(work: Callable[[T], R], items: Collection[T]) -> "list[R | BaseExcep
 
 
 def _together(results: "Mapping[str, object]") -> BaseException:
-    """One error for all streams that cannot be read, of the kind of the first."""
     errors = {name: result for name, result in results.items() if isinstance(result, BaseException)}
     unexpected = [error for error in errors.values() if not isinstance(error, KinesisSpoutError)]
     first = next(iter(unexpected or errors.values()))

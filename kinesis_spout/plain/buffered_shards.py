@@ -114,7 +114,6 @@ class BufferedShards:
         return taken
 
     def rate_wait_seconds(self, now: float) -> float:
-        """How long the rates allow no delivery; 0.0: they allow one now."""
         if not self._rate.is_limited:
             return 0.0
         due_at = self._rate.due_at(self._consumer, now)

@@ -46,7 +46,6 @@ class MessageId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ValueError if this is no message id."""
         matched = _FORM.fullmatch(text)
         if matched is None:
             raise ValueError(
@@ -138,7 +137,6 @@ class StreamTuples:
         return self._fail(delivery, _failure(reason), FailReason.FAIL)
 
     def fail_overdue(self) -> None:
-        """Fail the deliveries that have outlived the message time-out."""
         consumer = self.consumer
         with consumer.lock:
             for shard_id, sequence, attempt in consumer.manager.expired(consumer.now):
@@ -153,13 +151,11 @@ class StreamTuples:
 
     @property
     def rate_wait_seconds(self) -> float:
-        """How long the rates allow no delivery; 0.0: they allow one now."""
         with self.consumer.lock:
             return self.shards.rate_wait_seconds(self.consumer.now)
 
     @property
     def is_done(self) -> bool:
-        """Whether every shard is over, or the run has come up to its `until`, and all of that is stored."""
         with self.consumer.lock:
             return self.shards.is_done()
 

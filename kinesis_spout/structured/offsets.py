@@ -41,8 +41,6 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRange:
-    """What one batch has of one shard; ends at the entry's ``after``."""
-
     first: SequenceNumber
     rows: int
 
@@ -60,7 +58,6 @@ class ShardOffset:
 
     @property
     def last(self) -> SequenceNumber | None:
-        """The last record read; None if nothing was read."""
         # A start given by number has a number too, and is not a record that was read.
         return self.position.sequence_number if self.read is not None else None
 

@@ -42,7 +42,6 @@ class Companionship:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether shards may be handed to the reader."""
         return self._is_loaded
 
     def load(self) -> None:
@@ -107,7 +106,6 @@ class Companionship:
             raise self._error(f"shards are assigned to {', '.join(sorted(self._shared.members))}, too")
 
     def parted(self, gone: Collection[str]) -> InvalidConfig | None:
-        """The error that ends the consumer when another owns these shards and this one still owns others."""
         if self._companion is None or not gone or self._manager.owned <= {*gone}:
             return None
         return self._error(

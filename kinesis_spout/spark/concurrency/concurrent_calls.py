@@ -120,7 +120,6 @@ class _HandlerThreads:
         return run_on_threads
 
     def _replace(self, work: _Job) -> None:
-        """Start another thread for the work of one that was abandoned."""
         self._started -= 1
         self._start()
         self._jobs.put(work)
@@ -184,7 +183,6 @@ class _RunOnThreads(ConcurrentRun):
             self._replace(self.work)
 
     def _following(self, ended: int | None, failure: Failure | None) -> int | None:
-        """Take in how one record ended, and return the next; None if there is none any more."""
         run, lock = self.run, self.lock
         while not lock.acquire(blocking=False):
             # A thread that blocks on the lock gets it before the interpreter, and all others wait for both: for

@@ -86,14 +86,11 @@ def table_of(objects: Iterable[object]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """The outcome of delivering records once, in one job."""
-
     failures: list[Failed]
     ends: list[TaskEnd]
 
     @classmethod
     def of(cls, outcomes: pa.Table) -> Self:
-        """Read what the tasks of the job returned."""
         given = [pickle.loads(each.as_py()) for each in outcomes.column(PICKLED)]  # noqa: S301 - pickled by our own tasks
         ends = [each for each in given if isinstance(each, TaskEnd)]
         return cls(failures=[each for each in given if not isinstance(each, TaskEnd)], ends=ends)
@@ -130,7 +127,6 @@ class DeliverRecords:
         return DeliverRecords(self._handler, None)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Deliver every record once, in the order of the rows."""
         handler = self._handler.load()
         notes = _BoundedNotes(math.inf if self.max_failed_bytes is None else self.max_failed_bytes)
         rules = DeliverySettings(order=Order.UNORDERED, clock=monotonic, notes=notes)
@@ -202,7 +198,6 @@ class _Names:
         """The shard's id and the sequence number of the first two."""
 
     def ambiguous(self, batch: pa.RecordBatch) -> str | None:
-        """Look through the next rows. Returns ``found``."""
         names = batch.schema.names
         if "sequenceNumber" not in names or "subSequenceNumber" in names or not batch.num_rows or self.found:
             return self.found

@@ -88,7 +88,6 @@ class FailedRecords:
         return due
 
     def take_one(self) -> list[Record]:
-        """Hand out the one record that is due first."""
         _, record = self._waiting.pop(0)
         return [record]
 
@@ -133,7 +132,6 @@ class BatchPause:
         self._breaker.take_notices()
 
     def probe_at(self, due: float) -> float:
-        """When the record that is due first, at ``due``, may be tried."""
         pause = self._breaker.pause
         return due if pause is None or pause.probe_at is None else max(due, pause.probe_at)
 

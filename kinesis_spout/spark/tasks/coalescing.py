@@ -132,12 +132,10 @@ class CoalescingWindow:
 
     @classmethod
     def of_all(cls, size: int, base: int) -> Self:
-        """A window whose records are all handled."""
         return cls(base=base, stand_ins=array("i", range(size)))
 
     @property
     def handed(self) -> list[int]:
-        """The positions of the records that are handed to the handler, in order."""
         return [at for at, stand_in in enumerate(self.stand_ins) if at == stand_in]
 
 
@@ -198,7 +196,6 @@ class CoalescingWindows:
             self._add(window)
 
     def index_of(self, noted: int) -> int:
-        """The index in the slice of a noted record."""
         return self._index_of.get(noted, noted)
 
     def _add(self, window: CoalescingWindow) -> None:

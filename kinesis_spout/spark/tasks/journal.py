@@ -160,7 +160,6 @@ class Journal:
         self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Note that all slices have ended."""
         self.words[_ENDED] = 1
         self.words.release()
         self.marks.release()
@@ -170,8 +169,6 @@ class Journal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remains:
-    """What a task has left behind."""
-
     results: dict[int, WorkResult] = field(default_factory=dict)
     """Of the slices that had ended, by their index in the task."""
     counts: tuple[int, ...] = ()
@@ -203,7 +200,6 @@ class Remains:
         return [at for at in marked if at not in failed]
 
     def hangs_since(self, time: float) -> bool:
-        """Whether a record has been under way since before a monotonic time."""
         return (self.under_way is not None or bool(self.suspects)) and self.since < time
 
 
@@ -217,7 +213,6 @@ def read(path: Path) -> Remains | None:
 
 
 def ask_to_stop(path: Path) -> None:
-    """Tell a running task to hand over no further record."""
     try:
         with path.open("r+b") as file:
             file.seek(_WORD_BYTES * _STOP)

@@ -52,7 +52,6 @@ class ReadPlan:
         return ShardInterval(stream=stream, shard_id=shard_id, start=start, end=end)
 
     def intervals(self) -> list[ShardInterval]:
-        """Without the shards that can have nothing."""
         every = (
             self.interval(stream, shard_id) for stream in self.listed for shard_id in self.listed[stream]
         )
@@ -125,7 +124,6 @@ class KinesisBatchReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Runs on an executor."""
         assert isinstance(partition, ShardIntervals)
         print_log_lines(spell=as_option)
         with said_as_options():

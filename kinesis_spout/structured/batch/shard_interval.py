@@ -35,8 +35,6 @@ from shard_state.position import PositionType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardInterval:
-    """The part of one shard that a batch read has."""
-
     stream: str
     shard_id: str
     start: Position
@@ -46,7 +44,6 @@ class ShardInterval:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the two positions alone show that nothing is in between."""
         start, end = self.start, self.end
         if start.timestamp is not None and end.timestamp is not None:
             return end.timestamp <= start.timestamp

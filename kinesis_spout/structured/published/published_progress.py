@@ -262,7 +262,6 @@ def _from_its_beginning(shard: ShardOffset) -> ShardOffset:
 
 
 def _with_replayed(offset: StreamOffset, batch_start: StreamOffset, batch_end: StreamOffset) -> StreamOffset:
-    """Move the shards that stand at the start of the batch this run has just replayed to its end."""
     beginning = ShardOffset(position=Position.trim_horizon())
 
     def replayed(shard_id: str, shard: ShardOffset) -> ShardOffset:

@@ -74,7 +74,6 @@ class FetchedShards:
 
     @property
     def has_news(self) -> bool:
-        """Whether a batch could have anything: records, or the end of a shard."""
         # What is done was freed, so whatever is in the buffer is new.
         return self.buffer.size_bytes > 0 or any(fetcher.at_end for fetcher in self._fetchers.values())
 

@@ -49,8 +49,6 @@ class ShardRange:
 
 
 class ShardRanges(InputPartition):
-    """What one task reads, and what it needs for that."""
-
     def __init__(
         self,
         ranges: Sequence[ShardRange],
@@ -101,8 +99,6 @@ def read_ranges(partition: ShardRanges) -> Iterator[pa.RecordBatch]:
 
 
 class _Range:
-    """One range while it is read. Mutable."""
-
     def __init__(self, shard: ShardRange, partition: ShardRanges) -> None:
         self._shard = shard
         self._partition = partition

@@ -230,7 +230,6 @@ class _Take:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything that arrived by ``until`` is taken."""
         return self.next_arrival is None or self.next_arrival > self.until
 
     def arrived_by(self, moment: int) -> tuple[int, float]:

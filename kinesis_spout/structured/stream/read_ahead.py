@@ -148,7 +148,6 @@ class ReadAhead:
         return plan_batch(start, self._buffer, fetched.at_end(), limits, self._batches, until=until)
 
     def _gather(self, limits: BatchLimits) -> None:
-        """If there is something new, wait for what can soon come as well."""
         fetched, begun = self._fetched, self._clock.monotonic()
         while True:
             self._raise_failure()
@@ -237,7 +236,6 @@ class ReadAhead:
             )
 
     def close(self) -> None:
-        """End the threads. May be called twice."""
         with self._changed:
             self._life.stopped(self._totals())
             self._fetched.close()

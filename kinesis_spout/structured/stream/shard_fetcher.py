@@ -112,7 +112,6 @@ class ShardFetcher(ShardReader[ArrowPage]):
         return not self._is_given_up
 
     def leave(self) -> None:
-        """Stop reading, because the stream is gone; what was read stays."""
         self.has_all_until, self.failure = True, None
 
     def close(self) -> None:

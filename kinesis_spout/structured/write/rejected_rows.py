@@ -68,7 +68,6 @@ class RejectedRows:
             self.finish()
 
     def finish(self) -> None:
-        """Return when all are durable, or raise DeadLetterError."""
         if self._sink is not None:
             self._sink.write(self._letters)
         self._letters, self._letters_bytes = [], 0

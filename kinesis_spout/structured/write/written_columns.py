@@ -66,7 +66,6 @@ class WrittenColumns:
         )
 
     def values(self, items: "Iterable[pa.RecordBatch | Row]") -> Iterator[RowValues]:
-        """In order, from Arrow batches or from rows."""
         for item in items:
             if isinstance(item, tuple):
                 yield self._of_row(item)

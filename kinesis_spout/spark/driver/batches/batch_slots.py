@@ -39,7 +39,6 @@ class BatchSlots:
             return True
 
     def give_back(self, who: object) -> None:
-        """Give a slot back: its batch has ended, or there was nothing to run."""
         with self._lock:
             if self._held[who] == 0:
                 return  # it has left
@@ -48,7 +47,6 @@ class BatchSlots:
         _call(woken)
 
     def withdraw(self, who: object) -> None:
-        """Leave the queue."""
         with self._lock:
             self._queue.pop(who, None)
             woken = None

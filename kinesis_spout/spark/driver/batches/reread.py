@@ -23,8 +23,6 @@ _MAX_RECORDS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reread:
-    """A slice of retries, completed if possible."""
-
     work: WorkSlice
     """With the records that can be delivered: of the first retries, without gaps but for what is gone."""
     gone: tuple[Redelivery, ...] = ()

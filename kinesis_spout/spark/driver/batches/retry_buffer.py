@@ -25,7 +25,6 @@ class RetryBuffer:
         self.size_bytes = 0
 
     def keep(self, shard_id: str, record: Record) -> None:
-        """Keep a record's data if there is room."""
         shard = self._records.setdefault(shard_id, {})
         self._forget(shard, record.sequence)
         weight = _weight(record)

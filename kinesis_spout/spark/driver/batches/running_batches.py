@@ -33,8 +33,6 @@ _NEWEST_COUNTS: Final = 0.3
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """A micro-batch from its plan to its end. Mutable."""
-
     number: int
     tag: str
     works: list[WorkSlice]
@@ -136,7 +134,6 @@ class RunningBatches:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, batch: Batch) -> None:
-        """Runs on the batch's thread."""
         self._this_thread.runs = True
         try:
             is_whole = all(len(work.records) >= len(work.plan.retries) for work in batch.works)

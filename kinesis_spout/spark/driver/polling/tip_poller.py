@@ -79,7 +79,6 @@ class TipPoller:
 
     @property
     def is_polling(self) -> bool:
-        """Whether polls are under way or due, which can bring more."""
         return self.room.under_way > 0 or self.polls.is_behind
 
     def look_again(self, shard_id: str) -> None:
@@ -93,7 +92,6 @@ class TipPoller:
         reader.resume()
 
     def forget(self, shard_id: str) -> None:
-        """Stop polling a shard: another member owns it."""
         reader = self._readers.pop(shard_id, None)
         if reader is not None:
             self.polls.withdraw(reader.fetch)
