@@ -122,10 +122,7 @@ class Consumer(ConsumerState):
         return before is not None
 
     def _await_first_assignment(self) -> None:
-        """Lead or follow until a leader has assigned shards with this member in mind.
-
-        The housekeeper retries transient errors.
-        """
+        """Lead or follow until shards are assigned; the housekeeper retries transient errors."""
         until = monotonic() + _FIRST_ASSIGNMENT_SECONDS
         while True:
             self._chore_due.clear()
@@ -146,10 +143,7 @@ class Consumer(ConsumerState):
 
     @property
     def run_is_done(self) -> bool:
-        """Whether this member has finished and stored all up to its `until`. Under the lock.
-
-        A member without shards is not done while others have some: it reads what they leave.
-        """
+        """Under the lock. A member without shards is not done while others have some: it reads what they leave."""
         if self.manager.bounds is None:
             return False
         if self.sharing.all_over:
@@ -157,10 +151,7 @@ class Consumer(ConsumerState):
         return bool(self.manager.owned) and self.sharing.is_settled and self.manager.is_done
 
     def reading_failed(self, shard_id: str, error: BaseException) -> Reaction:
-        """Decide what an error of reading a shard means, log it and count it. Call under the lock.
-
-        Denied access before the first read ends the consumer; the reader raises any other fatal error.
-        """
+        """Under the lock. Denied access before the first read ends the consumer."""
         reaction = self.read_errors.failed(shard_id, error)
         self.counters.throttled += reaction.is_throttle
         if reaction.action is Action.FAIL and isinstance(error, AccessDenied):

@@ -156,10 +156,7 @@ class StreamSet(Generic[S]):
         self._watcher.start()
 
     def close(self) -> None:
-        """Stop all streams concurrently, and close what they share. May be called twice.
-
-        Raises KinesisSpoutError: the first error of storing the last progress.
-        """
+        """Stop all streams, then close what they share. Raises the first error. May be called twice."""
         with self._lock:
             is_first, self._closing = not self._closing, True
         if is_first:

@@ -71,10 +71,7 @@ class Emitted(NamedTuple):
 
 
 class StreamTuples:
-    """The tuples of one stream. Mutable; thread-safe. The caller announces when the lock is free.
-
-    ``prefix`` begins the message ids that users see.
-    """
+    """Mutable; thread-safe. The caller makes the announcements when the lock is free."""
 
     def __init__(
         self,

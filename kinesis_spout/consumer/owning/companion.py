@@ -81,10 +81,7 @@ class Companionship:
         return self._companion is None or self._manager.owned <= {*leaving}
 
     def is_alone(self, now: float) -> bool:
-        """Whether to acquire what is assigned: not while other members have shards assigned, too.
-
-        A consumer that owns nothing waits: the others are possibly about to end. See ``check_together``.
-        """
+        """While others have shards, a consumer that owns none waits for them to end: see ``check_together``."""
         sharing, config = self._state.sharing, self._state.config
         others = sharing.others if self._companion is not None and sharing.ours else frozenset[str]()
         if not others:
@@ -98,10 +95,7 @@ class Companionship:
         return not others
 
     def check_together(self) -> None:
-        """Check that all shards are, or will be, this consumer's.
-
-        Raises InvalidConfig: other members have had shards assigned for longer than they need to end.
-        """
+        """Raises InvalidConfig if other members have had shards for longer than they need to end."""
         if self._is_late and self._shared is not None:
             raise self._error(f"shards are assigned to {', '.join(sorted(self._shared.members))}, too")
 

@@ -62,10 +62,7 @@ class TaskEnd:
 
 
 def check_columns(df: "DataFrame") -> list[str]:
-    """The columns that records are made of: the six, and those of user records if there.
-
-    Raises InvalidConfig: names those that are missing or of another type.
-    """
+    """The columns that records are made of. Raises InvalidConfig: some are missing or of another type."""
     found = {column.name: column.dataType.simpleString() for column in df.schema.fields}
     wrong = [
         f"{name} {type_} ({f'got {found[name]}' if name in found else 'missing'})"

@@ -147,10 +147,7 @@ class BatchPause:
         return self._told(batch_id)
 
     def retried(self, batch_id: int, again: Round, now: float) -> bool:
-        """Take in the outcomes of later deliveries; as ``delivered``.
-
-        While the micro-batch is held it was one record, and decides whether it stays held.
-        """
+        """As ``delivered``, for later deliveries. While the micro-batch is held, its one record decides."""
         failed = self._failed(again)
         if not self._breaker.is_open:
             # One that fails once more proves nothing new.

@@ -58,10 +58,7 @@ class CoalescingKey:
 
     @property
     def of_record(self) -> KeyFunction:
-        """The function, to be called for many records. It may keep or change its argument.
-
-        It raises what the user's function raises, and TypeError for an invalid key.
-        """
+        """It may change its argument. It raises what the user's function raises, and TypeError for an invalid key."""
         if self.function is None:
             return _partition_key_of
         return _Checked(self.function.load())
@@ -81,10 +78,7 @@ def line_of(key: Key | None) -> str | None:
 
 
 def order_with(order: str) -> Order:
-    """What waits for a failed record where records are coalesced: at least its key.
-
-    An older record that is retried after a newer one was handled would leave the older state behind.
-    """
+    """At least of the key: an older record retried after a newer one would leave the older state behind."""
     return Order.KEY if order == Order.UNORDERED else Order(order)
 
 
@@ -142,10 +136,7 @@ class CoalescingWindow:
 def window_of(
     records: Sequence[Record], base: int, key_of: KeyFunction, waiting: Collection[str]
 ) -> CoalescingWindow | None:
-    """Choose the stand-ins among the records at hand; None if every one is to be handled.
-
-    ``base`` records of the slice come before them. Later records wait in the ``waiting`` lines.
-    """
+    """None if every record is to be handled. ``base`` records of the slice come before."""
     keys, failures = _keys(records, key_of)
     if not (failures or waiting) and len(set(keys)) == len(keys):
         return None

@@ -88,10 +88,7 @@ class SliceNotes:
             self._journal.append((self._number, self.base + at, None))
 
     def coalesces(self, window: CoalescingWindow) -> None:
-        """Keep the stand-ins among the records that come next, of which only some are handed over.
-
-        Indices that handlers note then count only those.
-        """
+        """Keep the stand-ins of the next records. Indices that handlers note then count only those handed over."""
         if self._journal is not None:
             self._journal.append((self._number, None, window))
 
@@ -121,10 +118,7 @@ class SliceNotes:
 
 
 class Journal:
-    """The file of one running task. Mutable; used by one thread at a time.
-
-    With ``has_marks`` records are handed over several at a time.
-    """
+    """The file of one running task. Mutable; used by one thread at a time. ``has_marks``: for concurrency."""
 
     def __init__(self, path: Path, slices: int, *, has_marks: bool = False) -> None:
         self._path = path

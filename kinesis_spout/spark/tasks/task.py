@@ -71,10 +71,7 @@ class _HandlingTime:
         return self._until
 
     def of_page(self) -> float:
-        """Until when to handle records that are handed over now: they get a share however late they come.
-
-        A slice has at most two pages after the time is over, the one in hand and the one ahead.
-        """
+        """Until when to handle records handed over now: the two last pages of a slice get a share, too."""
         return max(self.until, monotonic() + self._share)
 
 

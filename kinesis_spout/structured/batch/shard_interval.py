@@ -60,10 +60,7 @@ class ShardInterval:
         return Position.at_timestamp(earlier) if earlier > 0 else Position.trim_horizon()
 
     def part_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows in the interval, of a page that was read from ``first_position`` on.
-
-        Raises KinesisError if a row lacks an arrival time that is needed.
-        """
+        """Rows of the interval. Raises KinesisError if a row lacks an arrival time that is needed."""
         if self.end.sequence_number is not None:
             batch = batch.slice(0, _rows_before(self.end, batch))
         since, until = self.start.timestamp, self.end.timestamp

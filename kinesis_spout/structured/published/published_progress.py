@@ -107,10 +107,7 @@ class PublishedProgress:
 
     @classmethod
     def of(cls, options: StreamReadOptions) -> "PublishedProgress | None":
-        """None if the options do not ask for it. Connects to nothing yet.
-
-        Raises InvalidConfig: two streams have one name, and would have one place.
-        """
+        """None if not asked for. Connects to nothing yet. Raises InvalidConfig: two streams have one name."""
         if options.published_in is None:
             return None
         places = ZooKeeperPlaces(options.published_in)

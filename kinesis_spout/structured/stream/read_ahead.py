@@ -33,10 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReadAhead:
-    """Reads the shards of a query's streams into memory. Mutable; one thread calls it.
-
-    ``until``: for a query that ends with what is available; seconds since the epoch.
-    """
+    """Mutable; one thread calls it. ``until``, in epoch seconds: for a query that ends with what is available."""
 
     def __init__(
         self, options: StreamReadOptions, *, until: float | None = None, clock: Clock | None = None
@@ -192,10 +189,7 @@ class ReadAhead:
         return replace(self._options.read, deaggregate=end.deaggregated)
 
     def server_address(self) -> PageServerAddress | None:
-        """Where executors get the pages; starts the server when first needed.
-
-        None if it cannot be started, which is tried once: executors then read Kinesis again.
-        """
+        """None if the server cannot be started, which is tried once: executors then read Kinesis again."""
         if self._server is None and not self._is_without_server:
             host = self._options.page_host or advertised_host()
             try:

@@ -103,10 +103,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether records of other shards that arrived after ``read_until`` wait for this shard's.
-
-        True while more is known to wait in it, unless it could not be read for a minute.
-        """
+        """Whether later arrivals of other shards wait for this one; not once it was unreadable for a minute."""
         if self.at_end or self.has_all_until or not self._is_behind:
             return False
         return not self._is_given_up

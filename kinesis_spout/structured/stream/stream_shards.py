@@ -15,10 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamShards:
-    """The shards of one stream. Mutable; what is listed is guarded by ``changed``.
-
-    It is a ``ShardLister`` too, which does not take an announced child for one that is gone.
-    """
+    """Mutable; guarded by ``changed``. As ``ShardLister``, does not take an announced child for a gone one."""
 
     def __init__(
         self,
@@ -43,10 +40,7 @@ class StreamShards:
         """What listing ended with."""
 
     def load(self) -> StreamSummary:
-        """Describe the stream and list its shards. Retries transient errors without limit.
-
-        Raises StreamNotFound, AccessDenied: at once.
-        """
+        """Transient errors are retried without limit. Raises StreamNotFound, AccessDenied at once."""
         work = f"the beginning of a query on {self.name}"
         summary = persistently(self._lister.summary, work, self._clock)
         self._take_in(summary, persistently(self._lister.list_shards, work, self._clock))

@@ -14,10 +14,7 @@ _OVERHEAD_BYTES = 500
 
 
 class RetryBuffer:
-    """Waiting records by shard and sequence number. Mutable; not thread-safe.
-
-    ``max_bytes`` returns the present limit.
-    """
+    """Waiting records. Mutable; not thread-safe. ``max_bytes`` returns the present limit."""
 
     def __init__(self, max_bytes: Callable[[], int]) -> None:
         self._max_bytes = max_bytes

@@ -187,10 +187,7 @@ class RunningBatches:
 
 
 class HandlingTime:
-    """How long the handler takes for a record, by the batches that ended last. Mutable.
-
-    Batches that end at the same time can overwrite each other's part in the estimate, which does no harm.
-    """
+    """An estimate per record. Mutable. Concurrent batches can overwrite each other's part, which does no harm."""
 
     def __init__(self) -> None:
         self._seconds_a_record: float | None = None

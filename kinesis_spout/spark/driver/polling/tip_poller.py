@@ -45,10 +45,7 @@ def aligned(earliest: float, period: float) -> float:
 
 
 class TipPoller:
-    """Reads pages for the engine. Guarded by the consumer's lock, under which its methods are called.
-
-    ``call`` queues a function for the engine's thread; ``wake`` makes the engine look for work.
-    """
+    """Guarded by the consumer's lock. ``call`` queues a function for the engine's thread; ``wake`` wakes it."""
 
     def __init__(
         self,
@@ -103,10 +100,7 @@ class TipPoller:
             self.room.resume_all()
 
     def drop_stuck_pages(self) -> bool:
-        """Drop the pages that cannot go out now, so that other shards are polled; they are fetched again.
-
-        True if there were any.
-        """
+        """Drop pages that cannot go out now, so that other shards are polled; True if there were any."""
         stuck = [
             shard
             for shard_id, shard in self.shards.items()
