@@ -1,4 +1,4 @@
-"""Where each shard stands, from the stream's list and the stored progress together, without owning one."""
+"""Where each shard stands, from the stream's list and the stored progress together, without owning a shard."""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -25,7 +25,7 @@ class ShardState(StrEnum):
     WAITING = "waiting"
     """A parent is not over."""
     READY = "ready"
-    """It may be read, and nobody owns it."""
+    """It can be read, and no member owns it."""
     READING = "reading"
     """A consumer owns it."""
     PAUSED = "paused"
@@ -126,7 +126,7 @@ class ShardsView:
 
 
 def view_shards(world: World, config: SpoutConfig, *, lag: bool) -> ShardsView:
-    """Describe every shard that is listed or stored, parents before children; a problem of one is in its view.
+    """Describe every shard that is listed or stored, parents before children; a shard's problem is in its view.
 
     With ``lag``, one record of each shard is read, at its checkpoint.
     """

@@ -220,7 +220,7 @@ class LeasedChild:
                 talk.nonsense(f"when its tuples had timed out, it did not come to rest for {limit:g} s")
 
     def _expect_answer(self) -> None:
-        """Count its silence from here, unless it owes an answer already."""
+        """Count its silence from here, unless it still owes the answer to a heart-beat."""
         if self._beat is not None:
             self._listen(0)
         if not self._is_silent:

@@ -27,7 +27,7 @@ class State(Enum):
     READY = auto()
     """A bolt can be given tuples; a spout a command."""
     ANSWERING = auto()
-    """A spout was sent a command; what it emits belongs to it, until its sync. Bolts are never here."""
+    """A spout got a command; what it emits until its sync belongs to the command. Bolts are never here."""
     DIED = auto()
     HUNG = auto()
     """It said nothing for too long."""
@@ -64,7 +64,7 @@ _S, _E = State, Event
 
 
 def _table(own: Table) -> Table:
-    """Fill in what bolts and spouts have in common; a pair in ``own`` wins."""
+    """The transitions that bolts and spouts have in common; a pair in ``own`` wins."""
     living = [state for state in _S if state not in FAILED]
     too_early = (_E.EMIT, _E.ACK, _E.FAIL, _E.SYNC, _E.COMMAND_SENT, _E.TASK_IDS_SENT)
     return {
@@ -106,5 +106,5 @@ _EVENTS: Final[dict[type, Event]] = {
 
 
 def said(message: Message) -> Event:
-    """Say what event it is that a component sends this message. What only hosts send is NONSENSE."""
+    """The event of a component's message. What only hosts send is NONSENSE."""
     return _EVENTS.get(type(message), _E.NONSENSE)

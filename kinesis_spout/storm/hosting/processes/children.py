@@ -126,7 +126,7 @@ class OwnChildren:
     def release(self, lease: Lease, *, is_proven: bool) -> None:
         """Take a child back that owes nothing. The lease's descriptors must not be used any more.
 
-        ``is_proven``: it has acked a tuple, which ends a back-off.
+        ``is_proven``: it has acked or failed a tuple, which ends a back-off.
         """
         with self._changed:
             place = self._held(lease)
