@@ -87,11 +87,7 @@ class Consumer(ConsumerState):
     # What the reader calls
 
     def start(self, listener: OwnershipListener) -> None:
-        """Check stream, sink and stored progress, join, acquire; then start the background threads.
-
-        Raises KinesisSpoutError: any error of the start, at once, so that a wrong name or a missing
-        permission does not end in silent retries.
-        """
+        """Join, acquire, and start the threads. Raises any error at once, so that a wrong name fails."""
         self.listener = listener
         ports, now = self.ports, self.ports.clock.monotonic()
         summary = ports.lister.summary()
@@ -143,7 +139,7 @@ class Consumer(ConsumerState):
 
     @property
     def run_is_done(self) -> bool:
-        """Under the lock. A member without shards is not done while others have some: it reads what they leave."""
+        """Under the lock. A member without shards is not done while others have some: it can inherit them."""
         if self.manager.bounds is None:
             return False
         if self.sharing.all_over:

@@ -109,13 +109,9 @@ class DeliveryRate:
     # Deliveries
 
     def granted(self, stream: object, now: float, *, most: int | None = None, worth: float = 0.0) -> Grant:
-        """Grant as many deliveries as are free, possibly none. The caller passes each grant to ``ended``.
+        """Grant as many deliveries as are free, at most ``most``. The caller passes each grant to ``ended``.
 
-        Args:
-            stream: asks.
-            now: the time.
-            most: the upper limit.
-            worth: the share of a window's worth below which none are granted: a few are not worth a job.
+        ``worth`` is the share of a window's worth below which none are granted: a few are not worth a job.
         """
         with self._lock:
             windows = self._windows(now)

@@ -111,11 +111,7 @@ class GivenPorts:
 
 
 def given_ports(ports: Ports | StreamsPorts, config: SpoutConfig) -> StreamsPorts:
-    """Make ``StreamsPorts`` of what a spout was given.
-
-    Raises:
-        InvalidConfig: ``ports`` are of one stream, and several are to be read.
-    """
+    """Raises InvalidConfig if ``ports`` are of one stream, and several are to be read."""
     if not isinstance(ports, Ports):
         return ports
     if config.is_several:

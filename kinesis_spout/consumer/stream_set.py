@@ -128,11 +128,7 @@ class StreamSet(Generic[S]):
     # The start and the end
 
     def start(self) -> None:
-        """Open every stream.
-
-        Raises:
-            KinesisSpoutError: one error for all that cannot be opened. Everything is closed then.
-        """
+        """Raises one KinesisSpoutError for all streams that cannot be opened, after closing everything."""
         try:
             self._open_all()
         except BaseException:
@@ -141,12 +137,9 @@ class StreamSet(Generic[S]):
         self._look_at = self._ports.clock.monotonic() + self._config.stream_list_interval_seconds
 
     def watch(self, over: Callable[[], None] | None = None) -> None:
-        """Start the thread that calls ``tend``. Called after ``start``.
+        """Start the thread that calls ``tend``, after ``start``.
 
-        A spout with a single named stream only needs the thread to wait for its end, if ``over`` is given.
-
-        Args:
-            over: called once, on that thread, when ``error`` ends all of it, or all is done.
+        ``over`` is called once, on that thread, when ``error`` ends all of it, or all is done.
         """
         if over is None and not self._config.is_several:
             return

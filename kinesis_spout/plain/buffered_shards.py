@@ -96,11 +96,7 @@ class BufferedShards:
     # What the spout asks
 
     def take(self, now: float) -> Retained | None:
-        """The next record to deliver, tracked and retained; None if there is none now.
-
-        Raises a KinesisError when a shard cannot be read and a retry does not help; the next call serves the
-        others.
-        """
+        """The next record, tracked and retained. After a KinesisError the next call serves other shards."""
         self.retained.drop_dead_lettered(self._is_dead_lettered)
         if not self._rate.is_limited:
             return self._taken(now)

@@ -45,12 +45,7 @@ class Companionship:
         return self._is_loaded
 
     def load(self) -> None:
-        """Load the stored content into the companion, once. Not under the lock: it asks the store.
-
-        Raises:
-            StoreUnavailable: retriable.
-            KinesisSpoutError: what is stored cannot be read.
-        """
+        """Load once. Not under the lock: it asks the store. Raises StoreUnavailable, KinesisSpoutError."""
         if self._companion is None or self._is_loaded:
             return
         stored = self._state.ports.store.attached(self._companion.name)
@@ -81,7 +76,7 @@ class Companionship:
         return self._companion is None or self._manager.owned <= {*leaving}
 
     def is_alone(self, now: float) -> bool:
-        """While others have shards, a consumer that owns none waits for them to end: see ``check_together``."""
+        """With a companion: whether no other member has shards assigned. See ``check_together``."""
         sharing, config = self._state.sharing, self._state.config
         others = sharing.others if self._companion is not None and sharing.ours else frozenset[str]()
         if not others:

@@ -114,7 +114,7 @@ class Ownership:
                 self._state.listener.shards_lost(dropped)
 
     def hand_over(self, now: float, commit: Callable[[], None]) -> None:
-        """Call ``commit``, then give up another's shards of which nothing is in flight, or whose time is over."""
+        """``commit``, then give up shards of others of which nothing is in flight, or whose time is over."""
         with self._lock:
             leaving = self._sharing.left(now)
             if not self._companionship.may_hand_over(leaving):

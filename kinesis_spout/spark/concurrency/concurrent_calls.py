@@ -59,7 +59,7 @@ class ConcurrentCalls:
         return self.__dict__ | {"_runner": None}
 
     def __call__(self, run: RecordRun, records: Sequence[Record], look_up: LookUp) -> None:
-        """``look_up`` is called about ten times a second while records end; True: no further record may begin."""
+        """``look_up`` is called about ten times a second; True: no further record may begin."""
         if self._runner is None:
             self._runner = self._made()
         self._runner.begin(run, records).oversee(look_up)

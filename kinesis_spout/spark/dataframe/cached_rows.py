@@ -94,10 +94,7 @@ class RowCache:
     def fetch(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> "CachedRows":
         """Fetch slices, in one job, and keep their rows until ``release``.
 
-        Raises:
-            HandlerKilledWorker: an executor was lost at the wrong moment; nothing is known of the slices.
-            SparkGone: the driver lost the outcomes.
-            What Spark raises.
+        Raises what ``BatchRunner.run`` does; SparkGone also if the driver lost the outcomes.
         """
         fetch = FetchBlocks(self._settings.of_one_task(len(packs)), self._outcomes, tag)
         fetched = self._context.parallelize(packs, len(packs)).mapPartitionsWithIndex(fetch)

@@ -58,7 +58,7 @@ class CoalescingKey:
 
     @property
     def of_record(self) -> KeyFunction:
-        """It may change its argument. It raises what the user's function raises, and TypeError for an invalid key."""
+        """Raises the user's errors, and TypeError for an invalid key. It may change its argument."""
         if self.function is None:
             return _partition_key_of
         return _Checked(self.function.load())

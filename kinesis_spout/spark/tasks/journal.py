@@ -88,7 +88,7 @@ class SliceNotes:
             self._journal.append((self._number, self.base + at, None))
 
     def coalesces(self, window: CoalescingWindow) -> None:
-        """Keep the stand-ins of the next records. Indices that handlers note then count only those handed over."""
+        """Keep the stand-ins of the next records. Handlers' indices then count only those handed over."""
         if self._journal is not None:
             self._journal.append((self._number, None, window))
 

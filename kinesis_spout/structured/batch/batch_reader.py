@@ -189,11 +189,7 @@ class KinesisBatchReader(DataSourceReader):
 
 
 def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.RecordBatch]:
-    """Read a task's intervals, page by page, each shard as soon as its rate allows.
-
-    The task holds one page at a time, and a throttled or slow shard delays no other. Raises like
-    ``IntervalRead.next_rows``.
-    """
+    """Read page by page, each shard as soon as its rate allows; holds one page. Raises like ``next_rows``."""
 
     def begin(interval: ShardInterval) -> IntervalRead:
         return IntervalRead(interval, partition.client, partition.settings, clock=clock)

@@ -74,12 +74,7 @@ class ZooKeeperPlaces:
 class PublishedProgress:
     """Mutable; its methods are called by one thread.
 
-    Args:
-        open_place: connects to the place of a stream, by the name or ARN that the options gave. Called once
-            for each stream, and again if it raised ``StoreUnavailable``.
-        app: the application, for messages.
-        zookeeper_wins: over Spark's checkpoint, where both exist.
-        close_places: called when everything that was opened is closed.
+    ``open_place`` connects to the place of a stream; it is called again if it raised ``StoreUnavailable``.
     """
 
     def __init__(

@@ -87,11 +87,9 @@ def in_tasks(
 
 
 def read_ranges(partition: ShardRanges) -> Iterator[pa.RecordBatch]:
-    """Runs on an executor. Retries transient errors without limit.
+    """Runs on an executor. Transient errors are retried without limit.
 
-    Raises:
-        DataLoss: retention took some of it (``failOnDataLoss``).
-        AccessDenied, StreamNotFound: at once.
+    Raises DataLoss if retention took some of it (``failOnDataLoss``); AccessDenied, StreamNotFound at once.
     """
     for shard in partition.ranges:
         yield from _Range(shard, partition).read()

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueryStreams:
-    """Mutable; the caller holds ``changed``, but for methods that do I/O. Bounded queries list only at the start."""
+    """Mutable; guarded by ``changed``, which the caller holds, but for the methods that do I/O."""
 
     def __init__(
         self,

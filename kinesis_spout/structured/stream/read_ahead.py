@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReadAhead:
-    """Mutable; one thread calls it. ``until``, in epoch seconds: for a query that ends with what is available."""
+    """Mutable; one thread calls it. ``until``, in epoch seconds, bounds a query to what is available."""
 
     def __init__(
         self, options: StreamReadOptions, *, until: float | None = None, clock: Clock | None = None

@@ -65,7 +65,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @one_message()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Spark asks again when it replays the first batch: so every end offset alone defines its batch's data."""
+        """Spark asks again when it replays the first batch: so every end offset alone defines its data."""
         first = self._opened().first_offset()
         if self._published is not None:
             first = self._published.start(first)

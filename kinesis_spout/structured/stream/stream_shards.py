@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamShards:
-    """Mutable; guarded by ``changed``. As ``ShardLister``, does not take an announced child for a gone one."""
+    """Mutable; guarded by ``changed``. As ``ShardLister`` it also lists announced children."""
 
     def __init__(
         self,
@@ -135,11 +135,7 @@ class StreamShards:
         return StreamOffset(created=offset.created, shards=shards)
 
     def _left_out_before(self, shards: Mapping[str, ShardOffset]) -> set[str]:
-        """The shards that were left out at their end and gone, in case they are listed again.
-
-        The parent of a shard in the offset was in it, too. So were that one's parents, if they are listed at
-        all.
-        """
+        """Ended shards left out before: ancestors of a shard in the offset, which were in it earlier."""
         found: set[str] = set()
         left = [parent for shard in shards.values() for parent in shard.parents]
         while left:

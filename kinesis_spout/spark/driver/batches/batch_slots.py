@@ -22,11 +22,7 @@ class BatchSlots:
         self._held: Counter[object] = Counter()
 
     def take(self, who: object, wake: Callable[[], None]) -> bool:
-        """Take a slot for a batch; False if there is none now.
-
-        ``wake`` is then called once, on any thread, when a slot waits for ``who`` to ask again, or to
-        withdraw.
-        """
+        """If none is free ``wake`` is called later, once, on any thread; the slot then waits for ``who``."""
         with self._lock:
             if who in self._kept_for:
                 self._kept_for.remove(who)

@@ -109,12 +109,7 @@ class _Rereader:
         """Each getter counts its own reads only; the shard counts them all."""
 
     def read(self, sequence: SequenceNumber) -> Record | None:
-        """None if the record does not exist any more.
-
-        Raises:
-            _NotNow: the time is over, or an error keeps the shard from being read.
-            DataLoss, ShardNotFound: see the port.
-        """
+        """None if the record is gone. Raises _NotNow if the time is over, or if it cannot be read now."""
         self._missing.discard(sequence)
         found = self._found.pop(sequence, None)
         if found is not None:

@@ -49,16 +49,9 @@ class Batch:
 
 
 class RunningBatches:
-    """The batches that were launched and have not ended. Mutable; the engine's thread calls its methods.
+    """Launched batches. Mutable; the engine's thread calls its methods.
 
-    Args:
-        runner: runs a job.
-        settings: limits and times.
-        ports: where records are read again that the driver did not keep.
-        name: the query's.
-        call: queues a function for the engine's thread: ``done`` or ``failed``, when a batch has ended.
-        done: called with the batch and its results.
-        failed: called with the batch and the error.
+    ``call`` queues ``done`` or ``failed`` for the engine's thread when a batch has ended.
     """
 
     def __init__(
@@ -187,7 +180,7 @@ class RunningBatches:
 
 
 class HandlingTime:
-    """An estimate per record. Mutable. Concurrent batches can overwrite each other's part, which does no harm."""
+    """An estimate per record. Mutable; concurrent batches can overwrite each other's part, harmlessly."""
 
     def __init__(self) -> None:
         self._seconds_a_record: float | None = None

@@ -45,7 +45,7 @@ def aligned(earliest: float, period: float) -> float:
 
 
 class TipPoller:
-    """Guarded by the consumer's lock. ``call`` queues a function for the engine's thread; ``wake`` wakes it."""
+    """Guarded by the consumer's lock. ``call`` queues a function for the engine's thread."""
 
     def __init__(
         self,
