@@ -41,7 +41,7 @@ _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
     CheckpointUnreadable: "`kinesis-spout checkpoints show` shows what can be read, `checkpoints reset` replaces "
     "what cannot",
     StreamRecreated: "`kinesis-spout checkpoints forget` removes the progress on the old stream",
-    DataLoss: "`kinesis-spout checkpoints reset --to trim_horizon` goes on at the oldest record that is left",
+    DataLoss: "`kinesis-spout checkpoints reset --to trim_horizon` continues at the oldest record that is left",
     NobodyAnswers: _REACH_IT,
     Unavailable: _REACH_IT,
 }

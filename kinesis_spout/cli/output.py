@@ -78,7 +78,7 @@ def print_table(
     On a terminal columns that say nothing ("-" or "0" throughout) are left out, sequence numbers are shortened
     to their last digits, and the columns named in ``folding`` are wrapped. Where the rest is too wide, shard ids
     and the columns named in ``cutting`` are cut in front, where they are alike. Where that does not help, each
-    row is printed as lines of its own. The columns named in ``whole`` are never shortened: people copy them.
+    row is printed as separate lines. The columns named in ``whole`` are never shortened: people copy them.
     """
     console = Console()
     if not console.is_terminal:

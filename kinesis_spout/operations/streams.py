@@ -51,7 +51,7 @@ def tail(
     reader = _Reader(world.stream(config), position, shard_ids, world.listener)
     left = count
     while reader.is_reading and left != 0:
-        # An aggregated record may hold more than are left.
+        # An aggregated record can hold more than are left.
         for record in islice(reader.read(_PAGE_RECORDS if left is None else min(left, _PAGE_RECORDS)), left):
             yield record
             left = None if left is None else left - 1

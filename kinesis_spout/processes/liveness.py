@@ -12,5 +12,5 @@ def has_ended(pid: int) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False  # somebody else's, but it is there
+        return False  # another user's, but it is there
     return False

@@ -54,7 +54,7 @@ class Stop:
             self.signal = signal.Signals(number)
             self._told.set()
             if self._starting:
-                # Not by way of sys.stderr, which may be in the middle of a write.
+                # Not by way of sys.stderr, which can be in the middle of a write.
                 os.write(_STANDARD_ERROR, _STOPPING_AT_START)
         elif number == signal.SIGINT:
             raise KeyboardInterrupt

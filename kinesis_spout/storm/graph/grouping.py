@@ -1,7 +1,7 @@
 """Groupings: which tasks of a subscriber get a tuple. Storm's, by their names, and ``rebalance``.
 
 ``shuffle``, ``local_or_shuffle`` and ``none`` promise only "some task", so the tuple stays in the process
-that made it if it can. The others say which task, so the tuple may have to travel.
+that made it if it can. The others say which task, so the tuple can need to travel.
 """
 
 from collections.abc import Sequence

@@ -26,7 +26,7 @@ _MOST_CHARACTERS: Final = 10_000
 _MOST_NAME_CHARACTERS: Final = 200
 _MOST_VALUE_BYTES: Final = 1_000
 _MOST_KINDS: Final = 20
-"""Of invalid output, shown each at a pace of its own."""
+"""Of invalid output, each shown at its own pace."""
 _LEVELS: Final = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 """By Storm's levels: trace, debug, info, warn, error. Python has no trace."""
 _log = logging.getLogger("kinesis_spout.storm.multilang.component")
@@ -37,7 +37,7 @@ Report = Callable[[str, Any], None]
 
 
 class ComponentFailed(KinesisSpoutError):  # noqa: N818 - the names of our errors say what happened
-    """A component in another language died, hung, or broke the protocol; or reports an error of its own."""
+    """A component in another language died, hung, or broke the protocol; or reports its own error."""
 
 
 def show_lines() -> None:

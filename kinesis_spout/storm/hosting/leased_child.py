@@ -147,7 +147,7 @@ class LeasedChild:
         self.talk.expect_answer()
         self._send_beat()
         limit = min(PROBE_SECONDS, self._settings.timeout_seconds)
-        until = self._clock.monotonic() + self._settings.timeout_seconds  # it may have much to say first
+        until = self._clock.monotonic() + self._settings.timeout_seconds  # it can have much to say first
         while self._beat is not None:
             self._listen(limit)
             now = self._clock.monotonic()

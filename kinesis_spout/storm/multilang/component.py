@@ -36,7 +36,7 @@ _MAX_LINES: Final = 1_000
 
 
 class GiveUp(Exception):  # noqa: N818 - the name says what happens
-    """Raise it in a method of a component that cannot go on. The host gets the message, and the process ends."""
+    """Raise it in a method when the component cannot continue. The host gets the message; the process ends."""
 
 
 class HostLog(logging.Handler):
@@ -168,7 +168,7 @@ class Component(ABC):
         self._open_channel.flush()
 
     def error(self, message: str) -> None:
-        """Report an error to the host, which shows it. The component goes on."""
+        """Report an error to the host, which shows it. The component continues."""
         self._send(Error(msg=writable_text(message)))
 
     def metrics(self, name: str, value: Any) -> None:
@@ -197,9 +197,7 @@ class Component(ABC):
     @property
     def _open_channel(self) -> Channel:
         if self._channel is None:
-            raise RuntimeError(
-                "expected a running component, got a call before `run`: only the host can be told"
-            )
+            raise RuntimeError("expected a running component, got a call before `run`: there is no host yet")
         return self._channel
 
     def _shake_hands(self, channel: Channel) -> None:

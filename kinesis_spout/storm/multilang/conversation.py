@@ -7,7 +7,7 @@
 
 DIED, HUNG and BROKEN are final: a component that is started again gets a new conversation. Invalid output never
 changes a state: it is put aside. NONSENSE is a message of the protocol that cannot be true, such as an ack of an
-id that was never sent; more invalid output than the host bears; and invalid output that may have been an emit,
+id that was never sent; more invalid output than the host bears; and invalid output that can have been an emit,
 whose tuple is lost though the component does not know.
 
 Time, pending tuples and their ids are the host's: it reports a TIMED_OUT when nothing at all has been heard for
@@ -90,7 +90,7 @@ SPOUT: Final = _table(
         **{(state, event): _S.BROKEN for state in (_S.READY, _S.ANSWERING) for event in (_E.ACK, _E.FAIL)},
     }
 )
-"""Total, as ``BOLT``. A spout may emit, log and sync before it is asked (some have threads): an unexpected
+"""Total, as ``BOLT``. A spout can emit, log and sync before it is asked (some have threads): an unexpected
 sync means nothing, and an emit counts. It has nothing to ack or fail."""
 
 _EVENTS: Final[dict[type, Event]] = {

@@ -22,7 +22,7 @@ from kinesis_spout.storm.multilang.messages import InvalidOutput, invalid_output
 from kinesis_spout.storm.multilang.sendable import UnsendableValue, plain_number_or_text, refuse_unsendable
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
-"""A larger frame is invalid output. Kinesis has records of 10 MiB; several may be in one tuple."""
+"""A larger frame is invalid output. Kinesis has records of 10 MiB; several can be in one tuple."""
 
 _END: Final = b"\nend\n"
 _MAX_ATTEMPTS: Final = 64

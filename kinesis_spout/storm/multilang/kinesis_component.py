@@ -89,7 +89,7 @@ _OTHER_FIELDS: Final[dict[str, Callable[[Record], Any]]] = {
 }
 
 FIELDS: Final = ("partition_key", "data", "sequence_number", "shard_id", "arrival_timestamp")
-"""What a tuple has unless other fields are chosen. The partition key and the arrival (seconds since the epoch) may
+"""What a tuple has unless other fields are chosen. The partition key and the arrival (seconds since the epoch) can
 be null; the sequence number, of up to 129 digits, is text; the data is what ``DataForm`` says."""
 
 
@@ -201,7 +201,7 @@ class KinesisSpoutComponent(Spout):
             self.log("Kinesis or ZooKeeper has not answered yet: no record can be read before", WARN)
 
     def deactivate(self) -> None:
-        """Emit nothing until ``activate``. Acks, fails, time-outs and commits go on."""
+        """Emit nothing until ``activate``. Acks, fails, time-outs and commits continue."""
         self._is_active = False
         if self._has_started():
             self._opened.deactivate()

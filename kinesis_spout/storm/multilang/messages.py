@@ -9,7 +9,7 @@ beyond the protocol is ignored, as Storm does. Source: https://storm.apache.org/
 
 What a component writes and is no message (a stray ``print``, half a message) is ``InvalidOutput``, most often
 harmless. Not so a damaged ``emit``: its tuple is lost, and the component, which does not know, acks what the
-tuple came from. So invalid output says whether an emit may be in it: whether it has a word that no other message
+tuple came from. So invalid output says whether an emit can be in it: whether it has a word that no other message
 has. An anchored emit has two, of which damage at one place leaves one.
 """
 

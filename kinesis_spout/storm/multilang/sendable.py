@@ -13,7 +13,7 @@ from typing import Any, Final
 from kinesis_spout.model.errors import KinesisSpoutError
 
 _IN_JSON: Final = frozenset({str, int, bool, type(None)})
-"""Whatever their value; a float may be NaN."""
+"""Whatever their value; a float can be NaN."""
 _IN_MESSAGE_PACK: Final = _IN_JSON | {float, bytes}
 
 

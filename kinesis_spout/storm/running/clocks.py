@@ -58,7 +58,7 @@ class ProcessingClock:
         ahead = earliest - self.now()
         if ahead > _JUMP_SECONDS:
             _log.warning(
-                "processing time goes on where it was, %.3f s ahead of this machine's clock, at half speed "
+                "processing time continues where it was, %.3f s ahead of this machine's clock, at half speed "
                 "until both agree",
                 ahead,
             )

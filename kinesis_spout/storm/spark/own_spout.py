@@ -70,7 +70,7 @@ class GatheringCollector:
             known = names_of(name for name, each in self._streams.items() if not each.direct)
             raise InvalidConfig(f"{where}: expected a stream that it declares ({known}), got {stream!r}")
         check_values(f"{where}, stream {stream!r}", values, len(declared.fields))
-        kept = values if isinstance(values, tuple) else list(values)  # The spout may use its list again.
+        kept = values if isinstance(values, tuple) else list(values)  # The spout can use its list again.
         self.gathered.append(Gathered(kept, message_id, stream))
 
     def report_error(self, error: BaseException) -> None:

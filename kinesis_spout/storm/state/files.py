@@ -86,7 +86,7 @@ class StateFiles:
                 with self.filesystem.open_output_stream(path) as stream:
                     stream.write(content)
         except OSError as error:
-            with suppress(OSError):  # half a file, of which there may be many on a full disk
+            with suppress(OSError):  # half a file, of which there can be many on a full disk
                 self.delete(place.path(name))
             raise StateUnavailable(
                 f"the keyed state cannot be written at {self.address}, in {place.folder}: {error}"

@@ -73,7 +73,7 @@ class PartitionState:
         if value is DELETED:
             return default
         if type(value) not in _CAN_BE_READ:
-            self.log.append((key, value))  # It may be changed in place.
+            self.log.append((key, value))  # It can be changed in place.
         return value
 
     def put(self, key: Any, value: Any) -> None:
@@ -146,7 +146,7 @@ class PartitionState:
         for key, value in changes.items():
             if value is not DELETED:
                 if type(value) not in _CAN_BE_READ:
-                    self.log.append((key, value))  # It may be changed in place.
+                    self.log.append((key, value))  # It can be changed in place.
                 yield key, value
 
     def due_keys(self, now: float, due_at: Callable[[Any], float]) -> list[Any]:

@@ -151,7 +151,7 @@ class StateParts:
             try:
                 patiently(lambda: part.load(manifest.files(component, index)))
             except StateError as error:
-                self._failed = error  # A bolt that loads it by an emit may swallow that.
+                self._failed = error  # A bolt that loads it by an emit can swallow that.
                 raise
             self._in_use.append(part)
             return part.state

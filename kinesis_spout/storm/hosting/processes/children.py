@@ -38,7 +38,7 @@ class ChildKey(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     """Which run of the topology: a new one begins with new children."""
     spout: str = ""
-    """Whose tuples it gets, where each spout of a topology has bolts of its own."""
+    """The spout whose tuples it gets, where each spout of a topology has its own bolts."""
     component: str
     task: int
 
