@@ -40,7 +40,7 @@ class Commits:
         self._life = life
         self._ended = ended
         self._finished = 0
-        """So many records were finished at the last commit."""
+        """Finished records at the last commit."""
 
     @property
     def uncommitted(self) -> int:

@@ -44,12 +44,12 @@ _CAP_SECONDS: Final = 10.0
 _LOOK_AROUND_SECONDS: Final = 0.5
 """How soon a lost session is noticed."""
 _FIRST_ASSIGNMENT_SECONDS: Final = 1.0
-"""How long a start waits for the leader to have assigned with this member in mind."""
+"""How long a start waits for the first assignment that includes this member."""
 _LOOK_AT_LEAVING_SECONDS: Final = 0.05
-"""How often it is looked whether what is in flight of a shard that is another's has ended."""
+"""How often to check whether what is in flight of a leaving shard has ended."""
 
 LAST_COMMIT_SECONDS: Final = 30.0
-"""How long closing tries again to store the progress, when the store cannot be reached just then."""
+"""How long closing retries to store the progress while the store cannot be reached."""
 
 _log = logging.getLogger(__name__)
 

@@ -47,7 +47,7 @@ class BufferedShards:
         self._turns = consumer.manager.turns
         self._claims = consumer.manager.guarantee is Guarantee.AT_MOST_ONCE
         self._age: RecordAge | None = None
-        """What is too old to be delivered now; None: nothing is."""
+        """Which records are too old to be delivered now; None: none."""
         self._is_bounded = consumer.manager.bounds is not None
         self._rate = consumer.deliveries
         self._gave_retry = False

@@ -17,7 +17,7 @@ from kinesis_spout.plain.retained_records import Retained
 from shard_state import Guarantee, LocalShardState
 
 MOST_CAUTIOUS: Final = 1_024
-"""So many records of a shard are handed out before it is trusted."""
+"""Records of a shard handed out before it is trusted."""
 
 ALONE_SECONDS: Final = 2.0
 """After this long a caller that asks for more, without having ended the one it has, takes several at a time: that

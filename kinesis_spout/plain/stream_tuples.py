@@ -15,7 +15,7 @@ from kinesis_spout.plain.listener import Announcements, FailReason
 from shard_state import Exhausted, RecordEvent, SequenceNumber
 
 _MAX_BROKEN_PER_CALL: Final = 32
-"""Records whose scheme raises, before ``next_tuple`` lets the caller go on with something else."""
+"""Records whose scheme raises, before ``next_tuple`` returns to the caller."""
 
 _EVENTS: Final = {FailReason.FAIL: RecordEvent.FAIL, FailReason.TIME_OUT: RecordEvent.TIME_OUT}
 

@@ -91,7 +91,7 @@ class ConcurrentCalls:
 # Threads
 
 _Job = Callable[[], bool]
-"""Returns whether its thread goes on to the next job."""
+"""Returns whether its thread continues with the next job."""
 _Jobs = SimpleQueue[_Job | None]
 
 _ABANDONED: Final = -1
@@ -208,7 +208,7 @@ class _RunOnThreads(ConcurrentRun):
 # An event loop
 
 _GRACE_SECONDS: Final = 1.0
-"""How long a coroutine may take to end after it was cancelled, before it is abandoned."""
+"""How long a cancelled coroutine may take to end, before it is abandoned."""
 
 
 class _HandlerLoop:

@@ -17,7 +17,7 @@ from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.pages.page_channel import PageChannel
 
 _APART_BYTES: Final = 64 * 1024
-"""Buffers of this size are sent as they lie there; smaller ones as a part of the outcome."""
+"""Larger buffers are sent separately, without a copy; smaller ones as a part of the outcome."""
 
 
 class FetchRequest(NamedTuple):

@@ -92,7 +92,7 @@ class PublishedProgress:
         self._clock = clock or SystemClock()
         self._close_places = close_places
         self._io = threading.Lock()
-        """Held while ZooKeeper is talked to: by the caller at the start, then by the publisher."""
+        """Held during I/O with ZooKeeper: by the caller at the start, then by the publisher."""
         self._streams: dict[str, PublishedStream] = {}
         self._publisher = Publisher(self._write, self._clock)
         self._is_closed = False

@@ -24,9 +24,9 @@ _LATE_SHARE: Final = 0.1
 _LATE_RECORDS_WAIT_SECONDS: Final = 1.0
 
 _MILLISECOND: Final = 1_000
-"""In the microseconds that arrivals are told in. Kinesis tells them apart by milliseconds."""
+"""In microseconds, the unit of arrivals. Kinesis resolves milliseconds."""
 EVERYTHING: Final = 1 << 62
-"""A moment that everything has arrived by."""
+"""After every arrival."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class BatchLimits:
     rows: int | None = None
     bytes: int | None = None
     takes_all: bool = False
-    """It waits for all that is available: there is no batch after it."""
+    """It waits for all that is available: no batch follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
