@@ -245,7 +245,7 @@ class Consumer(ConsumerState):
                 the last commit within ``LAST_COMMIT_SECONDS``. Nothing is lost by that: the records come
                 again at the next start.
         """
-        with self.lock:  # after which no letter writer begins
+        with self.lock:  # no letter writer begins after this
             self._stopping = True
         self._chore_due.set()
         self._letter_due.set()
@@ -315,7 +315,7 @@ class Consumer(ConsumerState):
 
     def _write_letters(self, now: float) -> float:
         chores = self._chores
-        # Here too: the housekeeper may be waiting for ZooKeeper when the session must have ended.
+        # Here too: the housekeeper can be waiting for ZooKeeper when the session must have ended.
         self._ownership.take_lost()
         if now >= chores.dead_lettering.until:
             self._tried(chores.dead_lettering, self._dead_lettering.write)

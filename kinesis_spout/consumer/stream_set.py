@@ -199,7 +199,7 @@ class StreamSet(Generic[S]):
         """Open a stream's ports and check that it can be read, before anything is stored of any stream."""
         ports = self._ports.open(self._config.of_stream(found.stream))
         if not self._config.is_several:
-            return ports  # which its consumer sees to
+            return ports  # its consumer handles that
         try:
             ports.lister.list_shards()
         except BaseException:

@@ -65,7 +65,9 @@ class Caution:
         state = self._consumer.manager.shard(shard_id)
         assert state is not None, "it was read just now"
         if state.tracker.in_flight > 1 and self._consumer.config.order != "unordered":
-            return False  # one before it may fail until the note is stored, and would be overtaken by it
+            return (
+                False  # an earlier record can fail until the note is stored, and this one would overtake it
+            )
         state.note(retained.sequence)
         self._noted, self._handed_out_at = retained, None
         self._consumer.commit_soon()

@@ -255,7 +255,7 @@ class RecordSpout(Handle):
                 emitted = self.next_tuple()
                 is_over = emitted is None and self.is_done
             except SpoutClosed:
-                return  # by another thread, or by whoever iterates
+                return  # by another thread, or by the caller's loop
             if emitted is not None:
                 yield emitted
             elif is_over:

@@ -51,7 +51,7 @@ class Leading:
             planner.listed(shards, {})
             planner.over(ended)
             self._ended |= ended
-        self._planner = None  # until it is known that what it decides is in force
+        self._planner = None  # until its decisions are known to be in force
         before = planner.current
         assignment = planner.plan(members, now)
         if assignment is not None:

@@ -132,7 +132,7 @@ def _serve(jobs: _Jobs) -> None:
     while (job := jobs.get()) is not None:
         if not job():
             return
-        del job  # what it belongs to may go while the next one is waited for
+        del job  # free its run while waiting for the next job
     jobs.put(None)  # for the other threads
 
 

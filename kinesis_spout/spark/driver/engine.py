@@ -412,7 +412,7 @@ class MicroBatchEngine:
         shards = self._shards.items()
         letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
         if letters_bytes > most // 2:
-            return  # Retries may be read again, and be given up: their data would come on top.
+            return  # Retries can be read again, and be given up: their data would come on top.
         may_read = letters_bytes <= most // 4
         granted = self._grants.ask(now)
         plans = self._manager.plan(

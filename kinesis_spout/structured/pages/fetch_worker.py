@@ -80,7 +80,7 @@ def _send(channel: PageChannel, outcome: ArrowReply | Exception) -> None:
 
 
 def _received(channel: PageChannel) -> Any:
-    return pickle.loads(channel.receive())  # noqa: S301 - nobody else has the other end
+    return pickle.loads(channel.receive())  # noqa: S301 - only the reader has the other end
 
 
 if __name__ == "__main__":

@@ -211,6 +211,6 @@ class ConnectionSlots:
         if self._waiting and self._leaving is None:
             self._leaving = next(iter(self._waiting))
             del self._waiting[self._leaving]
-            with contextlib.suppress(OSError):  # it ended by itself
+            with contextlib.suppress(OSError):  # it has ended already
                 self._leaving.shutdown(socket.SHUT_RDWR)  # its thread leaves
         return False

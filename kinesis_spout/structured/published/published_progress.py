@@ -241,7 +241,7 @@ class PublishedProgress:
         if name not in self._streams:
             what = f"checkpointApp {self._app!r} on stream {name!r}"
             stream = PublishedStream(self._open_place(name), what, self._clock)
-            if self._is_closed:  # while it was opened, which takes long where nobody answers
+            if self._is_closed:  # while it was opened, which takes long if no server answers
                 stream.close()
                 raise StoreUnavailable(f"{what} was closed by this process")
             self._streams[name] = stream

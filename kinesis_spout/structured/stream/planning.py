@@ -190,7 +190,7 @@ def _share_out(takes: Sequence["_Take"], rows: float, size: float) -> None:
             rows, size = rows - taken, size - weight
         hungry = [take for take in hungry if not take.is_empty]
         if rows == before and divisor == 1:
-            break  # nobody's next record fits
+            break  # no shard's next record fits
         # A share too small for one record is useless: then the first that fit get what is left.
         divisor = 1 if rows == before else max(1, len(hungry))
     if all(take.rows == 0 for take in takes):

@@ -215,7 +215,7 @@ class _TipReader(ShardReader[Page]):
 
     def _declined(self) -> int:
         if self._tip.arrived_at is not None:
-            self._tip.wake()  # the engine may have waited for this poll
+            self._tip.wake()  # the engine has possibly waited for this poll
         return 0
 
     def _open(self) -> ShardGetter:
