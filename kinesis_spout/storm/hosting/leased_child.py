@@ -93,8 +93,7 @@ class LeasedChild:
     def hand_over(self, tup: Tuple) -> None:
         """Hand a tuple over; wait while the child has enough. Does what the child says meanwhile.
 
-        Raises:
-            UnsendableValue: one of its values cannot be sent. Nothing was sent.
+        UnsendableValue: one of its values cannot be sent. Nothing was sent.
         """
         talk, tuples, source = self.talk, self._tuples, tup.source
         tuple_id = tuples.next_id()
@@ -155,7 +154,6 @@ class LeasedChild:
                 self.talk.nonsense("it did not answer after the Python worker that it served was lost")
 
     def drain(self) -> None:
-        """Wait until only overdue tuples are pending, ticks are taken in, and the child lives."""
         tuples = self._tuples
         until = self._clock.monotonic() + self._settings.message_timeout_seconds
         looked_at = self._clock.monotonic()

@@ -27,8 +27,7 @@ def refuse_unsendable(values: Iterable[object], component: str, *, bytes_too: bo
     ``component`` is for the error. ``bytes_too``: the codec carries bytes, and NaN and Infinity (MessagePack
     does, JSON does not).
 
-    Raises:
-        UnsendableValue: there is one.
+    UnsendableValue: there is one.
     """
     always = _IN_MESSAGE_PACK if bytes_too else _IN_JSON
     for value in values:

@@ -36,7 +36,6 @@ class StatePartition:
         self._place = place
         self.state = PartitionState(place.index, place.parallelism)
         self._held: list[StateFile] | None = None
-        """The files whose state is in memory."""
         self._written: _Written | None = None
 
     def load(self, files: Sequence[str]) -> None:
