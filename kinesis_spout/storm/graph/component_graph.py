@@ -31,13 +31,9 @@ class Component:
 class ComponentGraph:
     """The checked graph. Its components come in the order of the flow: each after those it subscribes to.
 
-    Args:
-        components: in the order they were set.
-
-    Raises:
-        InvalidConfig: no spout, a bolt without inputs or with two for one stream, a subscription to what is
-            not there, a grouping that does not fit the stream, state without a fields grouping, a cycle.
-            The error names the component, the stream and the field.
+    InvalidConfig: no spout, a bolt without inputs or with two for one stream, a subscription to what is not
+    there, a grouping that does not fit the stream, state without a fields grouping, a cycle. It names
+    component, stream and field.
     """
 
     def __init__(self, components: Mapping[str, Component]) -> None:

@@ -94,9 +94,7 @@ class PendingTuples:
         return tup
 
     def anchors(self, ids: list[str]) -> list[Tuple] | None:
-        """The tuples of these ids. None: they are late, and what the child emitted from them is dropped.
-
-        Ticks are no anchors.
+        """The tuples of these ids, no ticks. None: they are late, and what came from them is dropped.
 
         UnknownTuple: one was acked or failed before, or never given.
         """
@@ -160,10 +158,7 @@ class PendingTuples:
         return sum(int(each) <= self._taken for each in self.pending)
 
     def _is_late(self, tuple_id: str) -> bool:
-        """Whether an id that is not pending was given up or taken out; else it was answered before.
-
-        UnknownTuple: no such id was ever given.
-        """
+        """Whether an id was given up or taken out, or else answered before. UnknownTuple: it was never given."""
         try:
             number = int(tuple_id)
         except ValueError:

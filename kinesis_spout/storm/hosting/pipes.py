@@ -40,11 +40,9 @@ class PipesHere:
             return 0
 
     def read(self, wait_seconds: float, *, waits_for_room: bool) -> bytes | None:
-        """Read what has come, maybe nothing. None: the child has closed its output.
+        """Read what has come; wait this long for it at most. None: the child has closed its output.
 
-        Args:
-            wait_seconds: how long to wait for something, at most.
-            waits_for_room: wait no longer than until something can be written.
+        With ``waits_for_room`` wait no longer than until something can be written.
         """
         if wait_seconds > 0:
             waits = self._either if waits_for_room and not self.is_input_closed else self._readable

@@ -69,10 +69,8 @@ class ShellTask:
     def hand_over(self, tup: Tuple) -> None:
         """Hand a tuple over; wait while the child has enough. Does what the child says meanwhile.
 
-        Raises:
-            InvalidConfig: the child cannot be started.
-            UnsendableValue: one of its values cannot be sent.
-            ComponentFailed: a child was started, and did not answer the hand-shake.
+        InvalidConfig: the child cannot be started. UnsendableValue: one of its values cannot be sent.
+        ComponentFailed: a child was started, and did not answer the hand-shake.
         """
         try:
             child = self._child or self._begin(tup)

@@ -89,9 +89,8 @@ class Talk:
     def shake_hands(self, conf: dict[str, Any], context: dict[str, Any]) -> None:
         """Shake hands with a fresh child. What it says right behind its answer is for ``hear``.
 
-        Raises:
-            ChildFailed: it did not answer in time, or with something else.
-            UnsendableValue: conf or context have a value that cannot be sent.
+        ChildFailed: no answer in time, or another one. UnsendableValue: a value of conf or context cannot be
+        sent.
         """
         self.pipes.put(self.encode(Handshake(conf=conf, context=context, pid_dir=self.lease.pid_folder)))
         self.expect_answer()

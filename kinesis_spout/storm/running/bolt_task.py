@@ -27,8 +27,7 @@ _NOT_ACKED: Final = "neither acked nor failed by the end of the micro-batch"
 class BoltTask:
     """One task of one bolt, in this process. Mutable.
 
-    ``bolt`` is this task's own object, ``collector`` already wired. ``tells_touched``: whether the task
-    reports which roots have changed its state.
+    ``tells_touched``: whether the task reports which roots have changed its state.
     """
 
     def __init__(

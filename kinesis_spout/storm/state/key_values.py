@@ -166,9 +166,7 @@ class PartitionState:
     def changed(self) -> dict[Any, bytes | None]:
         """Pickle the changes that are not as stored; None for keys that are deleted.
 
-        Raises:
-            UnfitValue: a value cannot be kept.
-            StateUnreadable: the bolt asked for a value that cannot be read, whatever it did then.
+        UnfitValue: a value cannot be kept. StateUnreadable: the bolt asked for a value that cannot be read.
         """
         if self.unreadable is not None:
             raise self.unreadable

@@ -65,14 +65,10 @@ class TopologyJobs:
         ticks: Ticks,
         state: StateManifest | None = None,
     ) -> list[Block]:
-        """Run a job of all stages, and give its results.
+        """Run a job of all stages, and give its results. Raises as ``BatchRunner.run``, and StateError.
 
-        ``tag`` is to cancel it by; ``packs`` has one element for each task of the first stage; ``state`` is
-        what the bolts with state begin with.
-
-        Raises:
-            HandlerKilledWorker, HandlerBroken, SparkGone: as ``BatchRunner.run``.
-            StateUnavailable, StateUnreadable: the keyed state could not be loaded or kept.
+        ``packs`` has one element for each task of the first stage; ``state`` is what the bolts with state
+        begin with.
         """
         program = self._program
         with tagged(self._context, tag):
