@@ -44,9 +44,8 @@ from shard_state.retries.ordered_retries import Order
 from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
-from shard_state.shards.known_shards import KnownShards
 from shard_state.shards.life_cycle import ShardEvent, ShardPhase, next_phase
-from shard_state.shards.lineage import Shard
+from shard_state.shards.lineage import KnownShards, Shard
 from shard_state.slices.slices import Delivery, Exhausted, Redelivery, SliceOutcome, SlicePlan
 from shard_state.tracker.record_life import RecordEvent
 
@@ -61,7 +60,20 @@ class PendingCommit:
 
 
 class StateManager:
-    """All shards of one stream, as one consumer sees them. Mutable; not thread-safe."""
+    """All shards of one stream, as one consumer sees them. Mutable; not thread-safe.
+
+    Args:
+        app_instance: which start of which application this is; stored with each checkpoint.
+        random: numbers from [0, 1), for the delays of retries.
+        retry: the rule for what fails.
+        order: what waits behind a failure.
+        capacity: how much may be open, in each shard.
+        limits: how large slices may be.
+        message_timeout_seconds: of a delivery whose outcome comes by itself; None: it takes what it takes.
+        breaker: when the circuit breaker opens; None: never.
+        guarantee: when a record counts as finished.
+        bounds: up to where this run reads; None: on and on.
+    """
 
     def __init__(
         self,
@@ -83,7 +95,6 @@ class StateManager:
         self._order = order
         self.guarantee = guarantee
         self.bounds = bounds
-        """Up to where this run reads; None: on and on."""
         self._capacity = capacity or Capacity()
         self._limits = limits or SliceLimits()
         self._timeout_seconds = message_timeout_seconds

@@ -83,5 +83,4 @@ app.command()(options)
 
 
 def main() -> None:
-    """Run the command line."""
     app(prog_name="kinesis-spout")

@@ -49,8 +49,6 @@ _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
 
 
 class ActionRefused(KinesisSpoutError):  # noqa: N818 - the names say what happened
-    """A change that nobody confirmed."""
-
     exit_code = 2
 
 
@@ -88,7 +86,6 @@ class OneLineErrors(TyperGroup):
 
 
 def report(error: KinesisSpoutError) -> None:
-    """Say on standard error what went wrong, and what to do about it."""
     in_code = isinstance(error, BrokenTopology)
     note(f"error: {error if in_code else spelled(str(error))}")
     step = next((step for kind, step in _NEXT_STEPS.items() if isinstance(error, kind)), None)

@@ -57,12 +57,10 @@ def print_json(value: Any) -> None:
 
 
 def print_blank() -> None:
-    """Print an empty line between two tables."""
     typer.echo()
 
 
 def printable(text: str) -> str:
-    """Show control characters as escapes."""
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
@@ -130,7 +128,6 @@ def _table(headings: Sequence[str], cells: Sequence[Sequence[str]], folding: Col
 
 
 def _lines(headings: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> Group:
-    """Give for each row a line with its first cell, and indented below it what the others say."""
     shown: list[RenderableType] = []
     for first, *others in cells:
         shown.append(Text(first, style="bold"))
@@ -174,7 +171,6 @@ def _without_zeros(text: str) -> str:
 
 
 def print_plain(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-    """Print columns of text, however wide: for pipes, and for what people copy."""
     if title is not None:
         typer.echo(printable(title))
     for line in plain_lines(headings, rows):
@@ -182,7 +178,6 @@ def print_plain(headings: Sequence[str], rows: Sequence[Sequence[str]], title: s
 
 
 def plain_lines(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Give columns of text, however wide, as lines."""
     shown = [headings, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     return [
@@ -224,7 +219,6 @@ def note(text: str) -> None:
 
 
 def duration(millis: int) -> str:
-    """Write milliseconds as people say them."""
     if millis < 1000:  # noqa: PLR2004 - below a second
         return f"{millis} ms"
     return f"{timedelta(seconds=millis // 1000)}"

@@ -61,8 +61,6 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 
 
 class Streams(Enum):
-    """What a command does with a setting that names several streams."""
-
     ONE = auto()
     """It refuses them."""
     EACH = auto()
@@ -110,7 +108,6 @@ def configured(
 
 
 def _for_each(world: World, config: SpoutConfig, command: Callable[[SpoutConfig], None]) -> None:
-    """Call a command for each stream. It ends with the first exit code that is not 0."""
     code = 0
     configs = configs_of(world, config)
     for each in configs:

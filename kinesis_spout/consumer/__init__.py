@@ -1,4 +1,4 @@
-"""What every door of ``KinesisSpout`` shares: owning shards, commits, dead letters, and what is counted.
+"""Owning shards, commits, dead letters and counters: what every door of ``KinesisSpout`` shares.
 
-How records are read and handed out is the doors' (``plain``, ``spark``). Begin with ``consumer``.
+How records are read and handed out belongs to the doors (``plain``, ``spark``). Begin with ``consumer``.
 """

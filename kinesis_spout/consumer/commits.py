@@ -1,4 +1,4 @@
-"""Stores the progress of the owned shards, and what goes with it, in one transaction after the other."""
+"""Stores the progress of the owned shards, and their attachment, one transaction at a time."""
 
 import logging
 from collections.abc import Callable
@@ -20,10 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Commits:
-    """The commits of one consumer, one at a time. Mutable.
-
-    ``ended`` is called when shards are over, so that their children are looked for.
-    """
+    """Mutable. ``ended`` is called when shards are over, so that their children are looked for."""
 
     def __init__(
         self,
@@ -50,7 +47,7 @@ class Commits:
         return self._state.counters.finished - self._finished
 
     def commit(self) -> None:
-        """Store what has changed; what is another's now is lost. Raises what ``CheckpointStore.commit`` does."""
+        """Store changes; drop shards that another member owns now. Raises like ``CheckpointStore.commit``."""
         finished = self._state.counted().finished
         pending, attachment = self._copies()
         if not pending and attachment is None:
@@ -67,7 +64,7 @@ class Commits:
         self._finished = finished
 
     def _copies(self) -> tuple[list[PendingCommit], Attachment | None]:
-        """Copy what is to be stored: with a companion all at once, else some shards at a time."""
+        """With a companion all shards at once, without one some at a time."""
         if self._companionship.exists:
             with self._lock:
                 return self._manager.to_commit(), self._companionship.attachment()
@@ -82,7 +79,7 @@ class Commits:
         return pending, None
 
     def _refused(self, result: CommitResult, attachment: Attachment | None) -> None:
-        """Drop what is another's now. With an attachment that may be fewer shards than were fenced, or none."""
+        """With an attachment, ``result`` can name fewer shards than were fenced, or none."""
         with self._lock:
             lost = self._ports.coordinator.take_lost()
             given_up = self._ownership.lose(lost if attachment is not None else lost | result.fenced)

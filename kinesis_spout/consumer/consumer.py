@@ -1,15 +1,15 @@
-"""What every door shares: which shards are ours, what is stored, what is given up.
+"""One member of an application on one stream: owns shards, stores progress, dead-letters.
 
 A consumer runs two background threads, so that commits keep their own clock while the user's code is busy or
-reading is paused (invariant 13): the *housekeeper* lists shards, acquires them and commits; the *letter writer*
-writes dead letters, whose sink may be slow. The ``StateManager`` is shared with who reads, under ``lock``; no
-I/O is done under it.
+reading is paused (invariant 13): the *housekeeper* lists shards, acquires them and commits; the *letter
+writer* writes dead letters, whose sink can be slow. They share the ``StateManager`` with the reader, under
+``lock``; no I/O is done under it.
 
-Which shards are ours is the leader's decision (``leading``); what this member wants is in ``sharing``, how it gets
-it in ``ownership``. ``commits`` stores the progress.
+The leader decides which shards are ours (``leading``); ``sharing`` holds what this member wants,
+``ownership`` acquires it, ``commits`` stores the progress.
 
-Errors that may pass (see ``kinesis.retry_policy``) are retried for as long as it takes, with back-off; they show
-in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
+Transient errors (see ``kinesis.retry_policy``) are retried without end, with back-off, and show in
+``last_error``. Any other error ends the consumer: the door's next call raises it.
 """
 
 import logging
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 class Consumer(ConsumerState):
-    """One member of an application on one stream. Mutable; see ``ConsumerState`` for its lock."""
+    """Mutable; see ``ConsumerState`` for its lock."""
 
     def __init__(
         self,
@@ -84,14 +84,14 @@ class Consumer(ConsumerState):
         self._letter_writer: threading.Thread | None = None
         """Started with the first letter: most consumers never have one."""
 
-    # What whoever reads calls
+    # What the reader calls
 
     def start(self, listener: OwnershipListener) -> None:
-        """Begin: check the stream, the sink and the stored progress, join, acquire; then keep house.
+        """Check stream, sink and stored progress, join, acquire; then start the background threads.
 
         Raises:
-            KinesisSpoutError: whatever goes wrong at the start is raised at once, so that a wrong name or
-                missing permission does not end in silent retries.
+            KinesisSpoutError: any error of the start, at once, so that a wrong name or a missing permission
+                does not end in silent retries.
         """
         self.listener = listener
         ports, now = self.ports, self.ports.clock.monotonic()
@@ -112,7 +112,7 @@ class Consumer(ConsumerState):
         self._housekeeper = self._started("housekeeper", self._do_chores, self._chore_due)
 
     def _begin_again(self, shards: list[Shard]) -> bool:
-        """Begin again if this deployment is to, and none of its members has; tell whether this did it."""
+        """True if this deployment is to begin again and this member was the first of it to do so."""
         if self.config.again is None:
             return False
         deployment, positions = self.config.again
@@ -124,9 +124,9 @@ class Consumer(ConsumerState):
         return before is not None
 
     def _await_first_assignment(self) -> None:
-        """Lead, or follow, until shards are assigned with this member in mind: what is left to do has time.
+        """Lead or follow until a leader has assigned shards with this member in mind.
 
-        What may pass is tried again by the housekeeper.
+        The housekeeper retries transient errors.
         """
         until = monotonic() + _FIRST_ASSIGNMENT_SECONDS
         while True:
@@ -148,9 +148,9 @@ class Consumer(ConsumerState):
 
     @property
     def run_is_done(self) -> bool:
-        """Whether the run has come up to its `until`: all of this member is finished, and stored. Under the lock.
+        """Whether this member has finished and stored all up to its `until`. Under the lock.
 
-        A member without shards is not done while others have some: it reads those that are left to it.
+        A member without shards is not done while others have some: it reads what they leave.
         """
         if self.manager.bounds is None:
             return False
@@ -161,7 +161,7 @@ class Consumer(ConsumerState):
     def reading_failed(self, shard_id: str, error: BaseException) -> Reaction:
         """Decide what an error of reading a shard means, log it and count it. Call under the lock.
 
-        Access that is denied before anything was read ends the consumer; who reads raises any other failure.
+        Denied access before the first read ends the consumer; the reader raises any other fatal error.
         """
         reaction = self.read_errors.failed(shard_id, error)
         self.counters.throttled += reaction.is_throttle
@@ -170,7 +170,6 @@ class Consumer(ConsumerState):
         return reaction
 
     def shard_trimmed(self, shard_id: str) -> None:
-        """End a shard that retention took away before its end was read. Call under the lock."""
         _log.error(
             "%s is gone: retention trimmed it before it was read to its end; its children go on", shard_id
         )
@@ -178,20 +177,20 @@ class Consumer(ConsumerState):
         self.manager.end_read(shard_id)
 
     def commit_soon(self) -> None:
-        """Have the progress committed now. Not sooner than a commit that failed is tried again."""
+        """Commit soon, but not before the back-off of a failed commit is over."""
         self._chores.commit_at = 0.0
         self._chore_due.set()
 
     def dead_letter(
         self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None
     ) -> None:
-        """Have a record that was given up dead-lettered. Call under the lock."""
+        """Call under the lock."""
         self._dead_lettering.add(exhausted, record, error, raised)
         self._letter_due.set()
         if self._letter_writer is None and not self._stopping:
             self._letter_writer = self._started("letter-writer", self._write_letters, self._letter_due)
 
-    # What a handle tells and does; on any thread, not under the lock
+    # What a handle reads and does; on any thread, not under the lock
 
     @property
     def uncommitted(self) -> int:
@@ -204,18 +203,16 @@ class Consumer(ConsumerState):
 
     @property
     def retried_error(self) -> KinesisSpoutError | None:
-        """An error that is being retried now, of storing or of reading."""
         with self.lock:
             return self.last_error or next(iter(self.read_errors.current), None)
 
     @property
     def breaker_pause(self) -> BreakerPause | None:
-        """The state of the circuit breaker's pause; None while there is none."""
         with self.lock:
             return self.manager.breaker_pause
 
     def resume(self) -> bool:
-        """End that pause, as an operator says; False if there is none."""
+        """End the breaker's pause; False if there is none."""
         with self.lock:
             resumed = self.manager.resume()
             if resumed and (listener := self.listener) is not None:
@@ -225,13 +222,13 @@ class Consumer(ConsumerState):
 
     @property
     def paused_shards(self) -> frozenset[str]:
-        """The owned shards that an operator has paused, and that there is something left to do with."""
+        """The owned shards that an operator has paused and that are not done."""
         with self.lock:
             return self.manager.paused_shards
 
     @property
     def paused_by_operator(self) -> str | None:
-        """The same in words; None if there is none."""
+        """``paused_shards`` in words; None if there is none."""
         paused, config = self.paused_shards, self.config
         if not paused:
             return None
@@ -239,7 +236,7 @@ class Consumer(ConsumerState):
         return f"paused by an operator: {of_stream(paused, config.stream_name)}{ends}"
 
     def pause_shards(self, shard_ids: Collection[str]) -> None:
-        """Pause shards for all members, as an operator says; the whole application if none is named."""
+        """Pause shards for all members; the whole application if none is named."""
         known = {shard.shard_id for shard in self.shards()}
         for shard_id in shard_ids:
             if shard_id not in known:
@@ -252,7 +249,7 @@ class Consumer(ConsumerState):
         self._chore_due.set()
 
     def resume_shards(self, shard_ids: Collection[str]) -> bool:
-        """End the pauses of shards that are paused by themselves, or all; tell whether there was one."""
+        """End the pauses of shards that were paused by name, or all pauses; True if there was one."""
         ended = [self.ports.group.resume(each) for each in shard_ids or (None,)]
         self._chore_due.set()
         return any(ended)
@@ -295,11 +292,11 @@ class Consumer(ConsumerState):
         except KinesisSpoutError as error:
             if self.fatal is None:
                 raise
-            # What ended the consumer is what its user must see; what is not stored now comes again.
+            # The user must see what ended the consumer; what is not stored now comes again.
             _log.warning("after %r, the last progress could not be stored either: %s", self.fatal, error)
 
     def _commit_the_last(self) -> None:
-        """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
+        """Commit and give the shards up, again if the connection drops meanwhile."""
         with self.lock:
             self.manager.end_claims(self.manager.owned)
 
@@ -324,7 +321,7 @@ class Consumer(ConsumerState):
     # The background threads
 
     def _keep(self, work: Callable[[float], float], due: threading.Event) -> None:
-        """Do a work again and again: each time it says until when it can rest, unless something comes up."""
+        """Repeat ``work`` until the consumer stops. It returns when it is due next; ``due`` wakes it."""
         while not self._stopping and self.fatal is None:
             try:
                 rest_until = work(self.now)
@@ -361,7 +358,7 @@ class Consumer(ConsumerState):
         return min(commit_at, max(chores.lead_at, chores.leading.until), now + look_seconds)
 
     def _share(self, now: float) -> None:
-        """Lead if this member is to; say what is new; take in what is assigned; let go, and acquire."""
+        """Lead if elected, report, take in the assignment, hand over, acquire."""
         chores = self._chores
         if now >= chores.reporting.until:
             self._tried(chores.reporting, lambda: self.sharing.report(now))
@@ -411,7 +408,7 @@ class Consumer(ConsumerState):
 
 
 class _Chores:
-    """When each chore is due, and how its tries went. Mutable; times are the clock's monotonic ones."""
+    """When each chore is due, in monotonic seconds, and how its tries went. Mutable."""
 
     def __init__(self, clock: Clock) -> None:
         retry_policy = RetryPolicy.without_end(clock, first=_FIRST_SECONDS, cap=_CAP_SECONDS)
@@ -427,7 +424,7 @@ class _Chores:
 
 @contextmanager
 def _named(setting: str) -> Iterator[None]:
-    """Say which setting the store refuses."""
+    """Name the setting in what the store refuses."""
     try:
         yield
     except InvalidConfig as error:

@@ -1,8 +1,8 @@
 """What the threads of one consumer share, and the lock that guards it.
 
-``ConsumerState`` makes the lock and owns it; the parts of a consumer are given the state and have no lock of their
-own. A thread that touches what is named under "Guarded" holds the lock, and does no I/O meanwhile.
-``tests/unit/consumer/test_lock.py`` runs the doors with guarded things that find any other caller.
+``ConsumerState`` makes and owns the lock; the parts of a consumer get the state and have no lock themselves.
+A thread that touches what is listed under "Guarded" holds the lock and does no I/O meanwhile.
+``tests/unit/consumer/test_lock.py`` runs the doors with guarded objects that detect any other caller.
 """
 
 import random
@@ -42,7 +42,7 @@ _OVERHEAD_BYTES: Final = 500
 
 
 class ConsumerState:
-    """The shared state of one consumer. Mutable. The message time-out is for records that come one by one."""
+    """Mutable. The message time-out is for records that are handed out one by one."""
 
     def __init__(self, config: SpoutConfig, ports: Ports, *, message_timeout_seconds: float | None) -> None:
         self.config = config
@@ -75,21 +75,19 @@ class ConsumerState:
 
     @property
     def now(self) -> float:
-        """The time that the manager is told."""
+        """The time for the ``StateManager``."""
         return self.ports.clock.monotonic()
 
     def counted(self) -> Counters:
-        """Copy the counts of this moment. Takes the lock."""
+        """A copy. Takes the lock."""
         with self.lock:
             return Counters.total([self.counters])
 
     def check(self) -> None:
-        """Raise the error that ended the consumer, if one did."""
         if self.fatal is not None:
             raise self.fatal
 
     def end_with(self, error: BaseException) -> None:
-        """End the consumer with an error that cannot be retried."""
         self.fatal = self.fatal or error
 
 
@@ -104,7 +102,7 @@ class WaitingLetters:
         return len(self._letters)
 
     def add(self, record: RecordId, letter: DeadLetter) -> None:
-        """Have a letter wait; it replaces an older one about the same record."""
+        """Add a letter; it replaces an older one about the same record."""
         self._remove(record)
         self._letters[record] = letter
         self.size_bytes += _weight(letter)
@@ -116,8 +114,9 @@ class WaitingLetters:
         """Note that a letter is durable.
 
         Returns:
-            False if this very letter waits no more: its shard was lost. What waits for the record then was given
-            up under another ownership, and is yet to be written.
+            False if this letter does not wait any more, because its shard was lost. A letter of that record
+                which
+            waits now comes from another ownership and must still be written.
         """
         if self._letters.get(record) is not letter:
             return False

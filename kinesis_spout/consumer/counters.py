@@ -7,7 +7,7 @@ from typing import Self
 
 @dataclass(slots=True, kw_only=True)
 class Counters:
-    """What happened since the start. Mutable; read it at any time."""
+    """Counts since the start. Mutable; any thread may read it."""
 
     delivered: int = 0
     """Deliveries to the user's code, retries included."""
@@ -39,7 +39,6 @@ class Counters:
 
     @classmethod
     def total(cls, counters: Iterable[Self]) -> Self:
-        """Give the sums of what several consumers count."""
         total = cls()
         for each in counters:
             for field in fields(cls):
@@ -48,5 +47,4 @@ class Counters:
 
     @property
     def finished(self) -> int:
-        """Records that were acked, coalesced, durably dead-lettered, or skipped."""
         return self.acked + self.coalesced + self.dead_lettered + self.skipped

@@ -1,4 +1,4 @@
-"""From a record that was given up to its durable dead letter; only then is the record finished."""
+"""Writes dead letters; a record that was given up is finished only when its letter is durable."""
 
 import logging
 import threading
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class DeadLettering:
-    """Dead-letters what one consumer has given up. Mutable; one thread at a time writes to the sink."""
+    """Mutable; one thread at a time writes to the sink."""
 
     def __init__(self, state: ConsumerState) -> None:
         self._state = state
@@ -29,7 +29,7 @@ class DeadLettering:
         """Whether closing gave up on the sink: a thread is in it for ever."""
 
     def add(self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None) -> None:
-        """Have a record that was given up dead-lettered, before long. Call under the lock."""
+        """Queue the dead letter of a record that was given up. Call under the lock."""
         self._state.counters.given_up += 1
         letter = DeadLetter(
             application=self._state.config.app,
@@ -49,7 +49,7 @@ class DeadLettering:
         self._state.letters.add((exhausted.shard_id, exhausted.sequence), letter)
 
     def write(self) -> None:
-        """Write all letters that wait now. Raises what the sink raises: then they wait on."""
+        """Write all letters that wait now. Raises what the sink raises; the letters then wait on."""
         with self._state.lock:
             letters = self._state.letters.copy()
         if not letters:
@@ -71,9 +71,9 @@ class DeadLettering:
         )
 
     def write_the_last(self, writer: threading.Thread | None) -> None:
-        """Write the letters that are left, on a thread that can be left behind: a sink may hang for ever.
+        """Write the remaining letters on a thread that can be abandoned, because a sink can hang for ever.
 
-        The ``writer`` is a thread that may be writing letters, and will end.
+        ``writer`` is a thread that is possibly writing letters and will end.
 
         Raises:
             DeadLetterError: they could not be written, or not in time.
@@ -95,7 +95,7 @@ class DeadLettering:
                 thread.start()
             thread.join(max(0.0, until - monotonic()))
             if thread.is_alive():
-                # A sink is one thread's at a time: nobody else may call it any more, not even to close it.
+                # Only one thread may use a sink: no other one may call it any more, not even to close it.
                 self.sink_hangs = True
                 raise DeadLetterError(
                     f"expected the last {len(self._state.letters)} dead letters to be written within "

@@ -1,23 +1,24 @@
 """How many deliveries a consumer may make: its own rate, and its part of the application's.
 
-**Granted, then counted.** Whoever delivers asks first, for as many as may be, and says afterwards how many of them
-were delivered, and when they were granted. What is granted is taken until then; what was delivered counts from the
-time of its grant, for as long as the window is (``window``), and what was not is free again at once. So
+**Granted, then counted.** A door asks for a grant before it delivers, and reports afterwards how many records
+it delivered under it. Granted deliveries are taken until then; those made count from the time of the grant
+for the length of the window (``rate_window``); the others are free again at once. So
 
 * grants of any span of time are at most the rate of that span and one window's worth;
-* of what was granted before that span, at most one window's worth can be under way still. Where a delivery
-  follows its grant at once, as in plain Python, there is none: in any second at most the rate, rounded up;
-* a job that outlasts the window does not make others wait for longer than itself.
+* of the grants before that span, at most one window's worth can still be under way. Where a delivery follows
+  its grant at once, as in plain Python, there is none: in any second at most the rate, rounded up;
+* a job that outlasts the window makes others wait only until it ends.
 
-**The application's rate** is divided by the shards that are assigned, of all its streams to all its members, as
-the byte budget is (``kinesis.pace``). Every member knows those numbers from the assignments, so the sum of the
-parts is never more than the rate (in any one second: than the rate and one delivery of each member, for parts are
-rounded up). A part that shrinks does so at once. One that grows, also from nothing at the start, does so a second
-and a window of the whole rate later: by then the others have taken in that theirs are smaller, and what they did
-before is past. A member that cannot reach ZooKeeper keeps its old part until its session ends.
+**The application's rate** is divided by the shards that are assigned, of all its streams to all its members,
+as the byte budget is (``kinesis.pace``). Every member knows those numbers from the assignments, so the sum of
+the parts never exceeds the rate (in any one second: the rate and one delivery of each member, because parts
+are rounded up). A part that shrinks does so at once. A part that grows, also from nothing at the start, does
+so a second and a window of the whole rate later: by then the others have taken in that theirs are smaller,
+and their earlier deliveries are past. A member that cannot reach ZooKeeper keeps its old part until its
+session ends.
 
-**Several streams** of one process take from one rate. One that asked in vain has its turn before the others: what
-is free is divided by how many wait.
+**Several streams** of one process take from one rate. A stream that got nothing has its turn before the
+others: what is free is divided by the number of waiting streams.
 """
 
 import threading
@@ -36,7 +37,7 @@ _LOOK_AGAIN_SECONDS: Final = 0.02
 
 
 class Grant(NamedTuple):
-    """Leave to make so many deliveries."""
+    """Permission to make so many deliveries."""
 
     deliveries: int
     at: float
@@ -70,7 +71,7 @@ class DeliveryRate:
     # The application's parts
 
     def assigned(self, stream: object, ours: int, shards: int, now: float) -> None:
-        """Take in how many shards of a stream are to be this member's, of so many that are assigned to all."""
+        """Take in that ``ours`` of the ``shards`` that are assigned of a stream are this member's."""
         with self._lock:
             if self._whole is not None and self._assigned.get(stream) != (ours, shards):
                 self._assigned[stream] = ours, shards
@@ -110,12 +111,12 @@ class DeliveryRate:
     # Deliveries
 
     def granted(self, stream: object, now: float, *, most: int | None = None, worth: float = 0.0) -> Grant:
-        """Grant deliveries: as many as may be now, which may be none. Each grant is to be ``ended``.
+        """Grant as many deliveries as are free, possibly none. The caller passes each grant to ``ended``.
 
         Args:
             stream: asks.
             now: the time.
-            most: no more than that.
+            most: the upper limit.
             worth: the share of a window's worth below which none are granted: a few are not worth a job.
         """
         with self._lock:
@@ -132,7 +133,7 @@ class DeliveryRate:
             return Grant(count, now)
 
     def ended(self, grant: Grant, delivered: int) -> None:
-        """Take in how many of the granted deliveries were made; the others are free again."""
+        """Free what was granted and not delivered."""
         with self._lock:
             self._out -= grant.deliveries
             for window in (self._own, self._part):
@@ -140,7 +141,7 @@ class DeliveryRate:
                     window.note(delivered, grant.at)
 
     def due_at(self, stream: object, now: float, *, worth: float = 0.0) -> float | None:
-        """Say when to ask again; ``now``: at once. None: when a grant has ended, or shards are assigned."""
+        """When to ask again; ``now``: at once. None: when a grant has ended, or shards are assigned."""
         with self._lock:
             windows = self._windows(now)
             wanted = _worth(windows, worth) + self._out
@@ -156,7 +157,7 @@ class DeliveryRate:
     # Inside
 
     def _windows(self, now: float) -> "list[RateWindow]":
-        """Give the windows to keep to; none: no delivery may be made."""
+        """No windows: no delivery may be made."""
         self._grow(now)
         if self._whole is not None and self._part is None:
             return []
@@ -166,7 +167,7 @@ class DeliveryRate:
         return max(0, min((window.free(now) for window in windows), default=0) - self._out)
 
     def _turns_before(self, stream: object, now: float) -> int:
-        """Tell how many other streams wait that have their turn before this one."""
+        """How many other waiting streams have their turn before this one."""
         patience = _WAITS_SECONDS + max((window.seconds for window in self._windows(now)), default=0.0)
         for who, asked_at in list(self._waiting.items()):
             if asked_at < now - patience and who != stream:

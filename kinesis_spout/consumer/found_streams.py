@@ -1,9 +1,9 @@
 """Which streams there are to read: those that are named, and those that patterns find now.
 
-**Where a stream begins** that has no progress yet. One that is named begins at ``initial_position``, as an
-application of one stream does. So does one that a pattern finds, if it was there when the application first
-began. If it is younger, somebody may have written to it before anybody noticed it, also while no process ran:
-under LATEST it is read from its oldest record, so that nothing of it is lost.
+**Where a stream without progress begins.** A named stream begins at ``initial_position``. So does one that a
+pattern finds if it existed when the application first began. A younger one can have been written to before it
+was found, also while no process ran: under LATEST it is read from its oldest record, so that nothing of it is
+lost.
 """
 
 import logging
@@ -18,8 +18,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundStream:
-    """A stream that is to be read."""
-
     stream: str
     """Its name or its ARN."""
     is_named: bool
@@ -27,12 +25,11 @@ class FoundStream:
 
     @property
     def name(self) -> str:
-        """Its name, under which its progress is kept."""
         return name_of(self.stream)
 
 
 class FoundStreams:
-    """Finds the streams of a setting. Mutable: it remembers what it has complained of."""
+    """Mutable: it remembers its warnings."""
 
     def __init__(self, config: SpoutConfig, ports: StreamsPorts) -> None:
         self._config = config
@@ -44,7 +41,7 @@ class FoundStreams:
         return any(is_pattern(part) for part in self._config.streams)
 
     def find(self) -> list[FoundStream]:
-        """Give the streams that are named, whether they exist or not, and then those that patterns find."""
+        """The named streams, whether they exist or not, then those that patterns find."""
         parts = self._config.streams
         found = {
             name_of(part): FoundStream(stream=part, is_named=True) for part in parts if not is_pattern(part)
@@ -56,7 +53,7 @@ class FoundStreams:
         return list(found.values())
 
     def _complain(self, pattern: str, stream: str, earlier: FoundStream) -> None:
-        """Warn once of a second stream of a name, which is not read; a name and an ARN may mean the same one."""
+        """Warn once of a second stream of a name, which is not read. A name and an ARN can mean one stream."""
         are_two = stream != earlier.stream and stream.startswith("arn:") and earlier.stream.startswith("arn:")
         if are_two and stream not in self._complained_of:
             self._complained_of.add(stream)
@@ -69,7 +66,7 @@ class FoundStreams:
             )
 
     def config_of(self, found: FoundStream, ports: Ports) -> SpoutConfig:
-        """Give the settings for a stream, with where it begins. Asks what is stored, and Kinesis."""
+        """The settings for a stream, with where it begins. Asks the store and Kinesis."""
         config = self._config.of_stream(found.stream)
         younger = self._config.of_stream(found.stream, begins_at_its_start=True)
         if found.is_named or younger == config:

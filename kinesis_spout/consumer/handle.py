@@ -1,7 +1,7 @@
 """What the handles of all doors do, over the consumers that they have: a spout, a query, a topology.
 
-Each stream has a consumer of its own, which knows nothing of the others. The counts of a handle are sums; of what
-there can be several of (a pause, an error that is being retried) it tells the first one's.
+Each stream has its own consumer, which knows nothing of the others. The counts of a handle are sums; where
+several streams have a pause or an error that is being retried, the handle gives the first one's.
 """
 
 from abc import ABC, abstractmethod
@@ -26,7 +26,7 @@ class Handle(ABC):
 
     @abstractmethod
     def _consumers(self) -> Mapping[str, Consumer]:
-        """Give the consumers of the streams that are read now, by what comes before the ids of their shards."""
+        """Give the consumers of the streams that are read now, by the prefix of their shard ids."""
 
     def _counted_before(self) -> Iterable[Counters]:
         """Give what was counted of streams that are not read any more."""
@@ -75,11 +75,11 @@ class Handle(ABC):
             for shard in consumer.shards()
         ]
 
-    # The circuit breaker, of each stream by itself
+    # The circuit breaker, of each stream separately
 
     @property
     def breaker_pause(self) -> BreakerPause | None:
-        """The state of the circuit breaker's pause; None while there is none. Each stream pauses by itself.
+        """The state of the circuit breaker's pause; None while there is none. Each stream pauses separately.
 
         The pause begins when practically every record failed. A single record is tried at a time, at growing
         intervals, and nothing is given up. The first that succeeds (or is rejected) ends the pause.
@@ -97,9 +97,9 @@ class Handle(ABC):
     def pause_shards(self, *shard_ids: str) -> None:
         """Pause shards for all members of the application, as an operator does; all shards if none is named.
 
-        What is in flight of them may end, and is stored; nothing more of them is handed out, retries included.
-        It is kept in ZooKeeper, over restarts, until ``resume_shards`` or ``kinesis-spout resume``. Members
-        notice within about a second.
+        What is in flight of them ends normally and is stored; nothing more of them is handed out, retries
+        included. It is kept in ZooKeeper, over restarts, until ``resume_shards`` or ``kinesis-spout resume``.
+        Members notice within about a second.
 
         Raises:
             InvalidConfig: one is not a shard of a stream that is read.
@@ -109,7 +109,7 @@ class Handle(ABC):
             consumer.pause_shards(of_one)
 
     def resume_shards(self, *shard_ids: str) -> bool:
-        """End pauses of shards that were named to pause them; if none is named, all that an operator has paused.
+        """End the pauses of shards that were paused by name; if none is named, all pauses of an operator.
 
         Returns:
             Whether there was one.
@@ -122,18 +122,18 @@ class Handle(ABC):
 
     @property
     def paused_shards(self) -> frozenset[str]:
-        """The shards of this member that an operator has paused, and that it has something left to do with."""
+        """The shards of this member that an operator has paused and that are not done."""
         consumers = self._consumers().items()
         return frozenset(prefix + shard for prefix, consumer in consumers for shard in consumer.paused_shards)
 
     @property
     def paused_by_operator(self) -> str | None:
-        """What an operator has paused of this member's shards, in words, of the first stream; None if nothing."""
+        """What an operator has paused of this member's shards, in words; the first stream's, or None."""
         said = (consumer.paused_by_operator for consumer in self._consumers().values())
         return next((text for text in said if text is not None), None)
 
     def _addressed(self, shard_ids: Collection[str]) -> list[tuple[Consumer, list[str]]]:
-        """Give the consumers that are meant, each with its shards; all of them without any if none is named."""
+        """The consumers concerned, each with its shards; all of them without any if none is named."""
         consumers = self._consumers()
         if not shard_ids:
             return [(consumer, []) for consumer in consumers.values()]

@@ -1,7 +1,6 @@
-"""What a spout says of its life in the log, at INFO: a line for each change, and a summary once a minute.
+"""The spout's life in the log, at INFO: a line for each change, and a summary once a minute.
 
-For all doors of the spout: a query on Spark is told by its driver. What goes wrong is not told here, but where
-it is met, as warnings and errors.
+All doors use it; for a query on Spark the driver calls it. Warnings and errors are logged where they occur.
 """
 
 import logging
@@ -29,7 +28,7 @@ _LONGEST_SHOWN: Final = 200
 
 
 class Lifecycle:
-    """Tells one consumer's life. Mutable; one thread's at a time."""
+    """Logs one consumer's life. Mutable; one thread's at a time."""
 
     def __init__(self, *, stream: str, app: str, member: str, door: str) -> None:
         self._stream = stream
@@ -59,7 +58,7 @@ class Lifecycle:
         )
 
     def resolved(self, initial: str, wanted: StartPositions, begun: StartPositions) -> None:
-        """Say where reading begins: at ``begun``, while an application that is new would begin at ``wanted``."""
+        """Log where reading begins: at ``begun``, while a new application would begin at ``wanted``."""
         if begun == wanted:
             _log.info(
                 "position: %s reads shards without stored progress from %s (initial_position %s)",
@@ -88,7 +87,7 @@ class Lifecycle:
             _log.info("%s", line)
 
     def acquired(self, positions: Sequence[tuple[str, Position]], missing: Collection[str]) -> None:
-        """Say which shards are read from now on, and which are ours and their old owners keep still."""
+        """Log which shards are read from now on, and which of ours their old owners still hold."""
         ours = {shard_id for shard_id, _ in positions}
         taken_over, taken = ours & self._waited_for, ours - self._waited_for
         if taken:
@@ -116,7 +115,6 @@ class Lifecycle:
         )
 
     def follows(self, ours: Collection[str], leaving: Collection[str]) -> None:
-        """Take in which shards this member should own, and which it owns and should not."""
         if not ours and not self._stands_by:
             _log.info("stands by: no shard of %s is assigned to this member", self._stream)
         self._stands_by = not ours
@@ -140,7 +138,7 @@ class Lifecycle:
             )
 
     def looked(self, congested: Collection[str], *, is_full: bool) -> None:
-        """Take in which shards have too much open to be read on, and whether what is kept is at its limit."""
+        """Take in which shards have too much open, and whether retained records are at their limit."""
         paused, resumed = set(congested) - self._paused, self._paused - set(congested)
         if paused:
             _log.info(
@@ -159,7 +157,7 @@ class Lifecycle:
         self._paused, self._is_full = set(congested), is_full
 
     def paused_by_operator(self, pause: OperatorPause, *, bounded: bool) -> None:
-        """Take in what an operator has paused; ``bounded`` says that the run is to end by itself."""
+        """Take in what an operator has paused; ``bounded``: the run ends when it reaches its bound."""
         before, self._operator_pause = self._operator_pause, pause
         if pause == before:
             return
@@ -184,7 +182,7 @@ class Lifecycle:
             self._commits = 0
 
     def stopped(self, error: BaseException | None, counters: Counters) -> None:
-        """It has ended, if it had begun. Told once."""
+        """Log the end once, if the consumer had begun."""
         if not self._is_running:
             return
         self._is_running = False
@@ -194,7 +192,7 @@ class Lifecycle:
 def _reason(error: BaseException | None) -> str:
     if error is None:
         return "it was closed"
-    # What others raised may quote a record.
+    # The text of foreign errors can quote a record.
     said = f": {error}" if isinstance(error, KinesisSpoutError) else ""
     return f"{type(error).__name__}{said}"
 

@@ -28,24 +28,23 @@ from shard_state import Position
 
 
 def client_settings(config: SpoutConfig) -> KinesisClientSettings:
-    """Say how Kinesis is reached; can be sent to executors."""
+    """Can be sent to executors."""
     return settings_of_client(asdict(config), config.stream_region)
 
 
 def read_settings(config: SpoutConfig) -> ReadSettings:
-    """Say how shards are read; can be sent to executors."""
+    """Can be sent to executors."""
     return settings_of_read(asdict(config), fan_out_consumer=config.fan_out_consumer)
 
 
 def zookeeper_settings(config: SpoutConfig) -> ZooKeeperSettings:
-    """Say where progress is kept."""
     return settings_of_zookeeper(config.app, asdict(config))
 
 
 class RealPorts:
-    """The real ``StreamsPorts``: one session with ZooKeeper, one budget and one rate for all streams of a spout.
+    """One session with ZooKeeper, one budget and one rate for all streams of a spout.
 
-    Clients of Kinesis are shared by themselves, by those streams that are reached in the same way.
+    Streams that are reached in the same way share a client of Kinesis.
 
     Raises:
         InvalidConfig: no Java for the embedded ZooKeeper.
@@ -75,7 +74,7 @@ class RealPorts:
         return History(began=began, streams=streams)
 
     def open(self, config: SpoutConfig) -> Ports:
-        """Open the ports of one stream. When a step fails, what the steps before it opened is closed.
+        """Open the ports of one stream. A failed step closes what the steps before it opened.
 
         Raises:
             InvalidConfig: no region.
@@ -121,12 +120,12 @@ class RealPorts:
             )
 
     def close(self) -> None:
-        """End the session, and use the embedded server no longer."""
+        """End the session and release the embedded server."""
         self._opened.close()
 
 
 def open_ports(config: SpoutConfig) -> Ports:
-    """Connect to everything that a consumer of one stream needs; ``Ports.close`` closes all of it."""
+    """``Ports.close`` closes everything that this opens."""
     with ExitStack() as opened:
         real = RealPorts(config)
         opened.callback(real.close)

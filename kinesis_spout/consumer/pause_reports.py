@@ -1,4 +1,4 @@
-"""Tells people that the circuit breaker is open: in the log, and in ZooKeeper, where they may close it."""
+"""Reports the circuit breaker's pauses in the log and in ZooKeeper, where operators can end them."""
 
 import logging
 
@@ -11,7 +11,7 @@ _log = logging.getLogger(__name__)
 
 
 class PauseReports:
-    """What one consumer tells of its pauses. Mutable; one thread's."""
+    """Mutable; one thread's."""
 
     def __init__(self, config: SpoutConfig, coordinator: Coordinator) -> None:
         self._config = config
@@ -19,7 +19,7 @@ class PauseReports:
         self._shown = False
 
     def log(self, notice: BreakerNotice, mostly: str) -> None:
-        """Say what has happened; ``mostly`` is what ``most_frequent`` says."""
+        """``mostly`` is the text of ``most_frequent``."""
         if notice.event is BreakerEvent.TRIPPED:
             _log.warning(
                 "paused: %d of the last %d outcomes are failures%s. Nothing new is delivered and nothing is given "
@@ -44,7 +44,7 @@ class PauseReports:
             _log.info("resumed, as an operator said")
 
     def show(self, pause: BreakerPause | None, mostly: str) -> bool:
-        """Show operators the pause, or that there is none. True if one of them says to go on."""
+        """Show operators the pause, or that there is none. True if an operator has ended it."""
         if pause is not None:
             resumed = self._coordinator.show_pause(pause_text(pause) + mostly)
             self._shown = not resumed
@@ -56,12 +56,11 @@ class PauseReports:
 
 
 def pause_text(pause: BreakerPause) -> str:
-    """Say in a line why deliveries pause."""
     tried = f"; {pause.probes_failed} tried since" if pause.probes_failed else ""
     return f"paused: {pause.failed} of the last {pause.outcomes} outcomes are failures{tried}"
 
 
 def most_frequent(failures: FailureKinds) -> str:
-    """Name the kind of failure that came most often, to be added to a sentence; nothing if none is known."""
+    """The most frequent kind of failure, as the rest of a sentence; empty if none is known."""
     kind = next(iter(failures.counts), None)
     return "" if kind is None else f" (mostly {kind})"

@@ -1,4 +1,4 @@
-"""What a consumer talks to: the outside world (real by default, fakes in tests), and whoever reads its shards."""
+"""What a consumer talks to: the outside world (fakes in tests), and the reader of its shards."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,8 +18,6 @@ OpenGetter = Callable[[str, Position], ShardGetter]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The outside world of one consumer."""
-
     lister: ShardLister
     open_getter: OpenGetter
     """For a shard that is read on and on."""
@@ -42,7 +40,7 @@ class Ports:
             object.__setattr__(self, "paces", ShardPaces(self.clock))
 
     def close_all(self) -> None:
-        """Close everything, where no consumer has taken it over."""
+        """Close everything, if no consumer has taken it over."""
         self.group.close()
         self.coordinator.close()
         self.dead_letters.close()
@@ -51,8 +49,6 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What is stored of an application."""
-
     began: float | None = None
     """When it first began on any stream, in seconds since the epoch, by the store's clock; None if never."""
     streams: frozenset[str] = frozenset()
@@ -60,27 +56,27 @@ class History:
 
 
 class StreamsPorts(Protocol):
-    """The outside world of a spout: opens the ports of each stream, and once what they share. Thread-safe."""
+    """The outside world of a spout: opens the ports of each stream and holds what they share. Thread-safe."""
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
+        """The source of the time."""
         ...
 
     def names(self, config: SpoutConfig) -> list[str]:
-        """Name every stream of the account and the region that these settings lead to, on all pages.
+        """Name every stream of the account and region of these settings, on all pages.
 
         Raises:
-            KinesisError: with ``retriable`` set, for what may pass.
+            KinesisError: with ``retriable`` set if it is transient.
         """
         ...
 
     def history(self) -> History:
-        """Say what is stored of the application."""
+        """Return what is stored of the application."""
         ...
 
     def open(self, config: SpoutConfig) -> Ports:
-        """Open the ports of one stream. To close them ends nothing that others use.
+        """Open the ports of one stream. Closing them leaves shared ones open.
 
         Raises:
             InvalidConfig: no region.
@@ -94,24 +90,21 @@ class StreamsPorts(Protocol):
 
 
 class GivenPorts:
-    """The ``StreamsPorts`` of a spout that is given the ports of its only stream."""
-
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._is_taken_over = False
         self.clock = ports.clock
 
     def names(self, config: SpoutConfig) -> list[str]:
-        """Name no stream: there is no pattern to find one."""
+        """No stream: there is no pattern to find one."""
         del config
         return []
 
     def history(self) -> History:
-        """Say nothing, for the stream is named."""
+        """Nothing, because the stream is named."""
         return History()
 
     def open(self, config: SpoutConfig) -> Ports:
-        """Give the ports."""
         del config
         self._is_taken_over = True
         return self._ports
@@ -123,10 +116,10 @@ class GivenPorts:
 
 
 def given_ports(ports: Ports | StreamsPorts, config: SpoutConfig) -> StreamsPorts:
-    """Give what was given as the ports of a spout.
+    """Make ``StreamsPorts`` of what a spout was given.
 
     Raises:
-        InvalidConfig: it is of one stream, and several are to be read.
+        InvalidConfig: ``ports`` are of one stream, and several are to be read.
     """
     if not isinstance(ports, Ports):
         return ports
@@ -136,11 +129,11 @@ def given_ports(ports: Ports | StreamsPorts, config: SpoutConfig) -> StreamsPort
 
 
 class Companion(Protocol):
-    """Something that changes with the records that are finished, and is stored with the progress on them.
+    """Content that changes with the records that are finished, and is stored with their progress.
 
-    Both are of the same moment, and are stored in one transaction: both or neither. It needs all shards of the
-    application in one place. Whoever reads has the changes and the outcomes of their records taken in under one
-    holding of the consumer's lock. Every method is called under that lock, and does no I/O.
+    Content and progress are of the same moment, and are stored in one transaction: both or neither. It needs
+    all shards of the application in one place. The reader applies changes and the outcomes of their records
+    under one holding of the consumer's lock. Every method is called under that lock, and does no I/O.
     """
 
     @property
@@ -149,8 +142,8 @@ class Companion(Protocol):
     def load(self, stored: bytes | None) -> None:
         """Begin with what is stored; None where nothing is.
 
-        Called after the first shard was acquired and before it is handed to whoever reads: at the start, and again
-        after ``lost``.
+        Called after the first shard was acquired and before the reader gets it: at the start, and again after
+        ``lost``.
 
         Raises:
             KinesisSpoutError: it cannot be read. That ends the consumer.
@@ -158,20 +151,20 @@ class Companion(Protocol):
         ...
 
     def attachment(self) -> bytes | None:
-        """Give its present content to be stored; None if that is stored already. Called for each commit."""
+        """Return the present content to be stored; None if it is stored already. Called for each commit."""
         ...
 
     def committed(self, data: bytes) -> None:
-        """Take in that content is stored which ``attachment`` gave; there may be newer one by now."""
+        """Take in that ``data``, from ``attachment``, is stored; the content can be newer by now."""
         ...
 
     def lost(self) -> None:
-        """Forget everything: no shard is owned any more, and another process may go on from what is stored."""
+        """Forget everything: no shard is owned any more; another process can continue from what is stored."""
         ...
 
 
 class OwnershipListener(Protocol):
-    """Reads the shards that are owned; is told when that changes. Called by the housekeeper, under the lock."""
+    """Reads the owned shards. The housekeeper calls it when they change, under the lock."""
 
     def shards_acquired(self, shard_ids: Iterable[str]) -> None:
         """Begin to read."""
@@ -182,10 +175,10 @@ class OwnershipListener(Protocol):
         ...
 
     def resumed(self) -> None:
-        """Go on at once: an operator has ended a pause."""
+        """An operator has ended a pause: continue at once."""
         ...
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing is read because of what is kept of records that are not finished."""
+        """Whether reading has stopped because unfinished records use all the memory that is theirs."""
         ...

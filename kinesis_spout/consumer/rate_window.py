@@ -1,7 +1,7 @@
 """How much may be done in any span of time: a sliding window, which PyrateLimiter keeps.
 
-The window is one second long and holds the rate of a second. A rate that is no whole number has a longer window:
-that of the next whole number. So in any second there is at most the rate, rounded up, and over time the rate.
+The window is one second long and holds the rate of a second. A fractional rate has a longer window: that of
+the next whole number. So in any second there is at most the rate, rounded up, and over time the rate.
 """
 
 from math import ceil, floor
@@ -12,7 +12,7 @@ _WHO = "deliveries"
 
 
 class RateWindow:
-    """What was done of late. Mutable; not thread-safe. Times are seconds that never go back."""
+    """Mutable; not thread-safe. Times are seconds that never go back."""
 
     def __init__(self, per_second: float) -> None:
         self.per_second = per_second
@@ -29,11 +29,10 @@ class RateWindow:
 
     @property
     def seconds(self) -> float:
-        """How long the window is."""
+        """The length of the window."""
         return self._rate.interval / 1000
 
     def free(self, now: float) -> int:
-        """Say how much more may be done now."""
         at = self._at(now)
         self._bucket.leak(at)
         room = max(0, self.limit - self._bucket.count())
@@ -49,7 +48,7 @@ class RateWindow:
             self._owed += count
 
     def free_at(self, wanted: int, now: float) -> float:
-        """Say when so much more may be done (at most ``limit``), as far as known: ``now``, or later."""
+        """When ``wanted`` more may be done (at most ``limit``), if nothing else is done until then."""
         short = wanted - self.free(now)
         if short <= 0:
             return now
@@ -64,7 +63,7 @@ class RateWindow:
         self._bucket.rates = [self._rate]
 
     def _at(self, now: float) -> int:
-        # The bucket is in order of time: what is noted late counts as done when the newest before it was.
+        # The bucket is in order of time: a late entry counts from the time of the newest one before it.
         self._newest = max(self._newest, floor(now * 1000))
         return self._newest
 

@@ -1,4 +1,4 @@
-"""What cannot be read now: decided by the one table, and said in the log without flooding it."""
+"""Errors of reading a shard: decided by the one table, and logged without flooding the log."""
 
 import logging
 from collections.abc import Iterable
@@ -28,8 +28,8 @@ class _Trouble:
 class ReadErrors:
     """The shards of one consumer that cannot be read now. Mutable; call it under the consumer's lock.
 
-    An error is a warning that names its shard when it comes first, and again after 1, 2, 4... minutes, up to an
-    hour, while it stays. Throttles are not said: they are normal.
+    An error is logged as a warning that names its shard when it first occurs, and again after 1, 2, 4...
+    minutes, up to an hour, while it stays. Throttles are normal and not logged.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -39,11 +39,11 @@ class ReadErrors:
 
     @property
     def current(self) -> list[KinesisSpoutError]:
-        """The errors that are being retried now, one of each shard concerned."""
+        """One of each shard concerned."""
         return [trouble.error for trouble in self._troubles.values()]
 
     def failed(self, shard_id: str, error: BaseException) -> Reaction:
-        """Say what to do about an error of reading a shard. An error that is retried is kept and logged."""
+        """Decide what to do about an error of reading a shard; keep and log it if it is retried."""
         reaction = reaction_to(error, Work.CONSUME if self._has_read else Work.QUERY)
         if reaction.action is Action.RETRY and isinstance(error, KinesisSpoutError):
             failures = self._retried(shard_id, error, reaction)

@@ -1,7 +1,7 @@
 """Which records are too old to be delivered, and what becomes of them: `maximum_record_age_seconds`.
 
-Kinesis dates a record when it arrives, and that date stays: a record that waits for its retry grows older. One
-without a date is never too old.
+Kinesis dates a record when it arrives, and that date stays: a record that waits for its retry grows older. A
+record without a date is never too old.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from kinesis_spout.settings import SpoutConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordAge:
-    """The rule as of one moment."""
+    """The rule at one moment."""
 
     arrived_from: float
     """What arrived before, in seconds since the epoch, is too old."""
@@ -23,7 +23,7 @@ class RecordAge:
 
     @classmethod
     def of(cls, config: SpoutConfig, now: float) -> "RecordAge | None":
-        """Give the rule of a spout as of ``now``, in seconds since the epoch; None if it has none."""
+        """``now`` is in seconds since the epoch. None if the spout has no such rule."""
         maximum = config.maximum_record_age_seconds
         if maximum is None:
             return None
@@ -32,11 +32,10 @@ class RecordAge:
         )
 
     def expires(self, arrived_at: float | None) -> bool:
-        """Tell whether a record that arrived then is too old."""
         return arrived_at is not None and arrived_at < self.arrived_from
 
     def error(self, record: Record) -> str:
-        """Say in a dead letter why its record was not delivered."""
+        """The text of the dead letter."""
         arrived_at = record.arrival_timestamp
         assert arrived_at is not None
         return (

@@ -1,8 +1,8 @@
-"""This member's share of the shards: what it is to acquire, what it is to give up, and what it says of itself.
+"""This member's share of the shards: what to acquire, what to give up, and what it reports of itself.
 
-A member *leaves* an owned shard that is assigned to another: it hands out nothing more of it, waits until none of
-it is in flight, at most ``hand_over_timeout_seconds``, commits the progress and deletes the owner node. One that
-does not do so in time is fenced by the next owner, one session time-out later.
+A member *leaves* an owned shard that is assigned to another: it hands out nothing more of it, waits until
+none of it is in flight, at most ``hand_over_timeout_seconds``, commits the progress and deletes the owner
+node. If it is late, the next owner fences it, one session time-out later.
 """
 
 import threading
@@ -47,7 +47,7 @@ class _Wanted:
 
 
 class Sharing:
-    """Mutable. Call it under the consumer's lock, but for ``start`` and ``report``, which talk to ZooKeeper."""
+    """Mutable. Call it under the consumer's lock, except ``start`` and ``report`` (they do I/O)."""
 
     def __init__(
         self, config: SpoutConfig, ports: Ports, manager: StateManager, lock: threading.RLock
@@ -79,7 +79,6 @@ class Sharing:
 
     @property
     def is_placed(self) -> bool:
-        """Whether a leader has assigned with this member in mind."""
         return self._member in self._assignment.members
 
     @property
@@ -88,17 +87,17 @@ class Sharing:
 
     @property
     def is_settled(self) -> bool:
-        """Whether this member owns what it should own, as far as is known."""
+        """Whether this member owns what is assigned to it, according to the last assignment it read."""
         return self.is_placed and not self._leaving and not self._unowned() and self.ends_are_known
 
     @property
     def ends_are_known(self) -> bool:
-        """Whether the leader has taken in that the shards are over which this member has ended."""
+        """Whether the leader has noticed that the shards which this member ended are over."""
         return self._assignment.owners.keys().isdisjoint(self._ended)
 
     @property
     def all_over(self) -> bool:
-        """Whether every shard of the stream is over: nothing can come any more without a reshard."""
+        """Whether every shard of the stream is over: no record can come without a reshard."""
         return (
             self._taken_in and self._assignment.all_over and self.ends_are_known and not self._manager.owned
         )
@@ -126,7 +125,7 @@ class Sharing:
         return [shard.shard_id for shard in self._manager.to_acquire() if shard.shard_id in missing]
 
     def wishes(self, now: float, freed: Collection[str]) -> list[Wish]:
-        """Name the shards to try to acquire now: new ones, those that were freed, and now and then the others."""
+        """The shards to try to acquire now: new ones, those that were freed, and now and then the others."""
         wishes = []
         for shard_id, wanted in self._wanted.items():
             if shard_id in freed or now >= wanted.try_at:
@@ -136,7 +135,7 @@ class Sharing:
         return wishes
 
     def left(self, now: float) -> list[str]:
-        """Name the shards to give up now: nothing of them is in flight, or the time for that is over."""
+        """The shards to give up now: nothing of them is in flight, or the time for that is over."""
         return [
             shard_id
             for shard_id, until in self._leaving.items()
@@ -145,7 +144,7 @@ class Sharing:
 
     @property
     def missing(self) -> frozenset[str]:
-        """The shards that are ours, and that somebody owns still."""
+        """The shards that are ours and still have another owner."""
         return frozenset(self._wanted.keys() - self._manager.owned)
 
     @property
@@ -165,7 +164,7 @@ class Sharing:
         """Note that shards are over, and that this is stored."""
         self._ended.update(shard_ids)
 
-    # What it says of itself
+    # What it reports of itself
 
     def start(self, now: float) -> None:
         self._measured_at = now
@@ -197,7 +196,7 @@ class Sharing:
 
 
 def _as_listed(assignment: Assignment) -> tuple[list[Shard], dict[str, Checkpoint]]:
-    """Say what an assignment tells of lists and of what is stored: the parents of what is assigned are over."""
+    """The shards and checkpoints that an assignment implies: the parents of assigned shards are over."""
     shards, stored = [], {}
     for shard_id, parents in assignment.parents.items():
         if parents is None:

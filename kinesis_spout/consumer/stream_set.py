@@ -1,12 +1,13 @@
-"""The streams that one spout reads now: opened together, found while it runs, and ended each by itself.
+"""The streams that one spout reads now: opened together, found while it runs, each ended separately.
 
-All are opened at the start or none: a wrong name is an error there, and one error names them all. Later a stream
-that is gone ends alone, with an error in the log, and the others go on. It is looked for again, like the streams
-that a pattern may find, so that one that comes back is read on.
+At the start all are opened or none: a wrong name is an error there, and one error names them all. A stream
+that is deleted later ends alone, with an error in the log, while the others continue. The set looks for it
+again, like for new streams of a pattern, and reads on when it comes back.
 
-**When all is done.** When every stream that is read has come up to its end, and no other is waited for. A run with
-an `until` waits for none; without one a pattern may find others for ever. Where the last stream is deleted and no
-other is waited for, nothing is done: that is an error. So it is with the only stream of a spout.
+**When all is done.** When every stream that is read has come up to its end, and the set waits for no other. A
+run with an `until` waits for none; without one a pattern can always find others. If the last stream is
+deleted and the set waits for no other, nothing is done: that is an error. The same holds for the only stream
+of a spout.
 """
 
 import logging
@@ -45,7 +46,7 @@ class OneStream(Protocol):
 
     @property
     def error(self) -> BaseException | None:
-        """What has ended the stream, as far as the set is to act on it."""
+        """What has ended the stream, if the set must act on it."""
         ...
 
     def close(self) -> None:
@@ -64,7 +65,7 @@ class StreamSet(Generic[S]):
     Args:
         config: of all streams.
         ports: the outside world; closed with this.
-        open_one: makes of one stream what the door reads it with, and starts it. Takes the ports over.
+        open_one: makes and starts what the door reads one stream with. Takes the ports over.
     """
 
     def __init__(
@@ -95,12 +96,12 @@ class StreamSet(Generic[S]):
 
     @property
     def current(self) -> Mapping[str, S]:
-        """Those that are read now, or were at the end, by name. What is given does not change any more."""
+        """The streams that are read now, or were at the end, by name. An immutable snapshot."""
         return self._current
 
     @property
     def gone(self) -> Mapping[str, BaseException]:
-        """The streams that have ended while others are read, and why; they are looked for again."""
+        """The streams that have ended while others are read, and why; the set looks for them again."""
         return self._gone
 
     @property
@@ -112,12 +113,12 @@ class StreamSet(Generic[S]):
 
     @property
     def past(self) -> Sequence[Counters]:
-        """What was counted of streams that are not read any more."""
+        """Counts of streams that are not read any more."""
         return self._past
 
     @property
     def is_done(self) -> bool:
-        """Whether all streams have come up to the end that their settings give, and no other is waited for."""
+        """Whether all streams have come up to the end of their settings, and no other is waited for."""
         current = self._current.values()
         if self.error is not None or self._waits_for_others or not current:
             return False
@@ -125,7 +126,6 @@ class StreamSet(Generic[S]):
 
     @property
     def _waits_for_others(self) -> bool:
-        """Whether streams that a pattern may find later are part of it."""
         return self._found.has_patterns and self._config.until is None
 
     # The start and the end
@@ -144,9 +144,9 @@ class StreamSet(Generic[S]):
         self._look_at = self._ports.clock.monotonic() + self._config.stream_list_interval_seconds
 
     def watch(self, over: Callable[[], None] | None = None) -> None:
-        """Have a thread ``tend`` to those that come and go. Called after ``start``.
+        """Start the thread that calls ``tend``. Called after ``start``.
 
-        An only stream does neither; of that one the thread waits for the end, if there is an ``over``.
+        A spout with a single named stream only needs the thread to wait for its end, if ``over`` is given.
 
         Args:
             over: called once, on that thread, when ``error`` ends all of it, or all is done.
@@ -159,10 +159,10 @@ class StreamSet(Generic[S]):
         self._watcher.start()
 
     def close(self) -> None:
-        """Stop every stream, all at a time, and close what they share. May be called twice.
+        """Stop all streams concurrently, and close what they share. May be called twice.
 
         Raises:
-            KinesisSpoutError: what the first of them that could not store its last progress raised.
+            KinesisSpoutError: the first error of storing the last progress.
         """
         with self._lock:
             is_first, self._closing = not self._closing, True
@@ -210,7 +210,7 @@ class StreamSet(Generic[S]):
         self._divide()
 
     def _checked_ports(self, found: FoundStream) -> Ports:
-        """Open the ports of a stream, and see that it can be read, before anything is stored of any stream."""
+        """Open a stream's ports and check that it can be read, before anything is stored of any stream."""
         ports = self._ports.open(self._config.of_stream(found.stream))
         if not self._config.is_several:
             return ports  # which its consumer sees to
@@ -232,9 +232,9 @@ class StreamSet(Generic[S]):
     # What comes and goes
 
     def end(self, name: str, error: BaseException) -> None:
-        """Read a stream no more, for it is gone. May be called on any thread, and does not wait.
+        """Stop reading a stream that is gone. Any thread may call it; it does not wait.
 
-        The only one stays until all of it is closed: what is in flight of it may end, and is stored.
+        An only stream stays until all of it is closed: what is in flight of it can end, and is stored.
         """
         if self._config.is_several:
             self._end_one_of_several(name, error)
@@ -264,7 +264,7 @@ class StreamSet(Generic[S]):
             self.fail(error)
 
     def tend(self) -> None:
-        """Take in which streams have ended; close those; look for others if it is time."""
+        """Close the streams that have ended; look for others if it is time."""
         for name, made in self.current.items():
             error = made.error
             if isinstance(error, StreamNotFound):
@@ -296,7 +296,7 @@ class StreamSet(Generic[S]):
             over()
 
     def look(self) -> None:
-        """Have the thread that watches look at once, for a stream has ended."""
+        """Wake the watching thread, because a stream has ended."""
         self._wake.set()
 
     def _close_ended(self, made: S) -> None:
@@ -319,7 +319,7 @@ class StreamSet(Generic[S]):
             self._open_late(found)
 
     def _open_late(self, found: FoundStream) -> None:
-        """Open a stream while others are read. What keeps it from that is logged, and it is tried again."""
+        """Open a stream while others are read. An error is logged, and the opening is tried again."""
         name = found.name
         try:
             made = self._opened(found, self._checked_ports(found))
@@ -353,7 +353,7 @@ def _close_one(stream: OneStream) -> None:
 
 
 def _of_all(work: Callable[[T], R], items: Collection[T]) -> "list[R | BaseException]":
-    """Do the work for each item, several at a time; give what came of it, or what it raised."""
+    """Do the work for several items at a time; the result of each, or the error it raised."""
 
     def tried(item: T) -> R | BaseException:
         try:
@@ -368,7 +368,7 @@ def _of_all(work: Callable[[T], R], items: Collection[T]) -> "list[R | BaseExcep
 
 
 def _together(results: "Mapping[str, object]") -> BaseException:
-    """Give one error for all streams that cannot be read, of the kind of the first."""
+    """One error for all streams that cannot be read, of the kind of the first."""
     errors = {name: result for name, result in results.items() if isinstance(result, BaseException)}
     unexpected = [error for error in errors.values() if not isinstance(error, KinesisSpoutError)]
     first = next(iter(unexpected or errors.values()))

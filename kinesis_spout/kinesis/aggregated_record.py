@@ -17,23 +17,21 @@ MAGIC: Final = b"\xf3\x89\x9a\xc2"
 _DIGEST_BYTES: Final = 16
 
 FRAME_BYTES: Final = len(MAGIC) + _DIGEST_BYTES
-"""What an aggregated record weighs beside its message."""
+"""The bytes of an aggregated record besides its message."""
 RECORD_BYTES: Final = 20
-"""What a user record weighs at most beside its data: the tags, lengths and key numbers around it."""
+"""The most bytes of a user record besides its data: the tags, lengths and key numbers around it."""
 KEY_BYTES: Final = 3
-"""What a key weighs at most beside its text, once in a message."""
+"""The most bytes of a key besides its text, once in a message."""
 
 
 class UserRecord(NamedTuple):
-    """One of the records inside."""
-
     partition_key: str
     data: bytes
     explicit_hash_key: str | None = None
 
 
 def aggregate(records: Iterable[UserRecord]) -> bytes:
-    """Make one record's data of these, in their order. It weighs as much as `aggregate_columns` says."""
+    """Encode user records as one record's data, in order. For its size see `aggregate_columns`."""
     given = list(records)
     return aggregate_columns(
         [record.partition_key for record in given],
@@ -45,11 +43,11 @@ def aggregate(records: Iterable[UserRecord]) -> bytes:
 def aggregate_columns(
     partition_keys: Sequence[str], data: Sequence[bytes], explicit_hash_keys: Sequence[str | None]
 ) -> bytes:
-    """Make one record's data of user records, in their order.
+    """Encode user records as one record's data, in order.
 
-    It weighs at most `FRAME_BYTES`, and for each record its data and `RECORD_BYTES`, and for each different
-    partition key, and each different explicit hash key, its UTF-8 and `KEY_BYTES`. The message is written by hand:
-    protobuf takes twice as long for it, for it makes an object of each record first.
+    The size is at most `FRAME_BYTES`, plus for each record its data and `RECORD_BYTES`, plus for each
+    different partition key and explicit hash key its UTF-8 and `KEY_BYTES`. The message is written by hand:
+    protobuf takes twice as long, because it first makes an object of each record.
     """
     keys = {key: number for number, key in enumerate(dict.fromkeys(partition_keys))}
     hash_keys = {
@@ -70,7 +68,7 @@ def aggregate_columns(
 
 
 class Contents(NamedTuple):
-    """What is in an aggregated record, a list for each part of its user records, all in their order."""
+    """The user records of an aggregated record, in order, as one list for each field."""
 
     partition_keys: list[str]
     data: list[bytes]
@@ -79,7 +77,7 @@ class Contents(NamedTuple):
 
 
 def take_apart(data: bytes | memoryview) -> tuple[UserRecord, ...] | None:
-    """Give the records inside, in order; None if this is an ordinary record. See ``contents``."""
+    """Return the user records in order; None for an ordinary record. See ``contents``."""
     inside = contents(data)
     if inside is None:
         return None
@@ -88,10 +86,10 @@ def take_apart(data: bytes | memoryview) -> tuple[UserRecord, ...] | None:
 
 
 def contents(data: bytes | memoryview) -> Contents | None:
-    """Give the contents of a record's data; None if this is an ordinary record.
+    """Decode a record's data; None for an ordinary record.
 
-    What begins like an aggregated record, but has a wrong digest, message, key or number of a key,
-    is an ordinary record: no data is ever lost for looking like something else.
+    Data that begins like an aggregated record, but has a wrong digest, message, key or key number, is an
+    ordinary record: no data is lost because it looks like something else.
     """
     body = message_in(data)
     if body is None:
@@ -99,17 +97,14 @@ def contents(data: bytes | memoryview) -> Contents | None:
     message = _AggregatedRecord()
     try:
         message.ParseFromString(body)
-        # Parsing does not look whether a required field is there.
+        # The parser does not check that required fields are present.
         return _contents_of(message) if message.IsInitialized() else None
     except (DecodeError, IndexError):
         return None
 
 
 def message_in(data: bytes | memoryview) -> memoryview | None:
-    """Give the message that a record's data is a frame for; None if it is none, or has a wrong digest.
-
-    It is not copied: the parser does that anyway.
-    """
+    """Return the framed message, not copied; None without a frame, or with a wrong digest."""
     if data[: len(MAGIC)] != MAGIC or len(data) < FRAME_BYTES:
         return None
     whole = memoryview(data)
@@ -119,7 +114,7 @@ def message_in(data: bytes | memoryview) -> memoryview | None:
 
 def _contents_of(message: Any) -> Contents | None:
     keys, hash_keys = list(message.partition_key_table), list(message.explicit_hash_key_table)
-    # What is no UTF-8 comes as bytes.
+    # Invalid UTF-8 comes as bytes.
     if not all(type(key) is str for key in keys + hash_keys):
         return None
     records = list(message.records)
@@ -143,13 +138,13 @@ _RECORD: Final = b"\x1a"
 _KEY_NUMBER: Final = b"\x08"
 _HASH_KEY_NUMBER: Final = b"\x10"
 _DATA: Final = b"\x1a"
-"""The tags of fields: a field's number, and whether a number or a length follows.
+"""Field tags: a field's number, and whether a number or a length follows.
 https://protobuf.dev/programming-guides/encoding/"""
 
 
 @lru_cache(maxsize=100_000)
 def _head(key_number: int, data_bytes: int, hash_key_number: int | None = None) -> bytes:
-    """Write what stands before the data of a user record."""
+    """Encode what precedes the data of a user record."""
     inside = _KEY_NUMBER + _varint(key_number)
     if hash_key_number is not None:
         inside += _HASH_KEY_NUMBER + _varint(hash_key_number)
@@ -164,7 +159,7 @@ def _text_field(tag: bytes, text: str) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Write a number seven bits at a time, the lowest first."""
+    """Encode a number seven bits at a time, the lowest first."""
     written = bytearray()
     while number > _SEVEN_BITS:
         written.append(number & _SEVEN_BITS | _MORE_FOLLOW)
@@ -182,8 +177,8 @@ def _digest(body: bytes | memoryview) -> bytes:
 
 
 _NO_HASH_KEY: Final = 2**64 - 1
-"""What the number of a hash key reads as where a user record has none. To ask whether a field is there takes twice
-as long as to read it."""
+"""The number of the hash key of a user record that has none. Asking whether a field is present takes twice as
+long as reading it."""
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _MESSAGES: Final = {
@@ -214,7 +209,7 @@ _MESSAGES: Final = {
 
 
 def _message_class() -> Any:
-    """Make the message's class, in a pool of its own: other packages name theirs the same."""
+    """Make the message's class in a separate pool: other packages use the same name."""
     file = descriptor_pb2.FileDescriptorProto(name="aggregated_record.proto", syntax="proto2")
     for name, fields in _MESSAGES.items():
         file.message_type.add(name=name, field=fields)

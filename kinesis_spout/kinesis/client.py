@@ -1,19 +1,19 @@
-"""How to reach Kinesis: settings that travel, and the boto3 client made from them.
+"""The settings of a connection to Kinesis, which can be pickled, and the boto3 client made from them.
 
-boto3 does what it is good at: credentials, roles, signing, endpoints, connections. Five things are changed.
+boto3 provides credentials, roles, signing, endpoints and connections. Five things are changed:
 
 *No retries inside.* The getter and the lister own the retry policy; a retry below them would hide throttles
 and hold a thread.
 
-*No parsing of GetRecords.* botocore's parser costs 19 µs per record of 1 KB, msgspec 1.1 µs. So the body of a
-good JSON reply is taken away before botocore parses it, and handed over as bytes under ``RAW_BODY``. What is
-not a good JSON reply (errors, another content type) goes botocore's way.
+*No parsing of GetRecords.* botocore's parser takes 19 µs per record of 1 KB, msgspec 1.1 µs. So the body of a
+good JSON reply is removed before botocore parses it, and returned as bytes under ``RAW_BODY``. botocore
+parses all other replies (errors, another content type).
 
 *Bodies are read in one piece*; see ``whole_body``.
 
 *GetRecords and PutRecords are called with little CPU*; see ``lean_call``.
 
-*SubscribeToShard gives a socket*, not a parsed stream; see ``fan_out.subscribe_call``.
+*SubscribeToShard returns a socket*, not a parsed stream; see ``fan_out.subscribe_call``.
 """
 
 import os
@@ -48,43 +48,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KinesisClientSettings:
-    """Where Kinesis is and who asks. Can be pickled, hashed and compared; secrets stay out of its text.
+    """Endpoint and credentials. Can be pickled, hashed and compared; its repr shows no secrets.
 
-    What is None is found the way boto3 finds it: environment, shared configuration, instance role. Fields have the
-    names of the settings.
+    boto3 finds what is None in its usual way: environment, shared configuration, instance role. Fields have
+    the names of the settings.
     """
 
     region: str | None = None
     endpoint_url: str | None = None
-    """Another endpoint than AWS' own: an emulator, or a VPC endpoint."""
+    """Instead of AWS's endpoint: an emulator, or a VPC endpoint."""
     aws_access_key_id: str | None = field(default=None, repr=False)
     aws_secret_access_key: str | None = field(default=None, repr=False)
     aws_session_token: str | None = field(default=None, repr=False)
     aws_profile: str | None = None
-    """Of the shared configuration: its credentials (keys, a role, SSO, a process), its region, its endpoints."""
+    """Of the shared configuration: its credentials (keys, a role, SSO, a process), region and endpoints."""
     role_arn: str | None = None
-    """A role to assume with the credentials above; its session renews itself."""
+    """A role to assume with the credentials above; botocore renews its session."""
     role_session_name: str = "kinesis-spout"
     role_external_id: str | None = field(default=None, repr=False)
     sts_endpoint: str | None = None
     ca_bundle: str | None = None
-    """A PEM file, on every machine: the authorities that endpoints are verified with, and no others."""
+    """A PEM file, on every machine: the only CA certificates that verify endpoints."""
     proxy_url: str | None = field(default=None, repr=False)
-    """Through which everything goes, STS and SSO too; it may hold a password. None: as the environment says."""
+    """For all calls, also to STS and SSO; may hold a password. None: as the environment says."""
     connect_timeout_seconds: float = 5.0
     read_timeout_seconds: float = 20.0
     """A page of 10 MiB must pass in this time."""
     max_connections: int = 32
-    """Kept open per process; more threads than this may still call, but reconnect."""
+    """Connections kept open per process; more threads may call, but reconnect."""
 
     def connect(self) -> "KinesisClient":
-        """Give this process's client of these settings: thread-safe, made once, kept for the next caller.
+        """Return this process's client for these settings: thread-safe, made once and kept.
 
         Spark reuses its Python workers, so the connections and the assumed role outlive a task.
 
         Raises:
-            InvalidConfig: no region is set anywhere, a profile does not exist, the CA bundle is no PEM file, or
-                the proxy would not be verified.
+            InvalidConfig: no region is set, a profile does not exist, the CA bundle is no PEM file, or the
+                proxy would not be verified.
         """
         key = (os.getpid(), self)  # a forked child must not share its parent's sockets
         with _lock:
@@ -94,7 +94,7 @@ class KinesisClientSettings:
             return client
 
     def create(self) -> "KinesisClient":
-        """Make a new client, which nobody else uses. Raises like ``connect``."""
+        """Make a client that is not shared. Raises like ``connect``."""
         with translated("Making a Kinesis client"):
             client = self.session().client(
                 "kinesis",
@@ -117,9 +117,9 @@ class KinesisClientSettings:
         return client
 
     def session(self) -> boto3.Session:
-        """Give a session with the region and the credentials, those of the assumed role if one is named.
+        """Return a session with the region and the credentials, those of the assumed role if one is named.
 
-        Its clients of other services go through the same proxy and verify with the same CA bundle.
+        Its clients of other services use the same proxy and CA bundle.
 
         Raises:
             InvalidConfig: the CA bundle is no PEM file.
@@ -148,7 +148,7 @@ class KinesisClientSettings:
         return boto3.Session(region_name=session.region_name, botocore_session=assumed)
 
     def _check_proxy(self, endpoint_url: str) -> None:
-        """Refuse TLS to a proxy that is asked for plain HTTP: botocore shows it the password unverified."""
+        """Refuse TLS to a proxy for plain HTTP: botocore sends the password before it verifies the proxy."""
         if self.proxy_url is None or not self.proxy_url.startswith("https:"):
             return
         for url in (endpoint_url, self.sts_endpoint or ""):
@@ -159,7 +159,7 @@ class KinesisClientSettings:
                 )
 
     def _core(self) -> botocore.session.Session:
-        """Make a session that takes the settings' way to every service it asks, also for credentials."""
+        """Make a session that uses the proxy and CA bundle for every service, also for credentials."""
         core = botocore.session.Session(profile=self.aws_profile)
         if self.ca_bundle is not None:
             _check_certificates(self.ca_bundle)
@@ -172,7 +172,7 @@ class KinesisClientSettings:
 class _AssumedRole(CredentialProvider):
     """Credentials of a role, fetched at the first call and renewed by botocore before they expire.
 
-    The source's certificates and proxy are used on the way to STS.
+    Calls to STS use the source's certificates and proxy.
     """
 
     METHOD = "assume-role"
@@ -196,7 +196,6 @@ class _AssumedRole(CredentialProvider):
             self._extra["ExternalId"] = external_id
 
     def load(self) -> DeferredRefreshableCredentials:
-        """Give the credentials; called by botocore, once per session."""
         source = self._source.get_credentials()
         if source is None:
             raise botocore.exceptions.NoCredentialsError
@@ -210,10 +209,10 @@ class _AssumedRole(CredentialProvider):
 
 
 def _check_certificates(path: str) -> None:
-    """Refuse a file that would make every call fail, as if Kinesis could not be reached."""
+    """Refuse a file that would make every call fail as if Kinesis were unreachable."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)
-    except OSError as error:  # ssl's own are of its kind
+    except OSError as error:  # includes ssl.SSLError
         raise InvalidConfig(
             f"ca_bundle: expected a PEM file with certificates, on every executor too, got {path!r}: {error}"
         ) from error
@@ -230,7 +229,7 @@ def _take_body(
 _lock = threading.Lock()
 _clients: dict[tuple[int, KinesisClientSettings], "KinesisClient"] = {}
 
-# A fork may happen while another thread holds the lock; the child starts with a free one and no clients.
+# Another thread may hold the lock at a fork; the child starts with a free one and no clients.
 if hasattr(os, "register_at_fork"):
 
     def _forget_in_child() -> None:

@@ -1,7 +1,7 @@
-"""The one table that turns what boto3 raises into the errors of this package.
+"""The one table that translates boto3's errors into those of this package.
 
-What to do about each error stands in ``kinesis.retry_policy``; here it only gets its name. The codes are those of
-the Kinesis API's service model and the common errors of AWS' JSON services:
+``kinesis.retry_policy`` decides what to do about each. The codes are those of the Kinesis API's service model
+and the common errors of AWS's JSON services:
 https://docs.aws.amazon.com/kinesis/latest/APIReference/CommonErrors.html
 """
 
@@ -28,19 +28,19 @@ from kinesis_spout.model.errors import (
 
 
 class ResourceNotFound(Unavailable):
-    """The stream or the shard was not found, says one call. Not believed before it is verified.
+    """One call says that the stream or the shard does not exist; not verified yet.
 
     The getter that meets it asks the lister; only then it becomes StreamNotFound or ShardNotFound. Retriable,
-    so that it does no harm where nobody verified it.
+    so that it does no harm where it is not verified.
     """
 
 
 class ResourceInUse(Unavailable):
-    """Something else is under way with it: a stream is being changed, or a shard was subscribed to just now."""
+    """The stream is being changed, or the shard was subscribed to just now."""
 
 
 class ExpiredNextToken(KinesisError):  # noqa: N818
-    """The token of a listing's next page outlived its 300 s. The listing starts again."""
+    """The token for a listing's next page outlived its 300 s. The listing starts again."""
 
     retriable = True
 
@@ -94,7 +94,7 @@ INVALID_ARGUMENT_BY_OPERATION: Final[dict[str, type[KinesisError]]] = {
     "GetShardIterator": DataLoss,
     "SubscribeToShard": DataLoss,
 }
-"""InvalidArgumentException says that something is wrong; which thing, only the operation tells."""
+"""InvalidArgumentException does not say which argument is invalid; the operation tells."""
 
 ERRORS_BY_CAUSE: Final[tuple[tuple[type[Exception], type[KinesisSpoutError]], ...]] = (
     (botocore_errors.NoCredentialsError, AccessDenied),
@@ -112,9 +112,9 @@ ERRORS_BY_CAUSE: Final[tuple[tuple[type[Exception], type[KinesisSpoutError]], ..
     (botocore_errors.ConnectionError, Unavailable),
     (botocore_errors.IncompleteReadError, Unavailable),
     (botocore_errors.MetadataRetrievalError, Unavailable),
-    (UnicodeDecodeError, Unavailable),  # botocore's, of a reply in another format than its own
+    (UnicodeDecodeError, Unavailable),  # botocore's, for a reply in an unexpected format
 )
-"""Tried in order: what never reached the service, or never came back from it."""
+"""Tried in order: calls that did not reach the service, or whose answer was lost."""
 
 _TRIES: Final = re.compile(r" \(reached max retries: \d+\)")
 
@@ -146,10 +146,10 @@ _REMEDIES_BY_CAUSE: Final[tuple[tuple[type[Exception], str], ...]] = (
 
 @contextmanager
 def translated(call: str) -> Iterator[None]:
-    """Raise what boto3 raises inside as an error of this package, from its cause.
+    """Translate what boto3 raises inside, from its cause.
 
     Args:
-        call: what was being done and to what, for the message: "GetRecords of shard s of stream t".
+        call: names the call in the message: "GetRecords of shard s of stream t".
     """
     try:
         yield
@@ -158,12 +158,12 @@ def translated(call: str) -> Iterator[None]:
 
 
 def translate(error: ClientError | BotoCoreError | UnicodeDecodeError, call: str) -> KinesisSpoutError:
-    """Look an error of boto3 up in the table. What is in no table is a KinesisError that is not retriable."""
+    """Look an error of boto3 up in the table. Unknown ones become a KinesisError that is not retriable."""
     return _named(error, f"{call} failed: ")
 
 
 def refused(error: ClientError | BotoCoreError | UnicodeDecodeError, work: str) -> KinesisSpoutError:
-    """The same, for a piece of work that is not tried again."""
+    """The same, for work that is not tried again."""
     return _named(error, f"expected {work} to succeed, got ")
 
 
@@ -176,20 +176,19 @@ def _named(error: ClientError | BotoCoreError | UnicodeDecodeError, before: str)
 
 
 def error_code(error: ClientError) -> str:
-    """Give the name of the API's error."""
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
 def said_by_boto3(error: Exception) -> str:
-    """Give the text of an error of boto3, without how often it tried: it was told not to, we do that."""
+    """Return the text of an error of boto3, without its number of tries: boto3's retries are off."""
     return _TRIES.sub("", str(error))
 
 
 def expected(reply: Mapping[str, Any], member: str, call: str) -> Any:
-    """Give a member that every good reply has.
+    """Return a member that every good reply has.
 
-    botocore makes an empty reply out of a body that it cannot parse (what a proxy said, another format).
-    Taken for an answer, that could mean "no records, no next iterator": the end of a shard.
+    botocore makes an empty reply of a body that it cannot parse (a proxy's page, another format). Taken for
+    an answer, that could mean "no records, no next iterator": the end of a shard.
 
     Raises:
         Unavailable: the member is missing.

@@ -1,13 +1,13 @@
-"""A call of Kinesis with little CPU: what is the same in every call is done once.
+"""Calls of Kinesis with little CPU: what all calls share is done once.
 
-A call through botocore costs 0.6 ms of CPU, and 20 µs for each record that it puts. Little of that is signing and
-sending.
+A call through botocore costs 0.6 ms of CPU, and 20 µs for each record that it puts. Signing and sending are a
+small part of that.
 
-botocore makes the first call. It finds the endpoint, the credentials and the headers, and connects, through a
-proxy if there is one, with the certificates that were configured. Later calls take these headers with another
-body, have botocore's signer sign them (so credentials are renewed as ever), and go out on the connections that
-botocore has opened. Whatever is not a good JSON reply is given to botocore, which makes the errors of it. What
-is unusual in any way, is botocore's to do.
+botocore makes the first call: it finds the endpoint, the credentials and the headers, and connects with the
+configured certificates, through a proxy if there is one. Later calls reuse these headers with another body,
+are signed by botocore's signer (so credentials are renewed as usual), and use botocore's open connections.
+botocore gets every reply that is not good JSON, to raise its errors, and makes every call that is unusual in
+any way.
 """
 
 import threading
@@ -28,12 +28,7 @@ _LONGEST_LINE: Final = 65_536
 
 
 class LeanCall:
-    """Calls of one operation of a client. Thread-safe, like the client.
-
-    Args:
-        client: whose calls these are.
-        operation: of the API, as it is called there.
-    """
+    """Calls of one operation of a client. Thread-safe, like the client."""
 
     def __init__(self, client: "KinesisClient", operation: str) -> None:
         inside: Any = client
@@ -44,25 +39,25 @@ class LeanCall:
         self._templates: dict[str, _Template] = {}
         self._pool: Any = None
         self._is_plain = True
-        """Whether answers have the form that is read here. One that has not is asked for again, by botocore."""
+        """False once an answer did not have the expected form: botocore then repeats the call."""
         self._here = threading.local()
         client.meta.events.register_first(f"before-sign.kinesis.{operation}", self._learn)
         client.meta.events.register_first(f"before-send.kinesis.{operation}", self._received)  # type: ignore[arg-type]
 
     def is_learnt(self, place: str) -> bool:
-        """Say whether botocore has made a call to this place, so that `made` can make the next."""
+        """Whether botocore has made a call to this place, so that `made` can make the next."""
         return self._is_plain and place in self._templates
 
     def made(self, place: str, body: bytes) -> "Reply | None":
-        """Make a call; None: there is no open connection, or no plain answer, and botocore is to make it.
+        """Make a call; None if botocore must make it: no connection is open, or the answer has another form.
 
         Raises:
-            botocore.exceptions.HTTPClientError: its kinds, as botocore does.
+            botocore.exceptions.HTTPClientError: as botocore does.
         """
         return self._exchange(self._templates[place], body)
 
     def by_botocore(self, place: str, call: Callable[[], Any], reply: "Reply | None" = None) -> Any:
-        """Have botocore make a call, and learn from it; or make of a reply that is there what it makes of it."""
+        """Have botocore make a call, and learn from it; with a ``reply``, botocore only parses that one."""
         if reply is not None:
             url = self._templates[place].url
             self._here.reply = AWSResponse(url, reply.status, reply.headers, reply)  # type: ignore[arg-type]
@@ -73,17 +68,17 @@ class LeanCall:
             self._here.reply = self._here.place = None
 
     def _learn(self, *, request: Any, **_event: object) -> None:
-        """Keep what botocore makes of a call, just before it is signed."""
+        """Keep botocore's request just before it is signed."""
         place = getattr(self._here, "place", None)
         if place is not None and place not in self._templates:
             self._templates[place] = _Template.of(request)
 
     def _received(self, **_event: object) -> AWSResponse | None:
-        """Give botocore the reply that is there already, instead of having it sent for another."""
+        """Give botocore the reply that has come, so that it sends nothing."""
         return getattr(self._here, "reply", None)
 
     def _exchange(self, template: "_Template", body: bytes) -> "Reply | None":
-        """Send a request on a connection that is open; None if there is none, or the answer is not a plain one."""
+        """Send a request on an open connection; None without one, or if the answer has another form."""
         request = template.signed_by(self._signer, self._operation, body)
         connection = self._open_connection(template.url)
         if connection is None:
@@ -108,7 +103,7 @@ class LeanCall:
 
     def _open_connection(self, url: str) -> Any | None:
         pool = self._pool
-        if pool is None or pool.pool is None:  # not asked for yet, or closed with the client
+        if pool is None or pool.pool is None:  # not used yet, or closed with the client
             pool = self._pool = self._session.open_pool(url)
         if pool is None:
             return None
@@ -120,12 +115,11 @@ class LeanCall:
 
 
 def is_good_json(status: int, headers: Any) -> bool:
-    """Tell whether an answer is a good one, in JSON."""
     return status == _HTTP_OK and "json" in headers.get("content-type", "")
 
 
 class _Unsigned:
-    """As much of botocore's ``AWSRequest`` as its signer asks for. Mutable: the signer adds headers."""
+    """The part of botocore's ``AWSRequest`` that its signer uses. Mutable: the signer adds headers."""
 
     def __init__(self, template: "_Template", body: bytes) -> None:
         self.method = template.method
@@ -147,20 +141,19 @@ class _Template(NamedTuple):
 
     @classmethod
     def of(cls, request: Any) -> "_Template":
-        """Take it from a request of botocore's."""
         url = urlsplit(request.url)
         host = f"[{url.hostname}]" if ":" in str(url.hostname) else str(url.hostname)
         if url.port not in {None, _DEFAULT_PORTS.get(url.scheme)}:
             host = f"{host}:{url.port}"
         headers = _copied(request.headers)
         for name in _OF_ONE_CALL:
-            del headers[name]  # silent where there is none
+            del headers[name]  # silent if absent
         headers["Host"] = host
         target = (url.path or "/") + (f"?{url.query}" if url.query else "")
         return cls(request.method, request.url, target, headers, dict(request.context))
 
     def signed_by(self, signer: Any, operation: str, body: bytes) -> bytes:
-        """Make the request with this body, as it goes over the wire."""
+        """Return the signed request with this body, as bytes for the wire."""
         request = _Unsigned(self, body)
         signer.sign(operation, request)
         lines = [f"{self.method} {self.target} HTTP/1.1", "Accept-Encoding: identity"]
@@ -170,16 +163,14 @@ class _Template(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer."""
-
     status: int
     headers: dict[str, str]
-    """By their names in lower case."""
+    """With names in lower case."""
     body: bytes
 
     @classmethod
     def read_from(cls, stream: Any) -> "Reply | None":
-        """Read an answer of known length; None if it is of another form.
+        """Read an answer of known length; None if it has another form.
 
         Raises:
             OSError: it ends too early.
@@ -200,11 +191,10 @@ class Reply(NamedTuple):
 
     @property
     def closes(self) -> bool:
-        """Whether the connection is of no further use."""
         return self.headers.get("connection", "").lower() == "close"
 
     def stream(self) -> Iterator[bytes]:
-        """Give the body, as what urllib3 reads does."""
+        """Yield the body, as urllib3's replies do."""
         yield self.body
 
 

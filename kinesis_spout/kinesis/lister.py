@@ -1,7 +1,7 @@
-"""Which shards a stream has, and which streams an account has in a region.
+"""The shards of a stream, and the streams of an account in a region.
 
-ListShards has the most generous limits (100 to 1,000 calls/s per stream); DescribeStreamSummary has 20/s per
-account, so it is asked once, for the creation time, and not to look at shards. ListStreams has 5/s per account.
+ListShards has the highest limits (100 to 1,000 calls/s per stream). DescribeStreamSummary has 20/s per
+account, so it is called once, for the creation time. ListStreams has 5/s per account.
 """
 
 import random
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NAMES_A_PAGE: Final = 1_000
-"""AWS: 100 unless asked for more, 10,000 at most."""
+"""AWS: 100 by default, 10,000 at most."""
 
 
 class KinesisShardLister:
-    """A ``ShardLister`` over the Kinesis API. Thread-safe: it keeps nothing but the newest hash keys.
+    """A ``ShardLister`` over the Kinesis API. Thread-safe: it keeps only the newest hash keys.
 
     Args:
         client: from ``KinesisClientSettings.connect``.
         stream: the stream's name, or its ARN.
-        deadline_seconds: how long a call goes on trying while the service throttles or fails; each page of a
+        deadline_seconds: how long each call is tried while the service throttles or fails; each page of a
             listing is a call.
-        clock: what the tries wait on.
+        clock: for the waits between tries.
         jitter: of those waits.
     """
 
@@ -57,7 +57,7 @@ class KinesisShardLister:
         self._hash_keys: Mapping[str, HashKeys | None] = {}
 
     def summary(self) -> StreamSummary:
-        """Describe the stream; see the port."""
+        """See the port."""
         call = f"DescribeStreamSummary of stream {self._stream!r}"
         reply = self._tried(
             call, lambda: self._client.describe_stream_summary(**stream_arguments(self._stream))
@@ -73,9 +73,8 @@ class KinesisShardLister:
     def list_shards(self) -> list[Shard]:
         """List every shard that retention has left; see the port.
 
-        A page that is throttled, or does not come, is asked for again, and the pages before it are kept. So a
-        listing of many pages ends however often that happens, as long as each page comes by the deadline. Only a
-        token that has expired (it lives 300 s) begins the listing anew.
+        A page that is throttled or lost is requested again; the pages before it are kept. So a long listing
+        ends as long as each page comes by the deadline. Only an expired token (after 300 s) restarts it.
         """
         call = f"ListShards of stream {self._stream!r}"
         restarts: Tries | None = None
@@ -90,7 +89,7 @@ class KinesisShardLister:
                 return shards
 
     def hash_keys(self, shard_id: str) -> HashKeys | None:
-        """Give what ``HashKeys.to_check`` says of a shard, as it was listed last; None of one that was not."""
+        """Return ``HashKeys.to_check`` of a shard as last listed; None for an unlisted one."""
         return self._hash_keys.get(shard_id)
 
     def _list_once(self, call: str) -> list[Shard]:
@@ -104,10 +103,10 @@ class KinesisShardLister:
             token = page.get("NextToken")
             if not token:
                 return shards
-            arguments = {"NextToken": token}  # the API refuses the stream's name beside a token
+            arguments = {"NextToken": token}  # the API refuses the stream's name together with a token
 
     def _page(self, arguments: dict[str, Any]) -> "ListShardsOutputTypeDef | ExpiredNextToken":
-        """Ask for a page. An expired token is an answer: asked for again, it would be the same."""
+        """Request a page. An expired token is an answer: repeating the call would not help."""
         try:
             with translated("ListShards"):
                 reply = self._client.list_shards(**arguments)
@@ -154,7 +153,7 @@ def stream_names(
     clock: Clock | None = None,
     jitter: Jitter = random.random,
 ) -> list[str]:
-    """Name the streams that the client's credentials can list, all pages; the arguments as for a lister.
+    """Name all streams that the client's credentials can list; the arguments as for a lister.
 
     Raises:
         AccessDenied: the credentials lack kinesis:ListStreams.
@@ -173,5 +172,5 @@ def _stream_names(client: "KinesisClient") -> list[str]:
         names.extend(page)
         if not reply.get("HasMoreStreams") or not page:
             return names
-        # The name and not the token, which emulators do not all have: nothing is missed or repeated by it.
+        # The name and not the token, which some emulators lack: nothing is missed or repeated.
         arguments["ExclusiveStartStreamName"] = page[-1]

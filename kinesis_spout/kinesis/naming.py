@@ -1,4 +1,4 @@
-"""How a stream is named to a call of the API, and a shard to people."""
+"""Names of streams for API calls, and of shards for messages."""
 
 from typing import Any
 
@@ -9,10 +9,9 @@ def stream_arguments(stream: str) -> dict[str, Any]:
 
 
 def account_arguments(stream: str) -> dict[str, Any]:
-    """Name the account of a stream, as far as it is known, in a call that names the stream by an iterator."""
+    """Name the account of a stream, if known, in a call that names the stream by an iterator."""
     return {"StreamARN": stream} if stream.startswith("arn:") else {}
 
 
 def shard_text(stream: str, shard_id: str) -> str:
-    """Name a shard."""
     return f"shard {shard_id!r} of stream {stream!r}"

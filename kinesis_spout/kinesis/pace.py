@@ -1,26 +1,25 @@
-"""How fast shards are read, so that other consumers of the stream have room: rules and counts, no calls.
+"""Rate limits for reading shards, so that other consumers have room: rules and counts, no calls.
 
-What makes the calls, and waits for them, is in ``read``.
+``read`` makes the calls and waits.
 
-**One shard** gives 5 calls and 2 MB a second to all its pollers together: all of that, or the part that a user
-gives us (`Pace`). After a few polls in a row that bring nothing, each makes the next pause twice as long, up to
-the longest that a user allows; the first records bring the shortest pause back (`idle_period`).
+**One shard** serves 5 calls and 2 MB a second to all its pollers together. We use all of that, or the part
+that the user allows (`Pace`). After a few empty polls in a row, each further one doubles the pause, up to the
+longest that the user allows; the first records restore the shortest pause (`idle_period`).
 
-**All shards of a process** (`ByteBudget`). A page's size is known only when it is here, so it is paid for
-afterwards. All pages of a process are paid for one after the other, at the budget's rate, in the order in which
-they came; a shard is read again when its own last page is paid for. So
+**All shards of a process** (`ByteBudget`). A page's size is known only after the read, so it is paid for
+afterwards. The pages of a process are paid for one after the other, at the budget's rate, in the order in
+which they came; a shard is read again when its last page is paid for. So
 
 * while one shard has records, it has the whole budget; while many have, each has the same number of pages;
 * an empty page costs nothing: a shard at its tip is polled, whatever the others read;
-* a page larger than the budget of a second is read like any other, and the pause after it is longer;
-* in any span of time no more is read than the budget of that span and one page (on executors: one slice) of each
-  shard.
+* a page larger than a second's budget is read like any other, and the pause after it is longer;
+* any span of time reads at most the budget of that span and one page (on executors: one slice) of each shard.
 
-**All members of an application** (`ApplicationBudget`). The application's budget is divided by the shards that
-are assigned, of all streams to all members; this member has the part of those that are its own. So a stream with
-many shards does not have less than its shards are worth, and one that is idle leaves its part to the others of
-the same member. Every member knows those numbers from the assignments, so they need not talk about it, and it
-holds after a failover. A member leaves nothing to another.
+**All members of an application** (`ApplicationBudget`). The budget is divided by the assigned shards, of all
+streams to all members; this member has the part of its own shards. So a stream with many shards gets what its
+shards are worth, and an idle stream leaves its part to the others of the same member. Every member knows
+those numbers from the assignments, so members need not talk about it, and it holds after a failover. A member
+leaves nothing to another.
 """
 
 import threading
@@ -38,24 +37,24 @@ _MAX_DOUBLINGS: Final = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The rate of one shard. Can be pickled: it travels with what an executor is to read."""
+    """The rate of one shard. Can be pickled: executors get it with what they read."""
 
     interval_seconds: float = MIN_INTERVAL_SECONDS
-    """Between the beginnings of two calls, at least."""
+    """At least, between the beginnings of two calls."""
     bytes_per_second: float = BYTES_PER_SECOND
 
     def seconds_for(self, size_bytes: int) -> float:
-        """Say how long after the beginning of a read of so many bytes the next one may begin."""
+        """Return how long after the beginning of a read of this size the next one may begin."""
         return max(self.interval_seconds, size_bytes / self.bytes_per_second)
 
 
 def idle_period(empty_polls: int, shortest: float, longest: float) -> float:
-    """Tell how many seconds polls are apart after so many in a row that brought nothing."""
+    """Return the seconds between polls after so many empty ones in a row."""
     return min(max(shortest, longest), shortest * _factor(empty_polls))
 
 
 def aligned_idle_period(empty_polls: int, shortest: float, longest: float) -> float:
-    """The same in whole ticks: ``shortest`` times a power of two, at most ``longest`` (but for ``shortest``)."""
+    """The same in whole ticks: ``shortest`` times a power of two, at most ``longest`` (or ``shortest``)."""
     period, slowest = shortest, shortest * _factor(empty_polls)
     while 2 * period <= min(slowest, longest):
         period *= 2
@@ -67,7 +66,7 @@ def _factor(empty_polls: int) -> float:
 
 
 class ByteBudget:
-    """Bytes a second, over all shards of one process. Mutable, thread-safe; times are the clock's monotonic ones.
+    """Bytes a second, over all shards of one process. Mutable, thread-safe; monotonic times.
 
     Args:
         bytes_per_second: of the whole application; None: no limit.
@@ -77,7 +76,7 @@ class ByteBudget:
         self._whole = inf if bytes_per_second is None else bytes_per_second
         self._rate = self._whole
         self._paid_at = -inf
-        """When everything is paid for that was read so far."""
+        """When everything read so far is paid for."""
         self._lock = threading.Lock()
 
     @property
@@ -86,16 +85,11 @@ class ByteBudget:
         return self._rate
 
     def take_part(self, part: float) -> None:
-        """Use only so much of the application's budget from now on: more than 0, at most 1."""
+        """Use this part of the application's budget from now on: more than 0, at most 1."""
         self._rate = self._whole * part
 
     def pay(self, size_bytes: int, since: float) -> float:
-        """Charge what was read since a time, and say when it is paid for.
-
-        Args:
-            size_bytes: of the page, or of several that were read in one go.
-            since: when the read began.
-        """
+        """Charge a read that began at ``since``, of one page or more, and return when it is paid for."""
         if size_bytes == 0 or self._rate == inf:
             return since
         with self._lock:
@@ -112,19 +106,19 @@ class ApplicationBudget:
 
     def __init__(self, bytes_per_second: float | None = None) -> None:
         self.bytes = ByteBudget(bytes_per_second)
-        """What whoever reads a shard of any stream pays from."""
+        """The budget that the readers of all streams' shards pay from."""
         self._assigned: dict[object, tuple[int, int]] = {}
-        """Of each stream: how many shards are this member's, and how many there are."""
+        """For each stream: how many shards are this member's, and how many there are."""
         self._lock = threading.Lock()
 
     def assigned(self, stream: object, ours: int, shards: int) -> None:
-        """Take in how many shards of a stream are to be this member's, of so many that are assigned to all."""
+        """Note that ``shards`` of a stream are assigned to all members, and ``ours`` of them to this one."""
         with self._lock:
             self._assigned[stream] = ours, shards
             self._divide()
 
     def left(self, stream: object) -> None:
-        """Take in that a stream is read no more."""
+        """Note that a stream is no longer read."""
         with self._lock:
             if self._assigned.pop(stream, None) is not None:
                 self._divide()

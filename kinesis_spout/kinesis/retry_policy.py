@@ -1,7 +1,7 @@
-"""What an error means for the work that met it, and how long that work is tried again: one table for all work.
+"""What an error means for the work that met it, and how long that work is tried again, in one table.
 
-What an answer of the API is called stands in ``kinesis.errors``. Here an error goes in, and what to do comes out;
-each caller waits in its own way. Times are those of the clock that is passed in.
+``kinesis.errors`` names the API's errors. Here an error is mapped to a reaction; each caller waits in its
+way. Times are those of the clock that is passed in.
 
 | error | a consumer that has read | a query; a consumer before its first page | a list, a write |
 | --- | --- | --- | --- |
@@ -17,10 +17,10 @@ each caller waits in its own way. Times are those of the clock that is passed in
 | data loss, no such stream, a mistake of ours | fail | fail | fail |
 | not of Kinesis (ZooKeeper, dead letters) | again if it is ``retriable`` | the same | the same |
 
-A query that is told ``failOnDataLoss`` fails where its shard is trimmed away. A getter that meets an expired or
-refused iterator asks for another at once, and has the lister verify what was not found. A record that is read
-again for its next delivery is given up where its data, or its shard, is gone. ``retriable`` of an error's class
-says the same as the query's column.
+A query with ``failOnDataLoss`` fails where its shard is trimmed away. A getter that meets an expired or
+refused iterator requests another at once, and has the lister verify what was not found. A record that is read
+again for its next delivery is given up if its data, or its shard, is gone. ``retriable`` of an error's class
+agrees with the query's column.
 
 | work | waits | for how long |
 | --- | --- | --- |
@@ -28,7 +28,7 @@ says the same as the query's column.
 | - throttled | 1-2 s (5-10 s after a full reply), doubled up to 10-20 s | the same |
 | - slowly | 1-1.1 s after the first in a row, which may be a stray answer; then 30-33 s | the same |
 | - subscribed to just now | 5-5.5 s | the same |
-| to list, to put | 0.1-0.2 s, doubled up to 5 s | 60 s unless it is said otherwise; each shard that refuses |
+| to list, to put | 0.1-0.2 s, doubled up to 5 s | 60 s by default; each shard that refuses |
 | to list at a query's start, to open its progress | 0.5-1 s | without end |
 | to publish a query's progress | 0.25-0.5 s | without end |
 | a consumer's chores | 0.5-1 s, doubled up to 10 s | without end; the last commit 30 s |
@@ -64,15 +64,15 @@ Jitter = Callable[[], float]
 """Draws from 0 (inclusive) to 1 (exclusive): ``random.random``, or a constant in a test."""
 
 SLOW_SECONDS: Final = 30.0
-"""For what only a person can mend: the key of the stream, permissions. Asking more often helps nobody."""
+"""For what only a person can repair: the stream's key, permissions. Asking more often does not help."""
 STRAY_SECONDS: Final = 1.0
 """After the first of these in a row: one server may answer so while all others let the call through."""
 IN_USE_SECONDS: Final = 5.0
-"""AWS: so long after a subscription to a shard, another one is refused."""
+"""AWS refuses another subscription to a shard for this long."""
 OUTAGE_SECONDS: Final = 60.0
 """How long the other shards of a query wait for one that cannot be read."""
 MIN_RETRY_SECONDS: Final = 0.2
-"""Between two reads of a shard, even if its getter says that it is ready at once."""
+"""Between two reads of a shard, even if its getter is ready at once."""
 
 THROTTLE_SECONDS: Final = 1.0
 THROTTLE_AFTER_FULL_REPLY_SECONDS: Final = 5.0
@@ -89,27 +89,23 @@ class Work(Enum):
     """What was being done when the error came: a column of the table."""
 
     CONSUME = auto()
-    """What a consumer does once it has read something. It keeps its shards through whatever may come back."""
+    """A consumer that has read something. It keeps its shards through every error that may pass."""
     QUERY = auto()
-    """What a query does, or a consumer that has read nothing yet: somebody looks on, and can start it again."""
+    """A query, or a consumer that has read nothing yet: a user watches, and can start it again."""
     CALL = auto()
     """One listing, one write: it has a deadline, and its caller decides what follows."""
 
 
 class Action(Enum):
-    """What to do."""
-
     RETRY = "retry"
     END_SHARD = "end shard"
-    """Retention took it. What was not read of it is gone; its children go on."""
+    """Retention removed it. What was not read of it is lost; its children continue."""
     FAIL = "fail"
     """Trying again does not help: tell the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaction:
-    """What to do about one error."""
-
     action: Action
     wait_seconds: float = 0.0
     """Before the next try, at least. The pacing of a shard may demand more."""
@@ -119,7 +115,7 @@ class Reaction:
     """Counted as a throttle; normal, and not worth a warning."""
 
     def wait_after(self, failures: int) -> float:
-        """Give the wait before the next try, at least, after so many failures in a row."""
+        """Return the least wait before the next try, after so many failures in a row."""
         first = self.first_wait_seconds
         return first if failures == 1 and first is not None else self.wait_seconds
 
@@ -147,14 +143,13 @@ _MEANINGS: Final[tuple[tuple[type[KinesisError], dict[Work, Reaction]], ...]] = 
         (KinesisError, _FAIL, _FAIL, _FAIL),
     )
 )
-"""The first kind that an error is of counts."""
+"""The first matching class counts."""
 
 ITERATOR_REFUSED: Final = (ExpiredIterator, InvalidIterator)
-"""A new iterator is the remedy, at once; should that be refused too, it is an error like any other."""
+"""A new iterator repairs these, at once; if that is refused too, it is an error like any other."""
 
 
 def reaction_to(error: BaseException, work: Work = Work.CONSUME) -> Reaction:
-    """Look an error up in the table."""
     for kind, by_work in _MEANINGS:
         if isinstance(error, kind):
             return by_work[work]
@@ -162,7 +157,7 @@ def reaction_to(error: BaseException, work: Work = Work.CONSUME) -> Reaction:
 
 
 def tried_again(error: KinesisSpoutError, work: Work = Work.QUERY) -> Reaction:
-    """Give what to do about a read that is tried again, and log it unless it is a throttle.
+    """Return the reaction to an error of a read, and log the error unless it is a throttle.
 
     Raises:
         error: trying again does not help.
@@ -176,9 +171,9 @@ def tried_again(error: KinesisSpoutError, work: Work = Work.QUERY) -> Reaction:
 
 
 def backoff_seconds(failures: int, *, first: float, cap: float, jitter: Jitter) -> float:
-    """Give the wait after the ``failures``-th failure in a row (1 or more), between first / 2 and cap.
+    """Return the wait after the ``failures``-th failure in a row (1 or more), between first / 2 and cap.
 
-    Half of each wait is fixed and half is drawn, so that many shards that failed together do not come back
+    Half of each wait is fixed and half is drawn, so that shards that failed together do not come back
     together ("equal jitter": https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
     """
     ceiling = min(cap, first * float(1 << min(failures - 1, _MAX_DOUBLINGS)))
@@ -186,14 +181,14 @@ def backoff_seconds(failures: int, *, first: float, cap: float, jitter: Jitter) 
 
 
 def read_again_at(now: float, ready_at: float) -> float:
-    """Say when a shard is read again whose getter failed and is ready at ``ready_at``; monotonic times."""
+    """Return when a shard is read again whose getter failed and is ready at ``ready_at``; monotonic times."""
     return max(ready_at, now + MIN_RETRY_SECONDS)
 
 
 def read_wait_seconds(
     error: KinesisSpoutError, failures: int, *, is_after_full_reply: bool, jitter: Jitter
 ) -> float:
-    """Give the wait of one shard after the ``failures``-th read in a row that failed."""
+    """Return the wait of one shard after the ``failures``-th failed read in a row."""
     reaction = reaction_to(error)
     if reaction.is_throttle:
         floor = THROTTLE_AFTER_FULL_REPLY_SECONDS if is_after_full_reply else THROTTLE_SECONDS
@@ -208,10 +203,8 @@ def read_wait_seconds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long and how often to try again."""
-
     deadline_seconds: float = 60.0
-    """How long one piece of work may go on failing; see ``Tries``."""
+    """How long one piece of work may keep failing; see ``Tries``."""
     first_backoff_seconds: float = 0.2
     backoff_cap_seconds: float = 5.0
     clock: Clock = field(default_factory=SystemClock)
@@ -219,19 +212,19 @@ class RetryPolicy:
 
     @classmethod
     def without_end(cls, clock: Clock, *, first: float, cap: float) -> "RetryPolicy":
-        """Give the policy of what goes on failing until it succeeds, or is no use any more."""
+        """The policy of work that is tried until it succeeds or is cancelled."""
         return cls(deadline_seconds=inf, first_backoff_seconds=first, backoff_cap_seconds=cap, clock=clock)
 
 
 class Tries:
     """The tries at one piece of work. Mutable: counts failures.
 
-    The deadline counts from when this is made: make it when the work begins, and a new one for the next work.
+    The deadline counts from its creation: make it when the work begins, and a new one for the next work.
 
     Args:
         policy: how long.
-        what: is tried, for messages: "PutRecords on orders".
-        work: of which kind.
+        what: names the work in messages: "PutRecords on orders".
+        work: its kind.
     """
 
     def __init__(self, policy: RetryPolicy, what: str, work: Work = Work.CALL) -> None:
@@ -245,11 +238,11 @@ class Tries:
         """When the next try may be made; the clock's monotonic time."""
 
     def failed(self, failure: KinesisSpoutError) -> float:
-        """Note a failure, and give how many seconds to wait before the next try.
+        """Note a failure, and return how many seconds to wait before the next try.
 
         Raises:
             failure: trying again does not help.
-            KinesisSpoutError: of the failure's own kind and cause: the deadline would pass.
+            KinesisSpoutError: of the failure's kind and cause: the deadline would pass.
         """
         reaction = reaction_to(failure, self._work)
         if reaction.action is not Action.RETRY:
@@ -272,14 +265,14 @@ class Tries:
         return wait
 
     def succeeded(self) -> None:
-        """Note a success: the next failure is the first."""
+        """Note a success: the next failure counts as the first."""
         self.failures, self.until = 0, 0.0
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call until there is an answer, waiting in between; what is tried again is logged, but for throttles.
+        """Call until there is an answer, waiting in between; logs each repeated failure except throttles.
 
         Raises:
-            KinesisSpoutError: see ``failed``; what boto3 raises, under the name that ``kinesis.errors`` gives it.
+            KinesisSpoutError: see ``failed``; boto3's errors as ``kinesis.errors`` translates them.
         """
         while True:
             try:
@@ -298,7 +291,7 @@ class Tries:
 
 
 def persistently(function: Callable[[], T], what: str, clock: Clock) -> T:
-    """Make a call that a query cannot begin without: nothing that may pass ends a query.
+    """Make a call that a query's start depends on; repeats it for everything that may pass.
 
     Raises:
         KinesisSpoutError: trying again does not help.

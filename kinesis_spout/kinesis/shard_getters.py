@@ -1,4 +1,4 @@
-"""Where the getters of a stream's shards are made."""
+"""Makes the getters of a stream's shards."""
 
 import random
 import threading
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class ShardGetters:
-    """Opens getters of one stream's shards. Thread-safe; ``close`` it where it opens any that are pushed.
+    """Opens getters of one stream's shards. Thread-safe; ``close`` it if it opens any that are pushed.
 
     Args:
         client: from ``KinesisClientSettings.connect``.
         stream: the stream's name, or its ARN.
         settings: how its shards are read.
-        lister: asked what became of a shard that cannot be read; None: one of the client.
+        lister: asked about a shard that cannot be read; None: one of the client.
         fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
-        clock: what the getters wait on.
+        clock: for the getters' waits.
         jitter: see ``backoff_seconds``.
     """
 
@@ -57,7 +57,7 @@ class ShardGetters:
     def open(
         self, shard_id: str, position: Position, *, hash_keys: HashKeys | None, pacing: Pacing | None = None
     ) -> PollingShardGetter | FanOutShardGetter:
-        """Read a shard as the settings say: polled, or pushed to their registered consumer."""
+        """Open a getter as the settings say: polled, or pushed to their registered consumer."""
         if self._settings.fan_out_consumer is None:
             return self.polled(shard_id, position, hash_keys=hash_keys, pacing=pacing)
         with self._lock:
@@ -82,7 +82,6 @@ class ShardGetters:
         pacing: Pacing | None = None,
         cursor: Cursor = FRESH,
     ) -> PollingShardGetter:
-        """Poll a shard; see ``PollingShardGetter``."""
         return PollingShardGetter(
             self._client,
             stream=self._stream,
@@ -99,6 +98,6 @@ class ShardGetters:
         )
 
     def close(self) -> None:
-        """End the subscriptions. May be called twice."""
+        """End the subscriptions. Idempotent."""
         if self._fan_out is not None:
             self._fan_out.close()

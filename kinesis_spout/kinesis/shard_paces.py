@@ -1,10 +1,7 @@
-"""The pacings of all shards that one process reads of a stream.
+"""The pacings of all shards of a stream that one process reads.
 
-Whatever reads a shard in this process has the same pacing: polls, a getter that was opened anew, records that are
-read again for a retry. What executors read is told to it when it is done.
-
-What all of them may give together, and those of the application's other streams with them, says its budget: see
-``pace``.
+All readers of a shard in this process share its pacing: polls, getters opened again, records read again for a
+retry. Reads of executors are noted when they are done. For the budget of the application, see ``pace``.
 """
 
 import random
@@ -25,9 +22,9 @@ class ShardPaces:
     """Mutable, thread-safe.
 
     Args:
-        clock: that of the getters.
+        clock: the getters' clock.
         pace: of each shard.
-        budget: of the application, shared with its other streams in this process; None: there is no limit.
+        budget: of the application, shared with its other streams in this process; None: no limit.
         jitter: see ``backoff_seconds``.
     """
 
@@ -48,7 +45,7 @@ class ShardPaces:
         self._lock = threading.Lock()
 
     def of(self, shard_id: str) -> Pacing:
-        """Give the pacing of a shard; always the same one, while the shard is this member's."""
+        """Return the pacing of a shard; the same one as long as the shard is this member's."""
         with self._lock:
             pacing = self._pacings.get(shard_id)
             if pacing is None:
@@ -61,16 +58,16 @@ class ShardPaces:
 
     @property
     def elsewhere(self) -> Pace:
-        """The pace of a shard that an executor reads: no shard alone may have more than this member has."""
+        """The pace of a shard that an executor reads: no shard alone may exceed this member's rate."""
         rate = min(self._pace.bytes_per_second, self._budget.bytes.bytes_per_second)
         return replace(self._pace, bytes_per_second=rate)
 
     def not_before(self, shard_id: str) -> float:
-        """Say when a shard may be read next, in seconds since the epoch, for another process."""
+        """Return when a shard may be read next, in seconds since the epoch, for another process."""
         return self._clock.time() + self.of(shard_id).ready_at - self._clock.monotonic()
 
     def assigned(self, ours: Collection[str], shards: int) -> None:
-        """Take in which shards are to be this member's, of so many that are assigned to all members."""
+        """Note that ``shards`` shards are assigned to all members, and ``ours`` of them to this one."""
         if (ours, shards) == self._assigned:
             return
         self._assigned = ours, shards
@@ -80,5 +77,5 @@ class ShardPaces:
                 del self._pacings[shard_id]
 
     def close(self) -> None:
-        """Leave the budget to the application's other streams. May be called twice."""
+        """Leave the budget to the application's other streams. Idempotent."""
         self._budget.left(self)

@@ -37,8 +37,6 @@ _KEYS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointsView:
-    """What is stored of an application on a stream."""
-
     begun: Mapping[str, Any] | None
     """The creation time of the stream it began on, and where; None if it has not begun."""
     members: Sequence[str]
@@ -48,7 +46,6 @@ class CheckpointsView:
     """Why a shard cannot be read."""
 
     def document(self, config: SpoutConfig) -> dict[str, Any]:
-        """Give it as JSON, with keys that stay."""
         return {
             "app": config.app,
             "stream": config.stream_name,
@@ -108,7 +105,6 @@ class Move:
     reason: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Give it as JSON, with keys that stay."""
         return {
             "shard_id": self.shard_id,
             "before": None if self.before is None else checkpoint_text(self.before),
@@ -151,7 +147,6 @@ def _plan(
     stored: Mapping[str, Checkpoint | None],
     chosen: Collection[str],
 ) -> list[Move]:
-    """Say what becomes of each shard, parents before children."""
     if target.sequence_number is not None and len(set(chosen)) != 1:
         raise WrongArguments(
             f"shard: expected exactly one with a sequence number, which is a record of one shard, got "
@@ -191,7 +186,6 @@ def _leave(shard_id: str, before: Checkpoint | None) -> Move:
 
 
 def checkpoint_text(checkpoint: Checkpoint) -> str:
-    """Say for people where a checkpoint stands."""
     if checkpoint.base == SHARD_END:
         return str(checkpoint.base)
     position = checkpoint.read_from

@@ -40,8 +40,6 @@ _SUMMARY: Final = (
 
 @runtime_checkable
 class MarkingSink(DeadLetterSink, Protocol):
-    """A sink that remembers what was redriven."""
-
     def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
         """Leave the letters out of ``read`` from now on, durably. If it raises, some may be marked."""
         ...
@@ -49,8 +47,6 @@ class MarkingSink(DeadLetterSink, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a letter must be to be taken; None takes any."""
-
     reason: str | None = None
     shard_id: str | None = None
     error: str | None = None
@@ -60,7 +56,6 @@ class Choice:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether anything but message ids narrows it."""
         return any(wanted is not None for wanted in (self.reason, self.shard_id, self.error))
 
     def takes(self, letter: DeadLetter) -> bool:
@@ -123,7 +118,6 @@ def letter_summary(letter: DeadLetter) -> dict[str, Any]:
 
 
 def letter_document(letter: DeadLetter) -> dict[str, Any]:
-    """Give a letter in full."""
     return letter_summary(letter) | data_document(letter.data)
 
 
@@ -150,12 +144,10 @@ class ChosenLetters:
 
     @property
     def missing(self) -> list[str]:
-        """Name those that were asked for and are not in the sink, or were redriven before."""
         return sorted(self._choice.message_ids - self.message_ids)
 
     @property
     def text(self) -> str:
-        """How many there are, and why they were given up."""
         parts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self._reasons.items()))
         return f"{len(self):,} letters ({parts})" if parts else "0 letters"
 

@@ -23,8 +23,6 @@ class NotFound(KinesisSpoutError):  # noqa: N818 - the name says what happened
 
 
 class NotBegun(NotFound):
-    """An application of which nothing is stored."""
-
     exit_code = 4
 
 

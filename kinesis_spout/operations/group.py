@@ -14,8 +14,6 @@ from shard_state import Assignment, GroupMember
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """The members, who leads them, and what is assigned."""
-
     members: tuple[GroupMember, ...]
     leader: str | None
     assignment: Assignment
@@ -23,7 +21,6 @@ class GroupView:
     """How many shards each member owns."""
 
     def document(self) -> dict[str, Any]:
-        """Give it as JSON, with keys that stay."""
         return {
             "leader": self.leader,
             "assignment": self.assignment.epoch,
@@ -43,7 +40,6 @@ class GroupView:
         }
 
     def check_alive(self, name: str) -> None:
-        """Raise ``NotFound`` for a member that is not alive."""
         names = [member.name for member in self.members]
         if name not in names:
             alive = ", ".join(names) or "none is"
@@ -77,7 +73,6 @@ def drain(world: World, config: SpoutConfig, member: str) -> bool:
 
 
 def end_drain(world: World, config: SpoutConfig, member: str) -> None:
-    """Let a member have its share again."""
     with begun_progress(world, config) as progress:
         group_view(progress).check_alive(member)
         progress.group.end_drain(member)
@@ -98,8 +93,6 @@ def pause(world: World, config: SpoutConfig, shard_ids: Sequence[str] = ()) -> N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """What goes on again."""
-
     everything: bool = False
     names: Sequence[str] = ()
     """Shards that an operator had paused, then members whose records had practically all failed."""

@@ -53,8 +53,6 @@ _WITH_A_BACKLOG: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardView:
-    """One shard."""
-
     shard_id: str
     state: ShardState
     parents: tuple[str, ...] = ()
@@ -79,7 +77,6 @@ class ShardView:
         return Position.trim_horizon() if self.checkpoint is None else self.checkpoint.read_from
 
     def document(self) -> dict[str, Any]:
-        """Give it as JSON, with keys that stay."""
         checkpoint = self.checkpoint
         unfinished = () if checkpoint is None else checkpoint.attempts
         return {
@@ -103,24 +100,19 @@ class ShardView:
 
 
 def unfinished_document(attempts: Iterable[tuple[Any, int]]) -> list[dict[str, Any]]:
-    """Give as JSON the records beyond a checkpoint that are not finished, and how often each was tried."""
     return [{"sequence_number": str(sequence), "attempts": count} for sequence, count in attempts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardsView:
-    """The shards of a stream, and the members that share them."""
-
     shards: Sequence[ShardView]
     group: GroupView
 
     def document(self) -> dict[str, Any]:
-        """Give it as JSON, with keys that stay."""
         return self.group.document() | {"shards": [shard.document() for shard in self.shards]}
 
     @property
     def notes(self) -> list[str]:
-        """What somebody who looks at them should know."""
         told = [
             f"{each.shard_id} is being handed over by {each.owner} to {each.assigned_to}"
             for each in self.shards

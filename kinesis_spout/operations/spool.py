@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def list_files(world: World, folder: Path) -> list[dict[str, Any]]:
-    """Say of each file of a spool whether a producer uses it, and how many records in it are whole."""
     from kinesis_spout.producer.spool.salvage import records_in, reports  # noqa: PLC0415 - imports boto3
 
     _stream_of(folder)
@@ -48,7 +47,6 @@ def save(world: World, folder: Path, to: Path, *, sound: bool) -> list[dict[str,
 
 
 def put(world: World, config: SpoutConfig, folder: Path, *, sound: bool) -> list[dict[str, Any]]:
-    """Put the records that are whole in damaged files on their stream, then move those files aside."""
     from kinesis_spout.kinesis.retry_policy import RetryPolicy  # noqa: PLC0415 - imports boto3
     from kinesis_spout.kinesis.write.record_putter import put_all  # noqa: PLC0415
 
@@ -66,7 +64,6 @@ def put(world: World, config: SpoutConfig, folder: Path, *, sound: bool) -> list
 
 @contextmanager
 def _new_file(path: Path) -> "Iterator[Callable[[Iterable[Spooled]], None]]":
-    """Make a file; give what writes records to it, each as a line of JSON, and forces them to disk."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:

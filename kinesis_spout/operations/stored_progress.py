@@ -63,9 +63,7 @@ class OperatorStore(CheckpointStore, Protocol):
         """Give one shard's checkpoint and its node's version, or None where nothing is stored."""
         ...
 
-    def owners(self) -> Mapping[str, str]:
-        """Name the member that owns each owned shard."""
-        ...
+    def owners(self) -> Mapping[str, str]: ...
 
     def forget(self) -> None:
         """Remove everything that is stored, while no member is registered; it has never begun then."""
@@ -97,7 +95,6 @@ class StoredProgress:
         return stored, unreadable
 
     def refuse_while_alive(self, action: str) -> None:
-        """Say so before anything is asked; the store refuses too, should a consumer start meanwhile."""
         members = self.coordinator.members()
         if members:
             raise ConsumerAlive(
@@ -118,7 +115,6 @@ class StoredProgress:
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Give the end of an error: the name that was perhaps meant."""
     near = difflib.get_close_matches(name, known, n=1)
     return f": did you mean {near[0]}?" if near else ""
 
@@ -167,7 +163,6 @@ def _text(members: Collection[str]) -> str:
 
 
 def _has_ended(member: str) -> bool:
-    """Say whether a member's process is known to have ended: it ran on this host, and its id is free."""
     from kinesis_spout.zookeeper import process_of  # noqa: PLC0415 - --help does not wait for it
 
     process = process_of(member)

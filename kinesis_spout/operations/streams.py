@@ -76,11 +76,9 @@ class _Reader:
 
     @property
     def is_reading(self) -> bool:
-        """Whether anything can still come."""
         return bool(self._open)
 
     def read(self, limit: int) -> Iterator[Record]:
-        """Read the shard that may be read soonest, waiting for it; give its next records, or none."""
         shard_id = min(self._open, key=lambda each: self._open[each].ready_at)
         try:
             page = self._open[shard_id].read(limit)
@@ -101,7 +99,6 @@ class _Reader:
         yield from page.records
 
     def _open_what_may_be(self) -> None:
-        """Open every shard of which no parent is still to be read."""
         before = self._unopened.keys() | self._open.keys()
         for shard in [shard for shard in self._unopened.values() if not before & set(shard.parents)]:
             self._open[shard.shard_id] = self._stream.open_getter(shard.shard_id, self._start)
@@ -109,7 +106,6 @@ class _Reader:
 
 
 def record_document(record: Record) -> dict[str, Any]:
-    """Give a record as JSON, with keys that stay."""
     return {
         "shard_id": record.shard_id,
         "sequence_number": record.sequence_number,
@@ -190,7 +186,6 @@ def put(
 
 @contextmanager
 def _interruption_told(producer: "KinesisProducer", listener: Listener) -> Iterator[None]:
-    """After an interruption, send for a moment what was read, and say how much is on the stream."""
     try:
         yield
     except KeyboardInterrupt:
@@ -200,7 +195,6 @@ def _interruption_told(producer: "KinesisProducer", listener: Listener) -> Itera
 
 
 def list_registered(world: World, config: SpoutConfig) -> "list[RegisteredConsumer]":
-    """Give the consumers that are registered for enhanced fan-out on a stream, of all applications."""
     from kinesis_spout.kinesis.read.fan_out.consumer_registration import list_consumers  # noqa: PLC0415
 
     return list_consumers(world.client(config), _arn(world, config))
@@ -218,7 +212,6 @@ def find_registered(world: World, config: SpoutConfig, name: str | None) -> str:
 
 
 def deregister(world: World, config: SpoutConfig, name: str) -> None:
-    """End a registered consumer: it costs nothing any more."""
     from kinesis_spout.kinesis.read.fan_out.consumer_registration import deregister_consumer  # noqa: PLC0415
 
     deregister_consumer(world.client(config), _arn(world, config), name)

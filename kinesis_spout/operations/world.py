@@ -32,8 +32,6 @@ DEADLINE_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """The stream, for reading."""
-
     lister: ShardLister
     open_getter: Callable[[str, Position], ShardGetter]
 
@@ -79,7 +77,6 @@ class World:
             yield progress
 
     def stream(self, config: SpoutConfig) -> Stream:
-        """Make a lister, and getters that refuse to skip what is lost."""
         from kinesis_spout.consumer.open_ports import read_settings  # noqa: PLC0415
         from kinesis_spout.kinesis import KinesisShardLister, ShardGetters  # noqa: PLC0415
 
@@ -90,7 +87,6 @@ class World:
         return Stream(lister=lister, open_getter=getters.polled)
 
     def names(self, config: SpoutConfig) -> list[str]:
-        """Name the streams of the account and region that the settings lead to."""
         from kinesis_spout.kinesis import stream_names  # noqa: PLC0415
 
         return stream_names(self.client(config), deadline_seconds=DEADLINE_SECONDS)

@@ -1,4 +1,4 @@
 """The plain-Python door: Storm's verbs (next_tuple, ack, fail) on a Kinesis stream, without Spark.
 
-Owning, committing and dead-lettering are ``consumer``'s. Begin with ``record_spout``.
+Owning, committing and dead-lettering are in ``consumer``. Begin with ``record_spout``.
 """

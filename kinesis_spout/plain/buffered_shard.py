@@ -1,4 +1,4 @@
-"""A shard's records fetched ahead, so that asking for the next one never waits for the network."""
+"""Fetches a shard's records ahead, so that asking for the next one never waits for the network."""
 
 from collections import deque
 from collections.abc import Callable
@@ -20,17 +20,17 @@ from shard_state import SequenceNumber
 class BufferedShard(ShardReader[Page]):
     """Keeps one shard's next records at hand. Mutable; guarded by the door's lock, which its methods take.
 
-    Fetching goes on while the buffer has room, and starts again when half of it was consumed. What ``react``
-    wants to be retried is tried again behind the scenes, for ever, visible in ``last_error``. Any
-    other error is raised by ``poll``, after the records fetched before it, and by every ``poll`` from then on.
+    Fetching stops when the buffer is full, and starts again when half of it was consumed. It retries in the
+    background, for ever, the errors that ``react`` wants retried; they show in ``last_error``. ``poll``
+    raises any other error after the records fetched before it, and every later ``poll`` raises it, too.
 
     Args:
-        getter: from where the pages come; it belongs to this object from now on.
-        max_records: no page is fetched while so many are at hand. The last one may exceed it only if a record of
-            Kinesis held more user records than those of the page before.
+        getter: where the pages come from; this object owns it from now on.
+        max_records: no page is fetched while so many are at hand. The last page exceeds it only if one
+            Kinesis record held more user records than those of the page before.
         react: says what an error means; called under the lock, once for each error.
-        worked: told of the first page, and of the first one after errors; under the lock.
-        odd: told of every page with damaged aggregates or records from outside the shard; under the lock.
+        worked: called for the first page, and for the first one after errors; under the lock.
+        odd: called for every page with damaged aggregates or records from outside the shard; under the lock.
     """
 
     def __init__(
@@ -78,11 +78,12 @@ class BufferedShard(ShardReader[Page]):
         return self._bytes
 
     def poll(self) -> Record | None:
-        """Give the next record, or None if none is at hand now. Never waits for the network.
+        """Return the next record, or None if none is at hand now. Never waits for the network.
 
         Raises:
             SpoutClosed: after ``close``.
-            DataLoss, ShardNotFound, StreamNotFound: see ``ShardGetter.read``; whatever ``react`` does not retry.
+            DataLoss, ShardNotFound, StreamNotFound: see ``ShardGetter.read``; any error that ``react`` does
+                not retry.
         """
         with self._lock:
             if self._closed:
@@ -99,7 +100,7 @@ class BufferedShard(ShardReader[Page]):
             return record
 
     def ahead(self, most: int) -> tuple[SequenceNumber, SequenceNumber] | None:
-        """Name the next record and the last of the next ``most`` that are at hand; None if none is."""
+        """The next record and the last of the next ``most`` that are at hand; None if there is none."""
         with self._lock:
             if not self._records:
                 return None
@@ -114,16 +115,16 @@ class BufferedShard(ShardReader[Page]):
 
     @property
     def tip_seen_at(self) -> float | None:
-        """When the last read began that found nothing at the tip, in seconds since the epoch.
+        """When the last read that found nothing at the tip began, in seconds since the epoch.
 
-        None before that, and while records are at hand.
+        None before the first such read, and while records are at hand.
         """
         with self._lock:
             return None if self._records else self._tip_seen_at
 
     @property
     def failed(self) -> bool:
-        """Whether fetching ended with an error, which ``poll`` raises once the records before it are polled."""
+        """Whether fetching ended with an error, which ``poll`` raises after the records before it."""
         return self._failure is not None
 
     @property

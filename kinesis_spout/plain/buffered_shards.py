@@ -1,8 +1,7 @@
 """The reading half of the plain-Python door: from owned shards to the next record to deliver.
 
-Each owned shard has a getter that fetches ahead, so that asking for the next record never waits. The memory
-is divided: three quarters of ``max_buffered_bytes`` for records that are not finished, the rest for what is
-read ahead, shared evenly by the shards (a page may go beyond its share).
+Three quarters of ``max_buffered_bytes`` are for records that are not finished, the rest for what is read
+ahead, shared evenly by the shards (a page can exceed its share).
 """
 
 from collections.abc import Iterable
@@ -97,11 +96,10 @@ class BufferedShards:
     # What the spout asks
 
     def take(self, now: float) -> Retained | None:
-        """Give the next record to deliver, tracked and retained; None if there is none now.
+        """The next record to deliver, tracked and retained; None if there is none now.
 
-        Raises:
-            KinesisError: a shard cannot be read, and trying again does not help. Its turn has passed: the
-                next call serves the others.
+        Raises a KinesisError when a shard cannot be read and a retry does not help; the next call serves the
+        others.
         """
         self.retained.drop_dead_lettered(self._is_dead_lettered)
         if not self._rate.is_limited:
@@ -116,7 +114,7 @@ class BufferedShards:
         return taken
 
     def rate_wait_seconds(self, now: float) -> float:
-        """Say for how long the rates of deliveries let nothing be given; 0.0: they do."""
+        """How long the rates allow no delivery; 0.0: they allow one now."""
         if not self._rate.is_limited:
             return 0.0
         due_at = self._rate.due_at(self._consumer, now)
@@ -162,7 +160,7 @@ class BufferedShards:
         return self.all_over() or self._consumer.run_is_done
 
     def stop(self) -> None:
-        """Fetch no more. What is being fetched is dropped."""
+        """Fetch no more; drop fetches that are under way."""
         for getter in self._getters.values():
             getter.close()
 
@@ -173,7 +171,7 @@ class BufferedShards:
         return self._consumer.config.max_buffered_bytes // self._consumer.sharers
 
     def _probe(self, now: float) -> Retained | None:
-        """Give the one record that is tried while the circuit breaker is open, if it is time."""
+        """The one record that is tried while the circuit breaker is open, if it is time."""
         manager = self._consumer.manager
         if not manager.may_probe(now):
             return None
@@ -190,7 +188,7 @@ class BufferedShards:
         while (redelivery := self._consumer.manager.take_retry(shard_id, now)) is not None:
             retained = self.retained.get(shard_id, redelivery.sequence)
             assert retained is not None, "every record that waits is retained"
-            # A copy: the receiver of an earlier delivery may still hold that one.
+            # A copy: the receiver of an earlier delivery can still hold that one.
             retained.record = copy(retained.record)
             retained.record.attempt = redelivery.attempt
             if self._age is not None and self._expires(retained, self._age, now):
@@ -231,7 +229,7 @@ class BufferedShards:
         return None
 
     def _may_go(self, retained: Retained, now: float, *, was_last: bool) -> bool:
-        """See whether a fresh record is still to be delivered; otherwise what becomes of it is settled."""
+        """Whether a fresh record is still to be delivered; if not, settles it."""
         if was_last:
             self._give_up(retained, now)
             return False
@@ -252,7 +250,7 @@ class BufferedShards:
             self.retained.given_up(record.shard_id, retained.sequence)
 
     def _expires(self, retained: Retained, age: RecordAge, now: float) -> bool:
-        """See whether a record that was handed out is too old to be delivered; then that is settled."""
+        """Whether a record that was handed out is too old to be delivered; if so, settles it."""
         record, sequence, consumer = retained.record, retained.sequence, self._consumer
         if not age.expires(record.arrival_timestamp):
             return False
@@ -268,7 +266,7 @@ class BufferedShards:
         return True
 
     def _nothing_at_hand(self, shard_id: str, getter: BufferedShard) -> None:
-        """See whether a shard of which nothing is at hand has ended: by itself, or for this run."""
+        """End a shard without records at hand if it is at its end, or at its bound."""
         tip_seen_at = getter.tip_seen_at
         if getter.at_end:
             self._end(shard_id)
@@ -276,7 +274,7 @@ class BufferedShards:
             self._drop_getter(shard_id)
 
     def _is_claimed(self, shard_id: str, getter: BufferedShard) -> bool:
-        """Tell whether the next record may be handed out; if not, have a claim on it and some more committed."""
+        """Whether the next record may be handed out; if not, claims it and some more at the next commit."""
         manager, following = self._consumer.manager, getter.ahead(1)
         if following is None or manager.may_hand_out(shard_id, following[0]):
             return True  # of none the poll says why

@@ -1,10 +1,10 @@
-"""Finds a record that ends the whole process, in the door where nobody survives to report it.
+"""Finds a record that ends the whole process, in the door where no other process survives to report it.
 
-A shard that was owned before may have a killer among its next records. So some of them are *noted* before they
-are handed out: that delivery is stored as an attempt, and nothing else is handed out until it has ended. If the
-process ends instead, the next one finds the attempt, and at the limit it gives the record up. Noted are the first,
-second, fourth, eighth, ... record of such a shard, and each that was delivered before. With each note is stored
-what was finished so far: so a killer behind them is half as far away at the next start, until it is the first.
+A shard that was owned before can have such a record next. So some records are *noted* before they are handed
+out: that delivery is stored as an attempt, and nothing else is handed out until it has ended. If the process
+ends instead, the next one finds the attempt, and at the limit it gives the record up. Noted are the first,
+second, fourth, eighth, ... record of such a shard, and each that was delivered before. Each note stores what
+was finished so far: so a killer behind it is half as far away at the next start, until it is the first.
 
 A note costs one commit, and each start some ten of them a shard.
 """
@@ -36,7 +36,7 @@ class Caution:
         """When the noted record was; None: its note is not stored yet."""
 
     def acquired(self, shard_id: str, state: LocalShardState) -> None:
-        """Note that a shard is read from now on: with caution, if it was owned before."""
+        """Start to read a shard: with caution, if it was owned before."""
         if state.epoch > 1 and self._consumer.manager.guarantee is Guarantee.AT_LEAST_ONCE:
             self._handed_out[shard_id] = 0
 
@@ -51,7 +51,7 @@ class Caution:
         return self._noted is not None
 
     def note(self, retained: Retained) -> bool:
-        """Note a fresh record that is to be handed out, if it must be; then ``take`` gives it later."""
+        """Note a fresh record that is to be handed out, if it must be; then ``take`` returns it later."""
         shard_id, attempt = retained.record.shard_id, retained.record.attempt
         before = self._handed_out.get(shard_id)
         if before is None:
@@ -73,7 +73,7 @@ class Caution:
         return True
 
     def take(self, now: float) -> Retained | None:
-        """Give the noted record, once, when its note is stored; and see whether it holds the others back still."""
+        """Return the noted record, once, when its note is stored; release the others when it has ended."""
         retained = self._noted
         if retained is None:
             return None

@@ -1,6 +1,6 @@
-"""Being told what becomes of each record.
+"""Listeners that learn what becomes of each record.
 
-A listener only looks on. It is called on the thread that called the spout, after the spout's work is done and
+A listener only observes. It is called on the thread that called the spout, after the spout's work is done and
 outside of its lock, so it may call the spout. What it raises is logged with its traceback and goes no
 further: the record's fate is decided by then, and an observer's mistake must not lose a tuple.
 
@@ -27,13 +27,13 @@ class FailReason(StrEnum):
 
 
 class SpoutListener:
-    """Override what you want to be told. Every method does nothing by itself."""
+    """Override the methods you need. By default each does nothing."""
 
     def emitted(self, message_id: str, attempt: int) -> None:
         """A tuple was handed out, for the ``attempt``-th time (1 at first)."""
 
     def acked(self, message_id: str) -> None:
-        """A record was finished by an ack, of this delivery. Acks that changed nothing are not told."""
+        """A record was finished by an ack of this delivery. Not called for acks that changed nothing."""
 
     def failed(self, message_id: str, reason: FailReason, error: str, retry_in: float | None) -> None:
         """A delivery failed. It comes again after ``retry_in`` seconds; None: ``exhausted`` follows."""
@@ -43,7 +43,7 @@ class SpoutListener:
 
 
 class Announcements:
-    """What a listener is yet to be told, once the lock is free. Mutable; thread-safe."""
+    """Calls to a listener that wait until the lock is free. Mutable; thread-safe."""
 
     def __init__(self, listener: SpoutListener | None) -> None:
         self._listener = listener

@@ -46,15 +46,15 @@ class RecordSpout(Handle):
     It is *new* until ``activate`` (or ``open``), then active or deactivated, and in the end closed. A spout
     whose start failed is closed too; make another one to try again.
 
-    With several streams, ``next_tuple`` serves them in turn, and a message id begins with its stream and a slash.
-    A stream that is deleted ends alone.
+    With several streams, ``next_tuple`` serves them in turn, and a message id begins with its stream and a
+    slash. A stream that is deleted ends alone.
 
     Args:
         config: the settings. Without it they are taken from ``settings`` over the environment variables
             ``KINESIS_SPOUT_*``; see ``SpoutConfig.load``.
         ports: what to use instead of Kinesis and ZooKeeper; the spout closes it. `Ports` are of one stream.
         scheme: what the values of a tuple are; see ``kinesis_spout.model.scheme.resolve``.
-        listener: is told what becomes of each record.
+        listener: is called with what becomes of each record.
         settings: see ``SpoutConfig``.
 
     Raises:
@@ -95,7 +95,7 @@ class RecordSpout(Handle):
     # Life
 
     def activate(self) -> None:
-        """Begin to hand out tuples; after ``deactivate``, go on. Call it from one thread at a time.
+        """Begin to hand out tuples; after ``deactivate``, continue. Call it from one thread at a time.
 
         Raises:
             SpoutClosed: it was closed.
@@ -111,12 +111,12 @@ class RecordSpout(Handle):
         self._active = True
 
     def deactivate(self) -> None:
-        """Hand out no more tuples until ``activate``. Acks, fails, time-outs and commits go on."""
+        """Hand out no more tuples until ``activate``. Acks, fails, time-outs and commits continue."""
         self._opened()
         self._active = False
 
     def open(self) -> Self:
-        """Activate, and give this spout, for ``with`` and for iteration."""
+        """Activate, and return this spout, for ``with`` and for iteration."""
         self.activate()
         return self
 
@@ -189,7 +189,7 @@ class RecordSpout(Handle):
         return f"{name}(stream={config.stream!r}, app={config.app!r}, state={state!r})"
 
     def __enter__(self) -> Self:
-        """Give this spout; ``with`` closes it. Entering does not activate it: ``open`` does."""
+        """Return this spout; ``with`` closes it. Entering does not activate it: ``open`` does."""
         return self
 
     def __exit__(
@@ -200,17 +200,17 @@ class RecordSpout(Handle):
     # Tuples
 
     def next_tuple(self) -> Emitted | None:
-        """Give the next tuple: a due retry, or a fresh record. None if nothing is due now. Never blocks.
+        """Return the next tuple: a due retry, or a fresh record. None if nothing is due now. Never blocks.
 
-        While the rates of deliveries are used up there is none: ``rate_wait_seconds`` says for how long. Nor is
-        there one while ZooKeeper has not answered lately, as after this process was stopped: the shards may be
-        another's.
+        There is none while the rates of deliveries are used up (``rate_wait_seconds`` says for how long), and
+        none while ZooKeeper has not answered lately, as after this process was stopped: another member may
+        own the shards.
 
         Raises:
             SpoutClosed: it was closed, or never activated.
-            KinesisSpoutError: one that trying again does not mend. If it is a shard's, or that of one stream of
+            KinesisSpoutError: one that a retry does not mend. If it concerns a shard, or one stream of
                 several, the next call serves the others, and this one raises again when its turn comes.
-                StreamNotFound: the stream is deleted; or all are, and no pattern may find others.
+                StreamNotFound: the stream is deleted; or all are, and no pattern can find others.
         """
         streams = self._opened()
         tuples = streams.current
@@ -238,13 +238,13 @@ class RecordSpout(Handle):
         return None
 
     def _enroll(self, current: Mapping[str, StreamTuples]) -> None:
-        """Let every stream that is read now have its turn, and no other."""
+        """Give every stream that is read now its turn, and no other."""
         kept = [name for name in self._turns if name in current]
         self._turns = deque(kept + [name for name in current if name not in kept])
         self._rests_until, self._turns_of = {}, current
 
     def __iter__(self) -> Iterator[Emitted]:
-        """Give tuple after tuple, waiting for the next one.
+        """Yield tuple after tuple, waiting for the next one.
 
         Ends when every shard is over, when the run has come up to its `until` (see ``is_done``), or when the
         spout is deactivated or closed. Raises like ``next_tuple``.
@@ -300,7 +300,7 @@ class RecordSpout(Handle):
         return failed
 
     def record(self, message_id: str) -> Record | None:
-        """Give a copy of a tuple's record, as it was delivered last; None if it is finished, given up or unknown.
+        """Return a copy of a tuple's record, as delivered last; None if it is finished, given up or unknown.
 
         Raises:
             ValueError: this is no message id.
@@ -310,7 +310,7 @@ class RecordSpout(Handle):
         return None if tuples is None else tuples.record(delivery)
 
     def _addressed_tuple(self, message_id: str) -> tuple[StreamTuples | None, MessageId]:
-        """Give what has handed out a tuple, None for a stream that is not read any more, and its delivery."""
+        """The stream that handed out a tuple (None if it is not read any more), and the delivery."""
         current = self._opened().current
         if not self._is_several:
             return next(iter(current.values())), MessageId.parse(message_id)
@@ -322,11 +322,11 @@ class RecordSpout(Handle):
             )
         return current.get(stream), MessageId.parse(rest)
 
-    # Looking in
+    # Observing
 
     @property
     def rate_wait_seconds(self) -> float:
-        """For how long ``next_tuple`` gives nothing as the rates of deliveries are used up; 0.0: they are not.
+        """How long the rates of deliveries let ``next_tuple`` give nothing; 0.0: they are not used up.
 
         Infinite while no shard is assigned to this member of an application that has a rate.
         """
@@ -342,7 +342,7 @@ class RecordSpout(Handle):
 
     @property
     def gone(self) -> dict[str, BaseException]:
-        """The streams that are deleted, and how that was noticed. They are looked for again."""
+        """The deleted streams, each with the error that showed it. The spout looks for them again."""
         return {} if self._streams is None else dict(self._streams.gone)
 
     # Inside

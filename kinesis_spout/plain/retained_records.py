@@ -36,7 +36,7 @@ class RetainedRecords:
 
     @property
     def is_full(self) -> bool:
-        """Whether no fresh record may be added. The last one may have gone beyond the limit."""
+        """Whether no fresh record may be added. The last one can have exceeded the limit."""
         return self.size_bytes >= self._full_at_bytes()
 
     def add(self, record: Record, sequence: SequenceNumber, size_bytes: int) -> Retained:
@@ -49,17 +49,17 @@ class RetainedRecords:
         return self._of_shard.get(shard_id, {}).get(sequence)
 
     def finished(self, shard_id: str, sequence: SequenceNumber) -> None:
-        """Drop a record; unknown ones are passed over."""
+        """Drop a record; ignores unknown ones."""
         retained = self._of_shard.get(shard_id, {}).pop(sequence, None)
         if retained is not None:
             self.size_bytes -= retained.size_bytes
 
     def given_up(self, shard_id: str, sequence: SequenceNumber) -> None:
-        """Note that a record waits for its dead letter only."""
+        """Keep a record only until its dead letter is durable."""
         self._given_up.append(self._of_shard[shard_id].pop(sequence))
 
     def drop_dead_lettered(self, is_dead_lettered: Callable[[str, SequenceNumber], bool]) -> None:
-        """Drop those given up, in the order in which they were, as long as ``is_dead_lettered`` says so."""
+        """Drop those given up, oldest first, up to the first that is not dead-lettered."""
         while self._given_up:
             oldest = self._given_up[0]
             if not is_dead_lettered(oldest.record.shard_id, oldest.sequence):

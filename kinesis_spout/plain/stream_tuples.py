@@ -46,11 +46,7 @@ class MessageId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the text that ``next_tuple`` gave.
-
-        Raises:
-            ValueError: this is no message id.
-        """
+        """Raises ValueError if this is no message id."""
         matched = _FORM.fullmatch(text)
         if matched is None:
             raise ValueError(
@@ -76,11 +72,9 @@ class Emitted(NamedTuple):
 
 
 class StreamTuples:
-    """The tuples of one stream. Mutable; thread-safe. Its caller makes the announcements, once the lock is free.
+    """The tuples of one stream. Mutable; thread-safe. The caller announces when the lock is free.
 
-    Args:
-        prefix: of the message ids that users see.
-        is_active: tells whether tuples may be handed out.
+    ``prefix`` begins the message ids that users see.
     """
 
     def __init__(
@@ -102,7 +96,7 @@ class StreamTuples:
         self._closed = False
 
     def next(self) -> Emitted | None:
-        """Give the next tuple: a due retry, or a fresh record; see ``RecordSpout.next_tuple``."""
+        """See ``RecordSpout.next_tuple``."""
         consumer = self.consumer
         consumer.check()
         self.fail_overdue()
@@ -129,7 +123,7 @@ class StreamTuples:
         return None
 
     def ack(self, delivery: MessageId, message_id: str) -> bool:
-        """Finish a record, which the user knows by that id; False if that changes nothing."""
+        """Finish a record, which the user knows by ``message_id``; False if that changes nothing."""
         shard_id, sequence = delivery.shard_id, delivery.sequence
         with self.consumer.lock:
             acked = self.consumer.manager.ack(shard_id, sequence, self.consumer.now)
@@ -144,7 +138,7 @@ class StreamTuples:
         return self._fail(delivery, _failure(reason), FailReason.FAIL)
 
     def fail_overdue(self) -> None:
-        """Fail what was handed out and has outlived the message time-out."""
+        """Fail the deliveries that have outlived the message time-out."""
         consumer = self.consumer
         with consumer.lock:
             for shard_id, sequence, attempt in consumer.manager.expired(consumer.now):
@@ -159,7 +153,7 @@ class StreamTuples:
 
     @property
     def rate_wait_seconds(self) -> float:
-        """For how long the rates of deliveries let nothing be given; 0.0: they do."""
+        """How long the rates allow no delivery; 0.0: they allow one now."""
         with self.consumer.lock:
             return self.shards.rate_wait_seconds(self.consumer.now)
 
@@ -171,7 +165,7 @@ class StreamTuples:
 
     @property
     def error(self) -> BaseException | None:
-        """That the stream is gone. Any other error is raised when ``next_tuple`` asks this stream."""
+        """Only that the stream is gone: ``next_tuple`` raises any other error when it asks this stream."""
         fatal = self.consumer.fatal
         return fatal if isinstance(fatal, StreamNotFound) else None
 
@@ -184,7 +178,7 @@ class StreamTuples:
     # Inside
 
     def _delivery(self, shard_id: str, sequence: SequenceNumber, attempt: int) -> MessageId:
-        """Name a delivery under the present ownership. Call under the lock."""
+        """The delivery under the present ownership. Call under the lock."""
         state = self.consumer.manager.shard(shard_id)
         assert state is not None, "what is delivered is of a shard that is owned"
         return MessageId(shard_id, sequence, state.epoch, attempt)
@@ -222,5 +216,5 @@ class StreamTuples:
 def _failure(reason: str | BaseException) -> Failure:
     if isinstance(reason, BaseException):
         return failure_of(reason)
-    # A bare text is what a Reject's is: without the name of an exception before it.
+    # A bare text is the reason of a Reject: without the name of an exception before it.
     return replace(failure_of(Reject(reason.strip() or "failed without a reason")), rejected=False)

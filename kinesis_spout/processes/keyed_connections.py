@@ -33,8 +33,6 @@ _log = logging.getLogger(__name__)
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Where a machine is reached by others."""
-
     host: str
     port: int
 
@@ -66,7 +64,6 @@ class KeyedServer:
         threading.Thread(target=self._server.serve_forever, name=name, daemon=True).start()
 
     def close(self) -> None:
-        """Take no more connections. May be called twice."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -103,7 +100,6 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 def _end_when_the_machine_is_gone(connected: socket.socket) -> None:
-    """Have the system notice within a minute that the other machine is gone."""
     connected.settimeout(None)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -42,7 +42,6 @@ class _Lines(logging.Handler):
         self.setFormatter(formatter)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a line, unless the root logger does."""
         if logging.getLogger().handlers:
             return
         try:

@@ -1,8 +1,8 @@
 """A user's handler on its way to the executors: pickled once per query, unpickled once per Python worker.
 
-So what a handler opens at module level or keeps in itself (a connection, a cache) lives as long as its worker.
-Spark gives a worker to whichever query has a task next, so a worker keeps the handlers of all that run. A bound
-below their number would have each call load its handler again.
+So what a handler opens at module level or keeps in itself (a connection, a cache) lives as long as its
+worker. Spark gives a worker to any query that has a task next, so a worker keeps the handlers of all that
+run. With a bound below their number each call would load its handler again.
 """
 
 import hashlib
@@ -22,19 +22,16 @@ _HandlerT = TypeVar("_HandlerT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PickledHandler(Generic[_HandlerT]):
-    """A handler, in whatever form the task calls it."""
-
     pickled: bytes = field(repr=False)
     digest: str
 
     @classmethod
     def of(cls, handler: _HandlerT) -> Self:
-        """Pickle a handler."""
         pickled = cloudpickle.dumps(handler)  # type: ignore[no-untyped-call]
         return cls(pickled=pickled, digest=hashlib.sha256(pickled).hexdigest())
 
     def load(self, clock: Callable[[], float] = monotonic) -> _HandlerT:
-        """Give this worker's copy of the handler."""
+        """This worker's copy of the handler."""
         now = clock()
         handler: _HandlerT
         if self.digest in _loaded:

@@ -9,7 +9,7 @@ from kinesis_spout.model.record import Record
 
 
 def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
-    """Give the rows of a batch with ``RECORD_COLUMNS``, or all of ``HANDLED_COLUMNS``, as records."""
+    """For a batch with ``RECORD_COLUMNS``, or all of ``HANDLED_COLUMNS``."""
     keys, data, streams, shards, sequences = (
         batch.column(name).to_pylist()
         for name in ("partitionKey", "data", "stream", "shardId", "sequenceNumber")

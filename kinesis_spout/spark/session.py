@@ -51,11 +51,7 @@ _SHORT_FOLDERS: Final = ("/tmp", "/var/tmp")  # noqa: S108 - Spark makes unguess
 
 
 def socket_settings(temporary: Path) -> dict[str, str]:
-    """Say where Python's Unix sockets go, if the folder for temporary files has too long a name for them.
-
-    Args:
-        temporary: the folder that Spark would take, ``tempfile.gettempdir()``.
-    """
+    """Where Python's Unix sockets go, if the name of Spark's folder ``temporary`` is too long for them."""
     if len(str(temporary)) <= _LONGEST_SOCKET_FOLDER:
         return {}
     for folder in _SHORT_FOLDERS:
@@ -86,10 +82,10 @@ def session(app_name: str, master: str | None = None, **settings: str) -> SparkS
 def register(spark: SparkSession) -> None:
     """Register ``format("kinesis")`` with a session, classic or Spark Connect.
 
-    Not needed where this package is installed on the driver: Spark finds ``pyspark_kinesis`` by itself. It helps
-    where Spark does not look: a package from ``spark.submit.pyFiles`` or a folder added to ``sys.path`` later.
-    And it says what to set where the Python that Spark starts lacks this package: Spark itself only says that it
-    finds no data source.
+    Not needed where this package is installed on the driver: Spark finds ``pyspark_kinesis`` there. It helps
+    where Spark does not look: a package from ``spark.submit.pyFiles`` or a folder added to ``sys.path``
+    later. And it says what to set where the Python that Spark starts lacks this package: Spark itself only
+    says that it finds no data source.
 
     Raises:
         InvalidConfig: the Python that Spark starts does not fit.
@@ -97,14 +93,14 @@ def register(spark: SparkSession) -> None:
     try:
         spark.dataSource.register(KinesisDataSource)
     except AnalysisException as error:
-        # Spark Connect before 4.1 refuses a name that the server has found by itself: then all is well already.
+        # Spark Connect before 4.1 refuses a name that the server has found already: then all is well.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
     _check_python(spark)
 
 
 def _check_python(spark: SparkSession) -> None:
-    """Have Spark make a data source, which it does in the Python that it starts; Kinesis is not asked."""
+    """Let Spark make a data source in the Python that it starts; this makes no call to Kinesis."""
     try:
         spark.read.format(KinesisDataSource.name()).option("streamName", "any").load()
     except (PySparkException, Py4JJavaError) as error:

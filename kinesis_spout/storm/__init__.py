@@ -1,8 +1,8 @@
 """Storm's topologies on Spark: spouts and bolts, wired by groupings, acked as whole trees of tuples.
 
-Begin with ``components.bolt``, then ``builder`` (how they are wired) and ``running.stage_run`` (how a
-tuple goes through them). ``hosting`` runs components in other languages, and ``multilang`` is their protocol.
-The names here are loaded when they are first used: a component in a process of its own needs few of them.
+Begin with ``components.bolt``, then ``builder``, then ``running.stage_run``. ``hosting`` runs components in
+other languages. The names here are loaded when they are first used: a component in its own process needs few
+of them.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -1,16 +1,16 @@
-"""Storm's acker: knows of each tree of tuples whether all of it is done, in 16 bytes whatever its size.
+"""Storm's acker: knows for each tree of tuples whether all of it is done, in 16 bytes whatever its size.
 
-A tree has a root, a random 64-bit id. Each of its tuples is an edge with a random 64-bit id of its own. The
-acker is told every edge id twice: when the tuple is made, and when it is acked. It keeps the XOR of all that it
-was told about a root. What comes twice cancels out, in any order, so the value is 0 once every tuple that was
-made was also acked. That it is 0 by chance before has a probability of 2**-64 a message.
+A tree has a root, a random 64-bit id. Each of its tuples is an edge with a random 64-bit id. The acker gets
+every edge id twice: when the tuple is made, and when it is acked. It keeps the XOR of all ids of a root.
+Equal ids cancel out in any order, so the value is 0 once every tuple that was made was also acked. The
+probability that it is 0 by chance before is 2**-64 a message.
 
-Whoever makes and acks tuples XORs first and tells once. A bolt that acks a tuple with the edge ``e`` after
-emitting the edges ``a`` and ``b`` tells ``e ^ a ^ b``. A task tells the XOR of all that it did to a root, and
-nothing if that is 0. Of tuples that never leave it it tells nothing; see ``running.trees``.
+A task XORs first and sends one message. A bolt that acks a tuple with the edge ``e`` after emitting the edges
+``a`` and ``b`` sends ``e ^ a ^ b``. A task sends the XOR of all that it did to a root, and nothing if that is
+0. It sends nothing about tuples that never leave it; see ``running.trees``.
 
-The order of decision is Storm's: a value of 0 is a complete tree, whatever else was said; then a fail counts; a
-tree with neither has timed out. (Storm: "Guaranteeing message processing", and its ``Acker``.)
+The order of decision is Storm's: a value of 0 is a complete tree, whatever else was said; then a fail counts;
+a tree with neither has timed out. (Storm: "Guaranteeing message processing", and its ``Acker``.)
 """
 
 from array import array
@@ -24,17 +24,15 @@ import numpy.typing as npt
 from kinesis_spout.model.handler import Failure
 
 _FOLD_AT = 65_536
-"""After so many messages they are folded into one a tree."""
+"""After this many messages they are folded into one per tree."""
 
 Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeEnd:
-    """How a tree ended that did not complete."""
-
     component: str
-    """Who failed one of its tuples, or who had it when the time was over. "" if nobody has said."""
+    """The component that failed one of its tuples, or had it when the time was over. "" if unknown."""
     failure: Failure
 
     @classmethod
@@ -43,12 +41,11 @@ class TreeEnd:
 
     @property
     def timed_out(self) -> bool:
-        """Whether a tuple was neither acked nor failed when the micro-batch ended; otherwise a bolt failed one."""
+        """Whether a tuple was still open when the micro-batch ended; otherwise a bolt failed one."""
         return self.failure.timed_out
 
     @property
     def reason(self) -> str:
-        """One line that names the component."""
         where = f"{self.component}: " if self.component else ""
         return f"{where}{self.failure.error_text}"
 
@@ -57,10 +54,7 @@ class TreeEnd:
 
 
 def note_end(ends: MutableMapping[int, TreeEnd], root: int, end: TreeEnd) -> None:
-    """Note that a tree cannot complete.
-
-    The first fail counts; without one, the first time-out; without either, that one of its tuples was put off.
-    """
+    """Keep the first fail; without one, the first time-out; without either, that a tuple was put off."""
     known = ends.get(root)
     if known is None or _weight(end) > _weight(known):
         ends[root] = end
@@ -73,9 +67,9 @@ def _weight(end: TreeEnd) -> int:
 
 
 class Acker:
-    """The trees of some roots. Mutable; messages may come in any order.
+    """The trees of some roots. Mutable; messages can come in any order.
 
-    It holds 16 bytes for each tree that is not complete, and 16 for each message since it last folded them.
+    It holds 16 bytes for each incomplete tree, and 16 for each message since it last folded them.
     """
 
     def __init__(self) -> None:
@@ -86,11 +80,11 @@ class Acker:
         self._ends: dict[int, TreeEnd] = {}
 
     def tell(self, root: int, value: int) -> None:
-        """Take in that edges of a tree were made or acked: their ids, XORed."""
+        """Add the XOR of the ids of edges that were made or acked."""
         self.tell_all(array("Q", (root,)), array("Q", (value,)))
 
     def tell_all(self, roots: "array[int] | bytes", values: "array[int] | bytes") -> None:
-        """Take in many messages of ``tell``, given as native 64-bit words."""
+        """Add many messages of ``tell``, given as native 64-bit words."""
         words = np.frombuffer(roots, np.uint64)
         self._new.append((words, np.frombuffer(values, np.uint64)))
         self._new_messages += len(words)
@@ -101,12 +95,11 @@ class Acker:
         note_end(self._ends, root, end)
 
     def words(self) -> tuple[Words, Words]:
-        """Give the trees that are not complete and their values, as native 64-bit words."""
+        """The incomplete trees and their values, as native 64-bit words."""
         self._fold()
         return self._roots, self._values
 
     def unfinished(self) -> Mapping[int, TreeEnd | None]:
-        """Give the trees that are not complete, each with its end; None if nobody has said where it stopped."""
         self._fold()
         return {root: self._ends.get(root) for root in self._roots.tolist()}
 

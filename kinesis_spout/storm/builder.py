@@ -110,7 +110,7 @@ class BoltDeclarer:
 
 
 class TopologyBuilder:
-    """Collects spouts and bolts, by ids that are unique, and makes a topology of them. Mutable."""
+    """Collects spouts and bolts, by unique ids, and makes a topology of them. Mutable."""
 
     def __init__(self) -> None:
         self._components: dict[str, tuple[Callable[[], Component], BoltDeclarer]] = {}
@@ -128,14 +128,14 @@ class TopologyBuilder:
 
         Args:
             name: its id.
-            spout: a ``KinesisSpout``, not opened, or a ``Spout`` of your own.
-            fields: of a ``KinesisSpout``: the names of what its scheme makes of a record; one value, or as many
-                in a sequence (in a mapping: by these keys). A ``Spout`` declares its own.
+            spout: a ``KinesisSpout``, not opened, or your own ``Spout``.
+            fields: of a ``KinesisSpout``: the names of what its scheme makes of a record; one value, or as
+                many in a sequence (in a mapping: by these keys). A ``Spout`` declares its own.
             conf: of this component, over the topology's.
 
         Raises:
-            InvalidConfig: the id is taken, that is no spout, a ``Spout`` has another id already, the fields of a
-                ``KinesisSpout`` are no names, or fields are given for a ``Spout``.
+            InvalidConfig: the id is taken, this is no spout, a ``Spout`` has another id already, the fields
+                of a ``KinesisSpout`` are no names, or fields are given for a ``Spout``.
         """
         streams = _streams_of(name, spout, fields)
         own_conf = _conf(f"spout {name!r}", conf)
@@ -167,16 +167,16 @@ class TopologyBuilder:
 
         Args:
             name: its id.
-            bolt: pickled; each of its tasks is a copy of its own.
-            parallelism: how many tasks it has, over which its keys, or its tuples, are spread. A bolt that stays
-                with its source (``shuffle_grouping``) runs as often as that does, whatever its parallelism is.
+            bolt: pickled; each of its tasks gets its own copy.
+            parallelism: how many tasks it has; they share its keys, or its tuples. A bolt that stays with its
+                source (``shuffle_grouping``) runs as often as that does, whatever its parallelism is.
             conf: of this component, over the topology's.
 
         Returns:
-            What says where its tuples come from.
+            What declares where its tuples come from.
 
         Raises:
-            InvalidConfig: the id is taken, that is no bolt, a method of it is a generator function or an
+            InvalidConfig: the id is taken, this is no bolt, a method of it is a generator function or an
                 ``async def``, the parallelism is below 1 or too large, the bolt's
                 ``tick_seconds`` are negative, or its windows are not as ``WindowedBolt`` says.
         """
@@ -230,11 +230,11 @@ class TopologyBuilder:
 
         Args:
             name: shown in Spark's pages, in progress and logs; with a stateful bolt it names the state, too.
-            conf: what components are given in ``prepare`` and ``open``, as it is.
+            conf: what components get in ``prepare`` and ``open``, unchanged.
             options: see ``TopologyConf``.
 
         Raises:
-            InvalidConfig: the name or the conf is none; and see ``ComponentGraph``, ``plan_of`` and
+            InvalidConfig: the name or the conf is invalid; and see ``ComponentGraph``, ``plan_of`` and
                 ``TopologyConf``.
         """
         from kinesis_spout.storm.topology import Topology  # noqa: PLC0415 - the wiring itself needs no runner

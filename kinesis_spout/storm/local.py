@@ -29,7 +29,7 @@ Ends = dict[int, TreeEnd]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalResult:
-    """What came of one micro-batch."""
+    """The results of one micro-batch."""
 
     acked: list[Values]
     """The spout's tuples whose trees are done, in order."""

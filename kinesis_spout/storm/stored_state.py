@@ -11,7 +11,7 @@ from kinesis_spout.storm.state import StateFiles, StateManifest, merged_rows, re
 from kinesis_spout.storm.topology_conf import BuiltTopology
 
 _MOST_READS: Final = 3
-"""A running topology deletes files that it has replaced: then its newer state is read, so often at most."""
+"""A running topology deletes files that it has replaced: then its newer state is read, this often at most."""
 
 
 def read_state(topology: BuiltTopology, component: str) -> dict[Any, Any]:
@@ -60,7 +60,6 @@ def _address(topology: BuiltTopology, component: str) -> str:
 
 @contextmanager
 def _attached(topology: BuiltTopology) -> Iterator[Callable[[], bytes | None]]:
-    """Give what reads the manifest that is stored now."""
     spouts = topology.graph.spouts
     spout = spouts[0].made_of
     if len(spouts) > 1 or not isinstance(spout, KinesisSpout):

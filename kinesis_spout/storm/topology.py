@@ -31,9 +31,9 @@ class Topology(BuiltTopology):
         """Give the topology as it runs in this process, micro-batch by micro-batch; for tests.
 
         Args:
-            clock: a function of yours that says how many seconds it is since the epoch, for ticks, time-outs and
+            clock: your function that gives the seconds since the epoch, for ticks, time-outs and
                 windows; it never goes back. The machine's clocks unless given.
-            wall_clock: what the machine's clock says, for tests in which somebody sets it; ``clock`` unless given.
+            wall_clock: what the machine's clock says, for tests that set it; ``clock`` unless given.
         """
         return LocalTopology(self._programs(_LOCAL_PARALLELISM), clock, wall_clock)
 
@@ -93,13 +93,13 @@ class Topology(BuiltTopology):
         """Draw it as a Mermaid flowchart, for Markdown.
 
         Args:
-            counts: what its components have done, as ``TopologyQuery.components`` or ``LocalResult.counts`` gives
-                it; written into their boxes.
+            counts: what its components have done, from ``TopologyQuery.components`` or
+                ``LocalResult.counts``; written into their boxes.
         """
         return mermaid(self.graph, counts)
 
     def svg(self, counts: Mapping[str, ComponentCounts] | None = None) -> str:
-        """Draw it as an SVG document that stands for itself.
+        """Draw it as a complete SVG document.
 
         Args:
             counts: see ``mermaid``.

@@ -38,7 +38,7 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     records are retried."""
     ackers: _Ackers | None = None
     """How many tasks share the trees that do not end where they began; None: one for each partition of an
-    exchange. 0 acks each record when its tuple is emitted: then nobody retries what fails. Not with state,
+    exchange. 0 acks each record when its tuple is emitted: then failures are not retried. Not with state,
     which could not be exact then."""
     partitions: _Partitions | None = None
     """Of an exchange: at most so many tasks of Spark run the bolts after it. None: as many as the bolts there have

@@ -1,5 +1,4 @@
-"""``format("kinesis")``: the entry (``data_source``), the columns, and the offsets and progress that Spark keeps.
+"""``format("kinesis")``: the entry (``data_source``), the columns, offsets and progress.
 
-Reading is in ``stream`` and ``batch``, the sink in ``write``; per-record outcomes are ``spark.per_record``.
-Begin with ``data_source``.
+Reading is in ``stream`` and ``batch``, the sink in ``write``, per-record outcomes in ``spark.per_record``.
 """

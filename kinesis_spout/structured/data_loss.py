@@ -1,4 +1,4 @@
-"""Records that are gone before they were read: an error, or a warning, as ``failOnDataLoss`` says."""
+"""Lost records: an error, or a warning, depending on ``failOnDataLoss``."""
 
 import logging
 
@@ -15,17 +15,14 @@ def lose(
     so_that: str = "to go on without them",
     cause: KinesisSpoutError | None = None,
 ) -> None:
-    """Say that records are lost.
+    """Report lost records: raise ``kind`` if ``fail`` is set, else log a warning.
 
     Args:
         text: what was expected, and what was found.
-        fail: ``failOnDataLoss``. If it is off, the loss is logged, and the caller goes on.
+        fail: ``failOnDataLoss``.
         kind: of the error.
-        so_that: what it is good for to set the option to false.
+        so_that: what setting the option to false achieves.
         cause: of the error.
-
-    Raises:
-        KinesisSpoutError: of ``kind``, if ``fail`` is set.
     """
     if fail:
         raise kind(f"{text}. Set failOnDataLoss to false {so_that}") from cause

@@ -1,6 +1,6 @@
-"""The entry to ``format("kinesis")``: what Spark makes a reader or a writer from.
+"""The entry to ``format("kinesis")``: makes readers and writers for Spark.
 
-Spark imports this in every session, whether it reads Kinesis or not: so nothing heavy is imported before it is
+Spark imports this in every session, whether it reads Kinesis or not: so heavy imports wait until they are
 used.
 """
 
@@ -44,7 +44,7 @@ class KinesisDataSource(DataSource):
         return "kinesis"
 
     def schema(self) -> "StructType":
-        """Give the columns. Raises InvalidConfig for options that are unknown or wrong."""
+        """The columns. Raises InvalidConfig for options that are unknown or wrong."""
         from kinesis_spout.structured.schema import columns_of
 
         return columns_of(dict(self.options))

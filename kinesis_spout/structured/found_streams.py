@@ -1,6 +1,7 @@
 """Which streams a read has: those that its options name, and those that their patterns find now.
 
-All are of one region, so one listing serves all patterns. A pattern finds streams of the credentials' account.
+All are of one region, so one listing serves all patterns. A pattern finds streams of the credentials'
+account.
 """
 
 from collections.abc import Sequence
@@ -16,15 +17,12 @@ if TYPE_CHECKING:
 
 
 def find_streams(parts: Sequence[str], client: "KinesisClient", clock: Clock) -> list[str]:
-    """Give the streams that are named, whether they exist or not, and then those that patterns find.
+    """The streams that are named, whether they exist or not, then those that patterns find.
 
-    Args:
-        parts: names or ARNs, and patterns of them.
-        client: lists the streams, if there is a pattern.
-        clock: what the tries to list them wait on.
+    ``client`` lists the streams only if there is a pattern; transient errors are retried for a minute.
 
     Raises:
-        KinesisError: the streams cannot be listed. What may pass is tried again for a minute.
+        KinesisError: the streams cannot be listed.
     """
     found = dict.fromkeys(part for part in parts if not is_pattern(part))
     patterns = [part for part in parts if is_pattern(part)]
@@ -36,10 +34,10 @@ def find_streams(parts: Sequence[str], client: "KinesisClient", clock: Clock) ->
 
 
 def streams_at_start(parts: Sequence[str], client: "KinesisClient", clock: Clock) -> list[str]:
-    """Give the streams that a read begins with; what may pass is waited for without limit.
+    """The streams that a read begins with. Retries transient errors without limit.
 
     Raises:
-        StreamNotFound: there is none that a pattern finds, and none is named.
+        StreamNotFound: no stream is named, and no pattern finds one.
         AccessDenied: the credentials lack kinesis:ListStreams.
     """
     found = persistently(lambda: find_streams(parts, client, clock), "the listing of the streams", clock)

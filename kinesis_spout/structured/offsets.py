@@ -6,24 +6,24 @@
         "shardId-000000000000": {"after": "495903", "drained": true, "read": {"first": "495901", "rows": 3}},
         "shardId-000000000001": {"at": {"type": "TRIM_HORIZON"}, "parents": ["shardId-000000000000"]}}}}}
 
-An entry says from where its shard is read on: ``at`` its start while nothing was read, then ``after`` a record.
-LATEST and timestamps are resolved when the entry is made, and carried.
+An entry says where reading its shard continues: ``at`` its start while nothing was read, then ``after`` a
+record. LATEST and timestamps are resolved when the entry is made, and carried.
 
-``read`` says what the batch that ends here has of the shard: everything from ``first`` to ``after``. So an end
-offset alone tells a batch's data, exactly: Spark does not store the start of the first batch, and a replay that
-started at TRIM_HORIZON could not tell that records were trimmed meanwhile.
+``read`` says what the batch that ends here has of the shard: everything from ``first`` to ``after``. So an
+end offset alone defines a batch's data exactly: Spark does not store the start of the first batch, and a
+replay that started at TRIM_HORIZON could not notice that records were trimmed meanwhile.
 
-A shard at its end (``drained``: its last page was read) stays in the offset for as long as the stream lists it. So
-a child that is found later knows whether its parents were read to their end, also when the query was down at the
-split. Shards that are not in the offset were born after it was made: they are read from their beginning.
+A shard at its end (``drained``: its last page was read) stays in the offset while the stream lists it. So a
+child that is found later shows whether its parents were read to their end, also when the query was down at
+the split. Shards that are not in the offset were born after it was made: they are read from their beginning.
 
-An offset lies between records of Kinesis: what was taken out of one aggregated record is in one batch.
-``deaggregated``, beside ``streams``, says that the batch that ends here has its aggregated records taken apart:
-then ``rows`` counts user records. A replay does the same, also where the option now says otherwise.
+An offset lies between records of Kinesis: all user records of one aggregated record are in one batch.
+``deaggregated``, next to ``streams``, says that the batch that ends here has its aggregated records taken
+apart: then ``rows`` counts user records. A replay does the same, whatever the option says now.
 
-``began``, beside ``streams``, is there where the options have patterns: when the query first began, in seconds
-since the epoch. It says where a stream begins that is found later. Such an offset may have other streams than the
-one before it.
+``began``, next to ``streams``, exists where the options have patterns: when the query first began, in seconds
+since the epoch. It decides where a stream begins that is found later. Such an offset can have other streams
+than the one before it.
 
 Key order is fixed: Spark compares offsets as text.
 """
@@ -49,8 +49,6 @@ class ReadRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOffset:
-    """Where one shard stands."""
-
     position: Position
     """From where its next record is read. Never LATEST."""
     at_end: bool = False
@@ -82,7 +80,7 @@ class ShardOffset:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "ShardOffset":
-        """Read the JSON form. Raises ValueError, KeyError or TypeError if it is not one."""
+        """Raises ValueError, KeyError or TypeError if it is not an offset."""
         read = document.get("read")
         if read is None:
             position = Position.from_document(document["at"])
@@ -98,7 +96,7 @@ class ShardOffset:
         )
 
     def without_read(self) -> "ShardOffset":
-        """Give the entry for an end whose batch has nothing of the shard."""
+        """The entry for an end whose batch has nothing of the shard."""
         if self.read is None:
             return self
         return ShardOffset(position=self.position, at_end=self.at_end, parents=self.parents)
@@ -106,14 +104,12 @@ class ShardOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOffset:
-    """Where one stream stands."""
-
     created: float
     """The stream's creation time, seconds since the epoch: tells a re-created stream from the old one."""
     shards: Mapping[str, ShardOffset] = field(default_factory=dict)
 
     def readable(self) -> list[str]:
-        """Name the shards that may be read: not at their end, but all their parents are (invariant 7)."""
+        """The shards that may be read: not at their end, but all their parents are (invariant 7)."""
         return [
             shard_id
             for shard_id, shard in self.shards.items()
@@ -124,8 +120,6 @@ class StreamOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOffset:
-    """Where a query stands."""
-
     streams: Mapping[str, StreamOffset]
     """By the name or ARN that the options gave."""
     unlogged: bool = False
@@ -136,7 +130,7 @@ class QueryOffset:
     """When the query first began; None where the options name every stream."""
 
     def as_document(self) -> dict[str, Any]:
-        """Give the JSON form, its keys in a fixed order."""
+        """Keys are in a fixed order."""
         document: dict[str, Any] = {
             "version": VERSION,
             "streams": {
@@ -158,7 +152,7 @@ class QueryOffset:
         return document
 
     def without_read(self) -> "QueryOffset":
-        """Give the end of a batch that stays here and has nothing."""
+        """The end of an empty batch at the same place."""
         streams = {
             name: StreamOffset(
                 created=stream.created,
@@ -172,13 +166,11 @@ class QueryOffset:
     def from_document(cls, document: Any, streams: Collection[str]) -> "QueryOffset":
         """Read the JSON form.
 
-        Args:
-            document: what Spark gives back.
-            streams: the names, ARNs and patterns that the options have now. Without a pattern they are the same
-                as when the offset was made; with one, they name or find every stream in it.
+        ``streams`` are the names, ARNs and patterns of the present options. Without a pattern they equal
+        those of the offset; with one, they name or find every stream in it.
 
         Raises:
-            CheckpointUnreadable: it is no offset of this source, of a newer version, or of other streams.
+            CheckpointUnreadable: not an offset of this source, of a newer version, or of other streams.
         """
         try:
             if document["version"] != VERSION:
@@ -215,7 +207,6 @@ class QueryOffset:
 
 
 def _are_same(read: Collection[str], asked: Collection[str]) -> bool:
-    """Tell whether the streams of an offset are those that the options ask for now."""
     if not any(map(is_pattern, asked)):
         return set(read) == set(asked)
     return all(any(covers(part, stream) for part in asked) for stream in read)

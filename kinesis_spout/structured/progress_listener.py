@@ -1,8 +1,8 @@
 """Watches the progress of Kinesis sources: lag, rates, shards and throttles of every micro-batch.
 
-Give a listener to ``spark.streams.addListener``. Under Spark Connect the listener is called in the client's
+Pass a listener to ``spark.streams.addListener``. Under Spark Connect the listener is called in the client's
 process, where it was made. The readers' own figures need Spark 4.2 or later (``reportLatestOffset``); before,
-no progress is taken for one of ours.
+no progress is recognized as ours.
 """
 
 import logging
@@ -73,12 +73,12 @@ class KinesisProgress:
 
 
 class KinesisProgressListener(StreamingQueryListener):
-    """Keeps the latest progress of every query's Kinesis sources, and hands it on. Mutable; thread-safe.
+    """Keeps the latest progress of every query's Kinesis sources, and passes it on. Mutable; thread-safe.
 
     Args:
-        on_progress: called for every progress, on the thread that Spark tells its listeners on, so it should
-            be quick. What it raises is logged with its traceback and goes no further: an observer's mistake
-            must not end the observation, as it would under Spark Connect.
+        on_progress: called for every progress, on Spark's listener thread, so it should be quick. What it
+            raises is logged with its traceback and goes no further: an observer's mistake must not end the
+            observation, as it would under Spark Connect.
         keep: how many to keep of each query, at least 1.
 
     Raises:
@@ -96,19 +96,19 @@ class KinesisProgressListener(StreamingQueryListener):
         self._lock = threading.Lock()
 
     def recent(self, query_id: str | UUID) -> tuple[KinesisProgress, ...]:
-        """Give what is kept of a query (``StreamingQuery.id``), oldest first; also after its end."""
+        """The kept progress of a query (``StreamingQuery.id``), oldest first; also after its end."""
         with self._lock:
             return tuple(self._recent.get(str(query_id), ()))
 
     def latest(self, query_id: str | UUID) -> KinesisProgress | None:
-        """Give the last progress of a query; None if none was seen."""
+        """The last progress of a query; None if none was seen."""
         return next(reversed(self.recent(query_id)), None)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing: there is no progress yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Keep and hand on what Kinesis sources tell; other sources are passed over."""
+        """Keep and pass on the progress of Kinesis sources; ignore other sources."""
         for progress in kinesis_progress(event.progress):
             self._store(progress)
             if self._on_progress is not None:
@@ -138,7 +138,7 @@ class KinesisProgressListener(StreamingQueryListener):
 
 
 def kinesis_progress(progress: StreamingQueryProgress) -> list[KinesisProgress]:
-    """Find what the Kinesis sources of a query tell in its progress (``StreamingQuery.lastProgress``, too)."""
+    """The Kinesis sources in a query's progress (``StreamingQuery.lastProgress``, too)."""
     found = []
     for source in progress.sources:
         of_source = SourceProgress.from_document(source.latestOffset)
@@ -160,5 +160,5 @@ def kinesis_progress(progress: StreamingQueryProgress) -> list[KinesisProgress]:
 
 
 def _rate(rows_per_second: float | None) -> float:
-    """Spark divides by the time that passed, which may be nothing: NaN and infinity are no rates."""
+    """Spark divides by the time that passed, possibly 0: NaN and infinity are no rates."""
     return rows_per_second if rows_per_second is not None and math.isfinite(rows_per_second) else 0.0

@@ -1,8 +1,8 @@
-"""The columns of a read: the six that every Kinesis source has, and those asked for beside them.
+"""The columns of a read: the six that every Kinesis source has, and the extra ones requested.
 
-A table (``CREATE TABLE … USING kinesis OPTIONS (…)``) is read by its columns alone: Spark keeps its options, but
-gives them to nobody when it is queried. So a table's first column carries them. Secrets are not among them:
-everybody who sees a table sees its columns.
+A table (``CREATE TABLE … USING kinesis OPTIONS (…)``) is read by its columns alone: Spark keeps its options,
+but does not pass them on when it is queried. So a table's first column carries them, without secrets: every
+user who sees a table sees its columns.
 """
 
 import json
@@ -28,7 +28,7 @@ _OPTIONS: Final = "kinesis.options"
 
 
 def arrow_schema(extra_columns: Sequence[str] = ()) -> pa.Schema:
-    """Give the columns as Arrow types, the extra ones last, in the order given."""
+    """The columns as Arrow types, the extra ones last, in the order given."""
     return as_arrow(_with(extra_columns))
 
 
@@ -37,13 +37,11 @@ def _with(extra_columns: Sequence[str]) -> dict[str, str]:
 
 
 def columns_of(options: Mapping[str, str]) -> StructType:
-    """Give the columns.
-
-    Spark asks for them before it says what the options are for, so an option of any use is taken here.
+    """Spark asks before it says what the options are for, so options for any use are accepted here.
 
     Raises:
-        InvalidConfig: an option is unknown or given twice, its value is not what it takes, a column is not one of
-            the extra ones, or a table is to keep a secret.
+        InvalidConfig: an option is unknown or given twice, its value is not what it takes, a column is not
+            one of the extra ones, or a table is to keep a secret.
     """
     given = OptionReader(options, *Use)
     given.check_values()
@@ -62,8 +60,7 @@ def _columns(extra_columns: Sequence[str]) -> StructType:
 def check_columns(schema: StructType, extra_columns: Sequence[str]) -> None:
     """Refuse columns that the user has listed and that are not those of the read.
 
-    Spark asks nobody about columns that are listed (``.schema(…)``, ``CREATE TABLE t (…)``). It tells them
-    when the read is planned.
+    Spark passes listed columns (``.schema(…)``, ``CREATE TABLE t (…)``) only when the read is planned.
 
     Raises:
         InvalidConfig: names what was expected.
@@ -82,7 +79,7 @@ def _listed(columns: StructType) -> list[str]:
 
 
 def with_those_of_table(options: Mapping[str, str], schema: StructType) -> dict[str, str]:
-    """Add to the options of a read what the table has that it reads; what the read says wins."""
+    """Add a table's options to those of a read; those of the read win."""
     kept = schema.fields[0].metadata.get(_OPTIONS) if schema.fields else None
     of_table: dict[str, str] = {} if kept is None else json.loads(kept)
     written = {name.lower() for name in options}

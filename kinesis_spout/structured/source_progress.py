@@ -1,7 +1,7 @@
-"""What a stream reader tells of itself, as the document that Spark shows in the progress of the query.
+"""A stream reader's metrics, as the document that Spark shows in the progress of the query.
 
-A Python source cannot fill ``sources[].metrics``. What its ``reportLatestOffset`` returns is shown verbatim as
-``sources[].latestOffset`` (since Spark 4.2), so the metrics travel there, under the names of Databricks'
+A Python source cannot fill ``sources[].metrics``. What its ``reportLatestOffset`` returns is shown verbatim
+as ``sources[].latestOffset`` (since Spark 4.2), so the metrics travel there, under the names of Databricks'
 Kinesis source.
 """
 
@@ -38,15 +38,15 @@ class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How many user records were read that lie outside their shard by their hash keys: they are rows as well."""
 
     def as_document(self) -> dict[str, Any]:
-        """Give the document for ``reportLatestOffset``: of JSON's types only, its keys in a fixed order."""
+        """For ``reportLatestOffset``: JSON types only, keys in a fixed order."""
         return {_KEY: msgspec.to_builtins(self, builtin_types=()) | {"streams": list(self.streams)}}
 
     @classmethod
     def from_document(cls, document: str | bytes | Mapping[str, Any]) -> "SourceProgress | None":
-        """Read a document, as JSON text or decoded. None when it is not one of ours.
+        """Read a document, as JSON text or decoded. None if it is not one of ours.
 
-        That is so for the offsets of every other source, and when a key is missing or of another type. Keys
-        that are not known are passed over: a newer version may say more.
+        That holds for the offsets of every other source, and when a key is missing or of another type.
+        Unknown keys are ignored: a newer version can add some.
         """
         try:
             if isinstance(document, (str, bytes)):

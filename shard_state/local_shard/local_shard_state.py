@@ -224,11 +224,7 @@ class LocalShardState(ShardReading):
     ) -> tuple[Redelivery, ...]:
         """Hand out at most ``limit`` records whose retry is due.
 
-        Args:
-            now: the time.
-            limit: the most records.
-            whole_lines: take what is held behind a record along with it.
-            single: tells of a record whether it must be handed out by itself.
+        With ``whole_lines`` what is held behind a record comes along; a ``single`` record is handed out by itself.
         """
         taken: list[Redelivery] = []
         while len(taken) < limit:

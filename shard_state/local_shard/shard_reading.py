@@ -46,19 +46,7 @@ class Capacity:
 
 
 class ShardReading:
-    """How far one shard is read and stored. Mutable; not thread-safe.
-
-    Args:
-        shard: which.
-        checkpoint: from where on, and under which epoch.
-        retry: the rule for what fails.
-        random: numbers from [0, 1), for the delays of retries.
-        order: what waits behind a failure.
-        capacity: how much may be open.
-        message_timeout_seconds: of a delivery whose outcome comes by itself; None: it takes what it takes.
-        guarantee: when a record counts as finished.
-        bound: up to where this run reads; None: on and on.
-    """
+    """How far one shard is read and stored. Mutable; not thread-safe. Its arguments are ``StateManager``'s."""
 
     def __init__(
         self,
@@ -137,7 +125,6 @@ class ShardReading:
         self._check_all_finished()
 
     def reach_bound(self) -> None:
-        """Note that nothing more of the shard is wanted in this run: the bound is next, or the tip ended it."""
         self._step(ShardEvent.BOUND_REACHED)
 
     def _look_for_bound(self) -> None:
@@ -146,13 +133,11 @@ class ShardReading:
 
     @property
     def is_done(self) -> bool:
-        """Whether this run has nothing left to do with it: all up to its bound is finished, and that is stored."""
         return self.phase is ShardPhase.AT_BOUND and not self.tracker.unresolved and not self.is_dirty
 
     # Claiming, where a record is delivered at most once
 
     def claim(self, first: SequenceNumber, last: SequenceNumber) -> bool:
-        """Claim the records to be handed out next, by their first and last; False if the first is claimed."""
         claimed = self._guarantee is Guarantee.AT_MOST_ONCE and self._claims.claim(first, last)
         if claimed:
             self._changed()

@@ -86,13 +86,9 @@ class ShardSlices:
     def plan_some(
         self, now: float, carried: int | None, most: float = inf, *, coalesces: bool = False
     ) -> list[SlicePlan]:
-        """Plan the due retries, then a fresh slice, of at most so many deliveries together.
+        """Plan the due retries, then a fresh slice, of at most ``most`` deliveries; fresh records have half of it.
 
-        Args:
-            now: the time.
-            carried: as in ``plan_fresh``; None: nothing fresh may be planned.
-            most: where both are to be had, fresh records have half of it.
-            coalesces: whether one delivery may be for several records: then slices may have more of them.
+        With ``carried`` None nothing fresh is planned; otherwise it is how many fetched records the driver holds.
         """
         fresh = carried is not None and self.may_plan_fresh(carried)
         for_retries = most
@@ -134,14 +130,7 @@ class ShardSlices:
     def plan_fresh(
         self, carried: int, *, probe: bool = False, most: float = inf, coalesces: bool = False
     ) -> SlicePlan | None:
-        """Plan the next fresh slice.
-
-        Args:
-            carried: how many fetched records of the shard the driver holds.
-            probe: only one of its records is to be tried, one that never failed where there is one.
-            most: no more deliveries than that.
-            coalesces: as in ``plan_some``.
-        """
+        """Plan the next fresh slice. Of a ``probe`` one record is tried, one that never failed if there is one."""
         isolation = self._isolation[True]
         if not self.may_plan_fresh(carried):
             return None
@@ -179,16 +168,11 @@ class ShardSlices:
         return self._fresh_out
 
     def end_read(self) -> None:
-        """Note that the end of the closed shard was read, outside of a slice.
-
-        Raises:
-            OutOfOrder: a fresh slice is out. Its records are not tracked yet, so nobody may call the shard
-                finished; the end belongs into the outcome of the slice that reaches it.
-        """
         self._refuse_while_out("end")
         self.state.end_read()
 
     def _refuse_while_out(self, what: str) -> None:
+        """Raise OutOfOrder while a fresh slice is out: its records are not tracked yet, so nothing is finished."""
         if self._fresh_out is not None:
             raise OutOfOrder(
                 f"expected no fresh slice of {self.state.shard.shard_id} to be out when its {what} is reported, "
@@ -196,17 +180,11 @@ class ShardSlices:
             )
 
     def reach_bound(self) -> None:
-        """Note that nothing more of the shard is wanted in this run, outside of a slice.
-
-        Raises:
-            OutOfOrder: a fresh slice is out, as in ``end_read``.
-        """
         self._refuse_while_out("bound")
         self.state.reach_bound()
 
     @property
     def is_done(self) -> bool:
-        """Whether this run has nothing left to do with the shard, and all it has done is stored."""
         return self.is_idle and self.state.is_done
 
     def is_out(self, plan: SlicePlan) -> bool:
@@ -220,10 +198,9 @@ class ShardSlices:
         *,
         spare: bool = False,
     ) -> list[Exhausted]:
-        """Take in what came of a slice. Returns what must be dead-lettered.
+        """Take in what came of a slice; one that is not out changes nothing. Returns what must be dead-lettered.
 
-        With ``spare`` no failure counts against the limit (see ``LocalShardState.fail``). A slice that is not out
-        (it settled or died before, and may be planned again) changes nothing.
+        With ``spare`` no failure counts against the limit (see ``LocalShardState.fail``).
         """
         if not self._returned(plan):
             return []
@@ -270,13 +247,7 @@ class ShardSlices:
     ) -> list[Exhausted]:
         """Take in that the job of a slice died, nobody knows at which record: it is planned again, alone.
 
-        If it was alone it is halved, or its one record is isolated.
-
-        Args:
-            plan: the slice.
-            held: its records, as far as the driver knows them, all of them held: None for a READ slice.
-            now: the time.
-            spare: as in ``settle``.
+        If it was alone it is halved, or its one record is isolated. ``StateManager.died`` says what ``held`` is.
         """
         if not self._returned(plan):
             return []

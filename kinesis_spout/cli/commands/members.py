@@ -96,7 +96,6 @@ def resume(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> 
 
 
 def print_members(view: GroupView) -> None:
-    """Print the members as a table."""
     print_table(_HEADINGS, [_cells(each) for each in view.document()["members"]], cutting={"member"})
 
 

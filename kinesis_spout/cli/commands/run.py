@@ -146,7 +146,6 @@ def find_handler(name: str) -> Callable[..., None]:
 
 
 def _check_parameters(function: Callable[..., None], kind: _HandlerKind) -> None:
-    """Refuse a handler that cannot be called with what its kind is given."""
     given = {_HandlerKind.RECORD: ("record",), _HandlerKind.ARROW: ("batch", "collector")}.get(
         kind, ("rows", "collector")
     )

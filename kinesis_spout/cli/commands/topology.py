@@ -171,7 +171,6 @@ def run(
 
 
 def _configs(topology: "Topology") -> dict[str, SpoutConfig]:
-    """Give the settings of each spout that reads Kinesis."""
     from kinesis_spout.kinesis_spout import KinesisSpout  # noqa: PLC0415 - slow to import
 
     return {

@@ -36,20 +36,16 @@ _STOPPING_AT_START: Final = b"stopping when the start is done; a second Ctrl-C d
 
 
 class Stop:
-    """Whether, and by which signal, the run was told to stop. Mutable."""
-
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
         self._told = threading.Event()
         self._starting = True
 
     def listen(self) -> None:
-        """Have SIGINT and SIGTERM told to this."""
         for number in _STOP_SIGNALS:
             signal.signal(number, self.tell)
 
     def started(self) -> None:
-        """From now on the progress shows that it stops."""
         self._starting = False
 
     def tell(self, number: int, _frame: object) -> None:
@@ -64,7 +60,6 @@ class Stop:
             raise KeyboardInterrupt
 
     def wait(self, seconds: float) -> bool:
-        """Wait to be told, but no longer than that."""
         return self._told.wait(seconds)
 
 

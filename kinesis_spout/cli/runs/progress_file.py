@@ -48,7 +48,6 @@ class ProgressFile:
 
 
 def newest_counts(path: Path, components: Collection[str]) -> Mapping[str, "ComponentCounts"]:
-    """Read the newest totals of each component of a topology."""
     from kinesis_spout.storm.running.counts import ComponentCounts  # noqa: PLC0415 - PySpark is slow
 
     for line in reversed(_last_lines(path)):

@@ -118,8 +118,6 @@ class _Message(logging.Formatter):
 
 
 class _Line(_Message):
-    """Gives time, level and name."""
-
     def __init__(self) -> None:
         super().__init__(LINE_FORMAT, LINE_TIME_FORMAT)
         self.converter = time.gmtime

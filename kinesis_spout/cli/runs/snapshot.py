@@ -30,8 +30,6 @@ _OTHER_COUNTERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """How a run goes at one moment."""
-
     state: str
     """starting, running, paused, stopping, stopped or failed."""
     counters: Counters
@@ -47,7 +45,6 @@ class Snapshot:
     shards: tuple[ShardStatus, ...] = ()
 
     def document(self, *, detailed: bool) -> dict[str, Any]:
-        """Give it as JSON, with keys that stay; in detail, with its shards."""
         return {
             "state": self.state,
             **{name: getattr(self.counters, name) for name in _OUTCOMES},
@@ -61,7 +58,6 @@ class Snapshot:
         }
 
     def plus(self, other: "Snapshot") -> "Snapshot":
-        """Give both together: sums, the largest lag, the first error."""
         lags = [lag for lag in (self.lag_millis, other.lag_millis) if lag is not None]
         return Snapshot(
             state=other.state if other.paused is not None else self.state,
@@ -74,7 +70,6 @@ class Snapshot:
         )
 
     def line(self) -> str:
-        """Give it as a line of text."""
         counters = self.counters
         lag = "?" if self.lag_millis is None else duration(self.lag_millis)
         return (
@@ -84,7 +79,6 @@ class Snapshot:
         )
 
     def details(self) -> Table:
-        """Give its shards."""
         return _SHARD_HEADINGS, [_shard_cells(shard) for shard in self.shards]
 
 
@@ -97,7 +91,6 @@ class TopologySnapshot(Snapshot):
     components: "Mapping[str, ComponentCounts]"
 
     def document(self, *, detailed: bool) -> dict[str, Any]:
-        """Give it as JSON, with keys that stay: the sums of all spouts, each spout, each component."""
         document = Snapshot.document(self, detailed=False)
         del document["shards"]
         document["spouts"] = {name: each.document(detailed=detailed) for name, each in self.spouts.items()}
@@ -105,7 +98,6 @@ class TopologySnapshot(Snapshot):
         return document
 
     def details(self) -> Table:
-        """Give its components."""
         from kinesis_spout.storm.picture.wiring import latency_text  # noqa: PLC0415 - slow to import
 
         return _COMPONENT_HEADINGS, [
@@ -131,14 +123,12 @@ class Reading:
         self._delivered = 0
 
     def counted(self, state: str) -> Snapshot:
-        """Look at what it counts, which is all that a spout of your own has."""
         counters, now = Counters.total([self._query.counters]), time.monotonic()
         rate = (counters.delivered - self._delivered) / max(now - self._at, 1e-3)
         self._at, self._delivered = now, counters.delivered
         return Snapshot(state=state, counters=counters, records_per_second=round(rate, 1))
 
     def take(self, state: str) -> Snapshot:
-        """Look at all of it."""
         query = self._query
         progress = query.lastProgress
         sources = () if progress is None else progress["sources"]
@@ -153,15 +143,12 @@ class Reading:
 
 
 class TopologyReading:
-    """The same of a topology."""
-
     def __init__(self, query: "TopologyQuery") -> None:
         self._query = query
         self._takes = {name: Reading(spout).take for name, spout in query.spouts.items()}
         self._takes |= {name: Reading(spout).counted for name, spout in query.own_spouts.items()}  # type: ignore[arg-type]
 
     def take(self, state: str) -> TopologySnapshot:
-        """Look at all of it."""
         spouts = {name: take(state) for name, take in self._takes.items()}
         together = reduce(Snapshot.plus, spouts.values())
         return TopologySnapshot(

@@ -64,7 +64,6 @@ def running_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -
 
 
 def start_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -> "SparkSession":
-    """Start Spark with this package's settings, logging errors only."""
     # What py4j logs it raises too; a Ctrl-C during a call would show as three tracebacks.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - PySpark is slow to import

@@ -92,7 +92,6 @@ def _called(name: str, function: Any) -> Any:
 
 @contextmanager
 def _broken(name: str) -> Iterator[None]:
-    """Tell what the user's code raises as an error of the topology."""
     try:
         yield
     except InvalidConfig as error:

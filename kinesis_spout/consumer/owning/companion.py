@@ -1,10 +1,10 @@
-"""What the consumer does for its companion, so that progress and what is stored with it never part.
+"""Keeps the companion and the progress of the consumer at the same moment.
 
-All shards of the application, or none: the companion's content says what the records of all of them have done.
-When a shard is lost, what its records did since the last commit is in that content, and whoever owns the shard
-next does it once more. So every shard is given up then, and the content is forgotten. If all were lost at once
-(with the session), the consumer goes on: it acquires them again and loads what is stored. If only some were,
-another consumer has them, and two would take turns in undoing each other's work: so this one ends.
+All shards of the application, or none: the companion's content reflects the records of all of them. When a
+shard is lost, that content holds what its records did since the last commit, and the next owner does it once
+more. So the consumer gives up every shard and forgets the content. If all were lost at once (with the
+session), it acquires them again and loads what is stored. If only some were, another consumer has them, and
+the two would keep undoing each other's work: so this one ends.
 """
 
 from collections.abc import Collection
@@ -19,15 +19,13 @@ from kinesis_spout.ports import Attachment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shared:
-    """Other members have shards, too."""
-
     members: frozenset[str]
     until: float
     """How long that may last."""
 
 
 class Companionship:
-    """Does nothing where there is no companion. Mutable; guarded by the consumer's lock, which ``load`` takes."""
+    """Does nothing without a companion. Mutable; guarded by the consumer's lock, which ``load`` takes."""
 
     def __init__(self, state: ConsumerState, companion: Companion | None) -> None:
         self._state = state
@@ -39,16 +37,16 @@ class Companionship:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a companion: then the progress of all shards is that of one moment."""
+        """With a companion, the progress of all shards is that of one moment."""
         return self._companion is not None
 
     @property
     def is_loaded(self) -> bool:
-        """Whether shards may be handed to whoever reads."""
+        """Whether shards may be handed to the reader."""
         return self._is_loaded
 
     def load(self) -> None:
-        """Have the companion begin with what is stored, unless it has. Not under the lock: it asks the store.
+        """Load the stored content into the companion, once. Not under the lock: it asks the store.
 
         Raises:
             StoreUnavailable: retriable.
@@ -72,7 +70,7 @@ class Companionship:
             self._companion.committed(attachment.data)
 
     def lose(self, shard_ids: Collection[str]) -> frozenset[str]:
-        """Say which shards are to be dropped when these are lost: these, or all."""
+        """Which shards to drop when these are lost: these, or all."""
         if self._companion is None:
             return frozenset(shard_ids)
         self._companion.lost()
@@ -80,13 +78,13 @@ class Companionship:
         return self._manager.owned | frozenset(shard_ids)
 
     def may_hand_over(self, leaving: Collection[str]) -> bool:
-        """Tell whether shards may be given up now that they have been left; with a companion only all at once."""
+        """With a companion, shards that were left are given up only all at once."""
         return self._companion is None or self._manager.owned <= {*leaving}
 
     def is_alone(self, now: float) -> bool:
-        """Tell whether to acquire what is assigned: not while other members have shards assigned, too.
+        """Whether to acquire what is assigned: not while other members have shards assigned, too.
 
-        One that has none yet waits: the others may be about to end. See ``check_together`` for what follows.
+        A consumer that owns nothing waits: the others are possibly about to end. See ``check_together``.
         """
         sharing, config = self._state.sharing, self._state.config
         others = sharing.others if self._companion is not None and sharing.ours else frozenset[str]()
@@ -101,7 +99,7 @@ class Companionship:
         return not others
 
     def check_together(self) -> None:
-        """Make sure that all shards are, or will be, this consumer's.
+        """Check that all shards are, or will be, this consumer's.
 
         Raises:
             InvalidConfig: other members have had shards assigned for longer than they need to end.
@@ -110,7 +108,7 @@ class Companionship:
             raise self._error(f"shards are assigned to {', '.join(sorted(self._shared.members))}, too")
 
     def parted(self, gone: Collection[str]) -> InvalidConfig | None:
-        """Give what ends the consumer when these shards are another's while others are its own still."""
+        """The error that ends the consumer when another owns these shards and this one still owns others."""
         if self._companion is None or not gone or self._manager.owned <= {*gone}:
             return None
         return self._error(

@@ -1,6 +1,6 @@
 """What the leader of an application's members does: it lists the shards, and assigns them to the members.
 
-Every member has one, and does nothing with it while another leads. The plan is ``AssignmentPlanner``'s.
+Every member has a ``Leading``, idle while another member leads. ``AssignmentPlanner`` makes the plan.
 """
 
 import logging
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class Leading:
-    """Leads while this member is the elected one. Mutable; the housekeeper's."""
+    """Mutable; the housekeeper's."""
 
     def __init__(self, ports: Ports, life: Lifecycle, *, list_seconds: float) -> None:
         self._ports = ports
@@ -31,10 +31,10 @@ class Leading:
         """What members said to be over, and the planner was told."""
 
     def lead(self, now: float) -> float:
-        """Do what is due, if this member leads; say when something is due next.
+        """Do what is due, if this member leads; return when something is due next.
 
         Raises:
-            KinesisSpoutError: what it met; it begins anew with the next call.
+            KinesisSpoutError: what failed; the next call begins a new term.
         """
         group = self._ports.group
         if not group.leads():
@@ -67,7 +67,7 @@ class Leading:
         return self._due_at
 
     def _inaugurated(self, now: float) -> AssignmentPlanner:
-        """Begin a term: from what the leader before has left, and what is stored.
+        """Begin a term from the last leader's assignments and the stored progress.
 
         A dead leader's shards must not wait for a slow Kinesis: the first plan comes before the first list.
         """

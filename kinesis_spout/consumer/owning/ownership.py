@@ -1,7 +1,4 @@
-"""Takes the shards that are ours, and lets those go that are another's.
-
-Which shards are ours, ``sharing`` says; this asks ZooKeeper for them, and tells everybody whom it concerns.
-"""
+"""Acquires the shards that ``sharing`` wishes for, and gives up those assigned to another member."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -17,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class Ownership:
-    """What one consumer does to own its shards. Mutable; takes the consumer's lock, but for ``lose``."""
+    """Mutable; every method but ``lose`` takes the consumer's lock."""
 
     def __init__(self, state: ConsumerState, companionship: Companionship, life: Lifecycle) -> None:
         self._state = state
@@ -32,7 +29,7 @@ class Ownership:
     # Taking
 
     def follow(self, now: float) -> None:
-        """Take in what is assigned, and acquire what is ours."""
+        """Take in the assignment, and acquire what is ours."""
         self._take_in_operator_pause()
         assignment, freed = self._ports.group.assignment(), self._ports.coordinator.take_freed()
         if assignment is None:
@@ -57,7 +54,7 @@ class Ownership:
         self._life.acquired(acquired, missing)
 
     def _acquire(self, wish: Wish, acquired: list[tuple[str, Position]]) -> bool:
-        """Try to own a shard, and add it to those that were acquired; False if this session has ended."""
+        """Try to own a shard and append it to ``acquired``; False if this session has ended."""
         shard_id, fresh, fences = wish
         checkpoint = self._ports.coordinator.acquire(shard_id, fresh, fences=fences)
         if checkpoint is None:
@@ -70,7 +67,7 @@ class Ownership:
             self._manager.acquired(shard_id, checkpoint)
             state = self._manager.shard(shard_id)
             if state is None:
-                # Its last owner had finished it, and could not say so.
+                # Its last owner finished it and ended before it could report that.
                 self._sharing.ended([shard_id])
             else:
                 acquired.append((shard_id, state.position))
@@ -81,7 +78,7 @@ class Ownership:
         return True
 
     def _take_in_operator_pause(self) -> None:
-        """Take in what an operator has paused, before anything is handed out."""
+        """Read the operator's pauses before anything is handed out."""
         pause = self._ports.group.paused()
         with self._lock:
             if self._manager.pause_by_operator(pause) and self._state.listener is not None:
@@ -91,7 +88,7 @@ class Ownership:
     # Letting go
 
     def take_lost(self) -> None:
-        """Drop what ZooKeeper has said since the last call that we have lost."""
+        """Drop the shards that ZooKeeper has reported as lost since the last call."""
         with self._lock:  # or a shard could be acquired between the loss of the others and its consequences
             lost = self._ports.coordinator.take_lost()
             given_up = self.lose(lost) if lost else lost
@@ -101,7 +98,7 @@ class Ownership:
             self._ports.coordinator.release(given_up)
 
     def lose(self, lost: frozenset[str]) -> frozenset[str]:
-        """Drop shards that were taken from us, and what goes with them; name what is to be released besides."""
+        """Drop shards that were taken from us; return which others must be released, too."""
         if (error := self._companionship.parted(lost)) is not None:
             self._state.end_with(error)
         dropped = self._companionship.lose(lost)
@@ -121,7 +118,7 @@ class Ownership:
     def hand_over(self, now: float, commit: Callable[[], None]) -> None:
         """Give up the shards that are another's, once nothing of them is in flight, or their time is over.
 
-        Before that, ``commit`` stores the progress of all shards.
+        ``commit`` stores the progress of all shards before that.
         """
         with self._lock:
             leaving = self._sharing.left(now)

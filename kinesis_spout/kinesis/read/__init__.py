@@ -1,4 +1,4 @@
-"""Reading one shard: calls, replies decoded to records or Arrow columns, getters, pacing, every door's reader.
+"""Reading one shard: calls, decoding to records or Arrow columns, getters, pacing, every door's reader.
 
-Which shards there are, and what an error means, is the folder above's. Begin with ``shard_reader`` and ``getter``.
+The folder above lists shards and interprets errors. Begin with ``shard_reader`` and ``getter``.
 """

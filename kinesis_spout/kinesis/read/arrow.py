@@ -1,4 +1,4 @@
-"""A page as Arrow columns, for the doors into Spark: the names and types that Kinesis sources use there."""
+"""A page as Arrow columns for Spark, with the names and types that Kinesis sources use there."""
 
 import threading
 from bisect import bisect_left, bisect_right
@@ -19,13 +19,13 @@ from kinesis_spout.model.record import Record
 from shard_state import Position, SequenceNumber, Shard
 
 _one_at_a_time: Final = threading.Lock()
-"""Threads that decode large pages at the same time take turns for the interpreter, and push each other's pages out
-of the caches: eight of them need a quarter more CPU than one after the other."""
+"""Threads that decode large pages at the same time compete for the interpreter and evict each other's pages
+from the caches: eight together need a quarter more CPU than one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrowPage:
-    """A page as columns; its other fields mean what ``kinesis_spout.ports.Page`` says."""
+    """A page as columns; its other fields as in ``kinesis_spout.ports.Page``."""
 
     batch: pa.RecordBatch
     size_bytes: int
@@ -33,7 +33,7 @@ class ArrowPage:
     at_end: bool
     child_shards: tuple[Shard, ...] = ()
     kinesis_records: int = 0
-    """How many records Kinesis gave; ``batch`` has a row for each user record of those that were aggregated."""
+    """How many records Kinesis returned; ``batch`` has a row for each user record of the aggregated ones."""
     aggregates: int = 0
     """How many of them were taken apart."""
     damaged_aggregates: int = 0
@@ -43,15 +43,15 @@ class ArrowPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrowReply:
-    """A reply of GetRecords whose records are columns. Can be pickled."""
+    """A GetRecords reply with its records as columns. Can be pickled."""
 
     page: ArrowPage
     last: SequenceNumber | None
-    """The last record's number; None if there is no record."""
+    """The last record's number; None without records."""
     next_shard_iterator: str | None
     child_shards: list[ChildShard] | None
     sub_sequence_number: pa.Array | None = None
-    """Of each row, null where a record came by itself; None if none came in an aggregated record."""
+    """Of each row, null for a record that was not aggregated; None if none was."""
 
     @property
     def size_bytes(self) -> int:
@@ -81,13 +81,13 @@ class ArrowReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrowForm:
-    """Makes columns of the replies for one shard. Can be pickled."""
+    """Decodes the replies for one shard to columns. Can be pickled."""
 
     stream: str
     shard_id: str
     settings: ReadSettings = DEFAULT
     hash_keys: HashKeys | None = None
-    """The shard's, if user records outside of them are to be counted."""
+    """The shard's, to count the user records outside of them; None: not counted."""
 
     def decode(self, body: bytes) -> ArrowReply:
         if len(body) < WORTHWHILE_BYTES:
@@ -144,29 +144,29 @@ class ArrowForm:
 
 
 def sequence_at(batch: pa.RecordBatch, row: int) -> SequenceNumber:
-    """Give the sequence number of a row of a batch with ``SCHEMA``: of the carrier, if the row was aggregated."""
+    """Return a row's sequence number: the carrier's, if it was aggregated. The batch has ``SCHEMA``."""
     return SequenceNumber(int(batch.column("sequenceNumber")[row].as_py()))
 
 
 def rows_before(batch: pa.RecordBatch, first: SequenceNumber) -> int:
-    """Count the rows from the beginning of a shard's batch to the last one before ``first``."""
+    """Count the rows of a shard's batch before ``first``."""
     return bisect_left(range(batch.num_rows), first, key=lambda row: sequence_at(batch, row))
 
 
 def rows_up_to(batch: pa.RecordBatch, last: SequenceNumber) -> int:
-    """Count the rows from the beginning of a shard's batch to ``last``, of which there may be several."""
+    """Count the rows of a shard's batch up to ``last``, which several rows may have."""
     return bisect_right(range(batch.num_rows), last, key=lambda row: sequence_at(batch, row))
 
 
 def user_sequence_at(batch: pa.RecordBatch, row: int) -> SequenceNumber:
-    """Give the sequence number of a row of a batch with ``HANDLED_SCHEMA``, and its index if it was aggregated."""
+    """Return a row's number, with its index if it was aggregated. The batch has ``HANDLED_SCHEMA``."""
     sub = batch.column("subSequenceNumber")[row].as_py()
     whole = sequence_at(batch, row)
     return whole if sub is None else SequenceNumber(whole.number, sub)
 
 
 def batch_of_records(records: Sequence[Record], *, stream: str, shard_id: str) -> pa.RecordBatch:
-    """Turn records of one shard into columns of ``HANDLED_SCHEMA``, in their order."""
+    """Turn records of one shard into columns of ``HANDLED_SCHEMA``, in order."""
     columns = columns_of(records, user_records=True)
     batch = _batch_of(columns, stream=stream, shard_id=shard_id)
     for name, column in (

@@ -1,8 +1,8 @@
 """One shard, read forward with GetRecords.
 
-The position in the shard is the last record *fetched*; an iterator is only a short-lived ticket to it. So an
-iterator that expires, is refused, or belongs to a process that ended costs one call and loses nothing: a new
-one is asked for after the last fetched record, or, if nothing was fetched yet, at the pinned start.
+The position in the shard is the last record *fetched*; an iterator only continues it for a short time. So an
+iterator that expires, is refused, or belonged to an ended process costs one call and loses nothing: a new one
+is requested after the last fetched record, or, if nothing was fetched yet, at the pinned start.
 """
 
 import math
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 RENEW_AFTER_SECONDS: Final = 270.0
-"""An iterator lives 300 s. Renewed before, no call is wasted on finding out."""
+"""An iterator lives 300 s. It is renewed before, so that no call fails on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """How to read on in a shard without asking for a new iterator, and not before when. Can be pickled."""
+    """How and when to read on in a shard without requesting an iterator. Can be pickled."""
 
     iterator: str | None = None
-    """The iterator of the next read; None if one must be asked for."""
+    """The iterator of the next read; None if one must be requested."""
     iterator_obtained_at: float = 0.0
     """Seconds since the epoch."""
     not_before: float = 0.0
-    """Seconds since the epoch; the shard's read limits allow no read earlier."""
+    """Seconds since the epoch; the shard's limits allow no earlier read."""
     pace: Pace | None = None
     """How fast the shard may be read; None: as the settings say."""
     throttled_to: float = 1.0
@@ -55,23 +55,23 @@ class Cursor:
 
 
 FRESH: Final = Cursor()
-"""That of a shard of which nothing was read."""
+"""Of a shard of which nothing was read."""
 
 
 class PollingShardGetter(ReplyGetter):
-    """A ``ShardGetter`` over GetRecords. Mutable, not thread-safe, owns nothing that needs closing.
+    """A ``ShardGetter`` over GetRecords. Mutable, not thread-safe, needs no closing.
 
     Its position can move to another process: give ``position`` and ``cursor`` of the old one to the new one.
 
     Args:
         client: from ``KinesisClientSettings.connect``.
-        stream: the stream's name, or its ARN. Records carry it as it is given.
+        stream: the stream's name, or its ARN. Records carry it unchanged.
         shard_id: the shard.
         position: where to begin. LATEST is pinned here and now to the clock's time (invariant 9).
         lister: asked when Kinesis says that something does not exist.
         settings: how it is read.
         hash_keys: the shard's, from ``HashKeys.to_check``; None: user records outside of it are not counted.
-        pacing: of the shard, where others read it too; None: its own.
+        pacing: of the shard, if shared with others that read it; None: a new one.
         cursor: of the getter that came to ``position``.
         fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
     """
@@ -118,7 +118,7 @@ class PollingShardGetter(ReplyGetter):
 
     @property
     def cursor(self) -> Cursor:
-        """How another process reads on from ``position``."""
+        """For another process to read on from ``position``."""
         return Cursor(
             iterator=self._iterator,
             iterator_obtained_at=self._iterator_obtained_at,
@@ -127,10 +127,10 @@ class PollingShardGetter(ReplyGetter):
         )
 
     def when_ready(self, call: Callable[[], None]) -> None:
-        """Do nothing: only a read finds out that there is something; see the port."""
+        """Do nothing: only a read finds out; see the port."""
 
     def close(self) -> None:
-        """Do nothing: iterators end by themselves; see the port."""
+        """Do nothing: iterators expire; see the port."""
 
     def _ask(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         try:
@@ -171,7 +171,7 @@ class PollingShardGetter(ReplyGetter):
         if position.sequence_number is not None:
             arguments["StartingSequenceNumber"] = position.sequence_number.kinesis
         if position.timestamp is not None:
-            # Arrivals are whole milliseconds: a finer start would skip what arrived in its own millisecond.
+            # Arrivals are whole milliseconds: a finer start would skip what arrived in the same millisecond.
             arguments["Timestamp"] = math.floor(position.timestamp * 1000) / 1000
         call = f"GetShardIterator of {self._question} at {position}"
         try:

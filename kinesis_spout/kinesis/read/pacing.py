@@ -1,12 +1,11 @@
 """When a shard may be read next.
 
-Read every max(0.2 s, bytes of the last page / 2 MB/s), a shard is read at its full rate and hardly ever throttles.
-Failures push the next read further away, each kind in its own way: see ``kinesis.retry_policy``.
+At one read every max(0.2 s, bytes of the last page / 2 MB/s), a shard is read at its full rate and hardly
+throttles. Failures delay the next read, each kind in its way: see ``kinesis.retry_policy``.
 
-A throttle says more: somebody else reads the shard too, and all its pollers share what it gives. So it halves the
-rate at which we go on, in calls and in bytes, and every page that comes adds a twentieth of the full rate again
-("additive increase, multiplicative decrease", of which Chiu and Jain, 1989, showed that those who share something
-come to equal parts by it).
+A throttle shows that another poller shares the shard's limits. So it halves our rate, in calls and in bytes,
+and every page adds a twentieth of the full rate again ("additive increase, multiplicative decrease": Chiu and
+Jain, 1989, showed that those who share something come to equal parts by it).
 """
 
 import threading
@@ -18,21 +17,22 @@ from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 
 FULL_REPLY_BYTES: Final = 10_000_000
-"""A reply of 10 MiB makes Kinesis throttle for 5 s. A little less counts as one: JSON and keys weigh too."""
+"""A reply of 10 MiB makes Kinesis throttle for 5 s. A little less counts as full: JSON and keys weigh too."""
 
 LEAST_THROTTLE: Final = 1 / 16
-"""However often a shard is throttled, this part of its pace is left."""
+"""The smallest part of its pace that throttles leave a shard."""
 RECOVERY: Final = 1 / 20
-"""What a page that comes adds to that part."""
+"""What a page adds to that part."""
 
 _ROUNDING_SECONDS: Final = 1e-6
-"""What differs by less is the same moment: sums of floats are not exact."""
+"""Times this close are the same moment: sums of floats are not exact."""
 
 
 class Pacing:
-    """The read rate of one shard, in one process. Mutable, thread-safe; times are the clock's monotonic ones.
+    """The read rate of one shard, in one process. Mutable, thread-safe; monotonic times.
 
-    ``throttled_to`` is the part of the full rate that throttles have left, also of the process that read before.
+    ``throttled_to`` is the part of the full rate that throttles have left, including those of an earlier
+    process.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Pacing:
         self._lock = threading.Lock()
 
     def await_turn(self, clock: Clock) -> float:
-        """Wait until a read may begin, and give the time at which this one begins.
+        """Wait until a read may begin, and return the time at which this one begins.
 
-        Whatever becomes of it, the call counts against five a second: nobody else's begins before the interval is
+        Whatever its outcome, the call counts against five a second: no other begins before the interval is
         over.
         """
         while True:
@@ -78,7 +78,7 @@ class Pacing:
             self.ready_at = max(self.ready_at, paced, self._budget.pay(size_bytes, started))
 
     def pushed(self) -> None:
-        """Note that something came without a call, which no limit holds for."""
+        """Note that data came without a call; no limit applies."""
         self._failures = 0
 
     def failed(self, now: float, error: KinesisSpoutError) -> None:
@@ -95,7 +95,7 @@ class Pacing:
             self.ready_at = max(self.ready_at, now + wait)
 
     def read_elsewhere(self, since: float, size_bytes: int, *, ready_at: float, throttled_to: float) -> None:
-        """Note what another process has read for this one since a time, and what its pacing came to."""
+        """Note a read of another process since a time, and the pacing that it ended with."""
         with self._lock:
             self.throttled_to = throttled_to
             self.ready_at = max(self.ready_at, ready_at, self._budget.pay(size_bytes, since))

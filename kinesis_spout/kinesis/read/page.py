@@ -1,7 +1,7 @@
-"""What GetRecords answers, decoded.
+"""A GetRecords reply, decoded.
 
-The reply's JSON is decoded in one step into typed structs, the records among them ready for the user: no
-dictionaries in between, base64 undone by the decoder. That is what makes a page cheap.
+The JSON is decoded in one step to typed structs, with the records ready for the user: no dictionaries, and
+the decoder undoes base64. That makes a page cheap.
 """
 
 from bisect import bisect_left
@@ -25,7 +25,7 @@ class HashKeyRange(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
-    """The shards that continue a closed one."""
+    """A shard that continues a closed one."""
 
     shard_id: str
     parent_shards: list[str]
@@ -40,7 +40,7 @@ class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
-    """A reply as it comes over the wire. ``Record`` brings its own wire names."""
+    """A reply as it comes over the wire. ``Record`` has its wire names itself."""
 
     records: list[Record]
     next_shard_iterator: str | None = None
@@ -75,7 +75,7 @@ _decoder = msgspec.json.Decoder(GetRecordsReply)
 
 
 def decode_reply(body: bytes) -> GetRecordsReply:
-    """Decode the body of a good JSON reply. Raises Unavailable for anything else: a repeat gives the same."""
+    """Decode a good JSON reply. Raises Unavailable for anything else: a repeated call may help."""
     try:
         return _decoder.decode(body)
     except msgspec.DecodeError as error:
@@ -87,7 +87,7 @@ def decode_reply(body: bytes) -> GetRecordsReply:
 
 
 def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
-    """Convert a reply that botocore has parsed itself (another content type than JSON)."""
+    """Convert a reply that botocore has parsed (another content type than JSON)."""
     return GetRecordsReply(
         records=[
             Record(
@@ -106,7 +106,7 @@ def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
 
 
 def page_of(reply: GetRecordsReply, *, stream: str, shard_id: str) -> Page:
-    """Make a page of a reply's records, which become its own. Aggregated records are in it as they are."""
+    """Make a page that owns the reply's records. Aggregated records are left as they are."""
     for record in reply.records:
         record.stream = stream
         record.shard_id = shard_id

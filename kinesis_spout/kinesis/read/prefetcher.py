@@ -1,10 +1,10 @@
-"""A few threads that poll many shards, each when its time has come.
+"""A few threads that poll many shards, each when it is due.
 
-An idle shard costs nothing here until it is due. So a thousand idle shards cost a handful of threads and one short
-call each now and then, and no shard waits for another one's pause or back-off.
+An idle shard costs nothing until it is due. So a thousand idle shards cost a few threads and one short call
+each now and then, and no shard waits for another one's pause or back-off.
 
-Of the polls that are due, the one goes first whose next poll would come first. So a thousand idle shards, due all
-at once, hold up no busy one for longer than a call takes, and are not starved by them either.
+Of the due polls, the one whose next poll would be due first runs first. So a thousand idle shards that are
+due together delay a busy one by at most one call, and are not starved.
 """
 
 import heapq
@@ -18,7 +18,7 @@ from typing import Generic, NamedTuple, Self, TypeVar
 from kinesis_spout.model.clock import Clock, SystemClock
 
 Fetch = Callable[[], float | None]
-"""Fetches once. Gives the monotonic time to be called again at, or None to be put aside until submitted."""
+"""Fetches once. Returns the monotonic time of its next run, or None to be put aside until submitted."""
 
 
 Poll = TypeVar("Poll", bound=Hashable)
@@ -36,11 +36,11 @@ class PollSchedule(Generic[Poll]):
 
     def __init__(self) -> None:
         self._entries: dict[Poll, _Entry] = {}
-        """What holds. Anything else in the heaps was replaced."""
+        """The valid entries. Anything else in the heaps was replaced."""
         self._waiting: list[tuple[float, int, Poll]] = []
-        """A heap, by when each is due."""
+        """A heap, by due time."""
         self._due: list[tuple[float, int, Poll]] = []
-        """A heap of those whose time has come, by when the one after it would be due."""
+        """A heap of the due polls, by when the one after each would be due."""
         self._ties = itertools.count()
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class PollSchedule(Generic[Poll]):
         return poll in self._entries
 
     def put(self, poll: Poll, due_at: float, period: float) -> None:
-        """Have ``poll`` made at ``due_at``, instead of when it would have been."""
+        """Schedule ``poll`` at ``due_at``, in place of its earlier time."""
         entry = self._entries[poll] = _Entry(due_at, due_at + period, next(self._ties))
         heapq.heappush(self._waiting, (due_at, entry.tie, poll))
 
@@ -61,7 +61,7 @@ class PollSchedule(Generic[Poll]):
         self._entries.clear()
 
     def take(self, now: float) -> Poll | None:
-        """Take off the most urgent poll whose time has come; None if none's has."""
+        """Take the most urgent due poll; None without one."""
         while self._waiting and self._waiting[0][0] <= now:
             _, tie, poll = heapq.heappop(self._waiting)
             if self._holds(poll, tie):
@@ -91,8 +91,8 @@ class PollSchedule(Generic[Poll]):
 class Prefetcher:
     """Runs submitted fetches when they are due, on daemon threads. Thread-safe.
 
-    Threads start as they are needed, and end with ``close``. A fetch is never run twice at a time. It must not
-    raise. Due times are read from ``clock``; the threads' own waits are real time.
+    Threads start when needed, and end with ``close``. A fetch never runs twice at a time, and must not raise.
+    Due times are read from ``clock``; the threads' waits are real time.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class Prefetcher:
         self._schedule = PollSchedule[Fetch]()
         self._running: set[Fetch] = set()
         self._again_at: dict[Fetch, float] = {}
-        """When those that run were submitted again for."""
+        """The times for which running fetches were submitted again."""
         self._hastened: set[Fetch] = set()
-        """Of those that run: they are due again at once, unless they are put aside."""
+        """Running fetches that are due again at once, unless they are put aside."""
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._waiting = 0
@@ -114,9 +114,9 @@ class Prefetcher:
         self._closed = False
 
     def submit(self, fetch: Fetch, due_at: float) -> None:
-        """Run ``fetch`` at ``due_at`` (monotonic) or soon after, and no sooner. After ``close`` this does nothing.
+        """Run ``fetch`` at ``due_at`` (monotonic) or soon after. After ``close`` this does nothing.
 
-        One that runs now is run again then, or at the time that it names itself, whichever is sooner.
+        A running fetch runs again at that time, or at the time that it returns, whichever is sooner.
         """
         with self._changed:
             if self._closed:
@@ -131,7 +131,7 @@ class Prefetcher:
                 thread.start()
 
     def hasten(self, fetch: Fetch) -> None:
-        """Run a fetch now that waits for its time; one that runs is run once more. Others are left alone."""
+        """Run a waiting fetch now; a running one runs once more. Others are left alone."""
         with self._changed:
             if fetch in self._running:
                 self._hastened.add(fetch)
@@ -139,26 +139,26 @@ class Prefetcher:
                 self._put(fetch, -math.inf)
 
     def withdraw(self, fetch: Fetch) -> None:
-        """Leave out the run that a fetch waits for."""
+        """Cancel the run that a fetch waits for."""
         with self._changed:
             self._schedule.remove(fetch)
 
     @property
     def is_behind(self) -> bool:
-        """Whether a fetch is due that does not run yet."""
+        """Whether a due fetch does not run yet."""
         with self._changed:
             next_at = self._schedule.next_at()
             return next_at is not None and next_at <= self._clock.monotonic()
 
     def stop(self) -> None:
-        """Begin no fetch any more."""
+        """Start no more fetches."""
         with self._changed:
             self._closed = True
             self._schedule.clear()
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the threads, after the calls that are under way. May be called twice."""
+        """End the threads, after the running calls. Idempotent."""
         self.stop()
         for thread in self._threads:
             thread.join()
@@ -188,7 +188,7 @@ class Prefetcher:
         before = self._schedule.next_at()
         self._schedule.put(fetch, due_at, max(0.0, due_at - self._clock.monotonic()))
         if before is None or due_at < before:
-            # Due before what the watcher waits for: somebody has to watch for this one.
+            # Due before what the watcher waits for: another thread must watch for this one.
             self._watcher = None
             self._changed.notify()
 
@@ -202,7 +202,7 @@ class Prefetcher:
                 if taken is not None:
                     self._running.add(taken)
                     if next_at is not None and self._watcher is None:
-                        self._changed.notify()  # who watches for the next one, which may be due as well
+                        self._changed.notify()  # the watcher of the next one, which may be due as well
                     return taken
                 is_watcher = next_at is not None and self._watcher is None
                 if is_watcher:

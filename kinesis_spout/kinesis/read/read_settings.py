@@ -1,4 +1,4 @@
-"""How shards are read, whatever reads them."""
+"""How shards are read, by any reader."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -6,18 +6,18 @@ from typing import Final, Self
 from kinesis_spout.kinesis.pace import BYTES_PER_SECOND, MIN_INTERVAL_SECONDS, Pace
 
 MAX_RECORDS: Final = 10_000
-"""AWS: the most that one GetRecords gives."""
+"""AWS: the most records that one GetRecords returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
-    """What a consumer, a query or a batch read sets once for all shards that it reads. Can be pickled.
+    """What a consumer, a query or a batch read sets once for all its shards. Can be pickled.
 
-    What the table of options has is named as there; see ``settings.table``.
+    Options of ``settings.table`` have the same names here.
     """
 
     fail_on_data_loss: bool = True
-    """Whether a position that is lost is an error; if not, reading goes on at the oldest record, loudly."""
+    """Whether a lost position is an error; if not, reading continues at the oldest record, with a warning."""
     deaggregate: bool = True
     """Whether aggregated records are taken apart."""
     max_records_per_fetch: int = MAX_RECORDS
@@ -28,19 +28,19 @@ class ReadSettings:
     max_total_fetch_bytes_per_second: int | None = None
     """Of all shards together; None: no limit."""
     fan_out_consumer: str | None = None
-    """The registered consumer that the shards' records are pushed to; None: they are polled."""
+    """The registered consumer that Kinesis pushes the shards' records to; None: they are polled."""
     extra_columns: tuple[str, ...] = ()
-    """What ``read_arrow`` adds, of ``model.columns.EXTRA_COLUMNS``."""
+    """Columns that ``read_arrow`` adds, of ``model.columns.EXTRA_COLUMNS``."""
 
     @property
     def pace(self) -> Pace:
-        """The pace of one shard, as far as it does not depend on the others."""
+        """The pace of one shard, without the total rate."""
         return Pace(
             interval_seconds=self.fetch_period_seconds, bytes_per_second=self.max_fetch_bytes_per_second
         )
 
     def for_one_of(self, shards: int) -> Self:
-        """Give each of so many shards, which tasks read at the same time, an equal part of the total rate."""
+        """Divide the total rate by the number of shards that tasks read at the same time."""
         if self.max_total_fetch_bytes_per_second is None:
             return self
         part = self.max_total_fetch_bytes_per_second / max(1, shards)

@@ -1,4 +1,4 @@
-"""The records of a page as one Arrow array for each of their fields."""
+"""The records of a page as one Arrow array for each field."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ class RecordColumns:
     """Columns of the same length, in the records' order."""
 
     data: pa.Array
-    """Binary; the others are strings, but for ``arrival``."""
+    """Binary; the others are strings, except ``arrival``."""
     partition_key: pa.Array
     sequence_number: pa.Array
     arrival: pa.Array
     """Of ``ARRIVAL_TYPE``."""
     encryption_type: pa.Array | None
-    """None if it was not asked for."""
+    """None if it was not requested."""
     sub_sequence_number: pa.Array | None = None
-    """64-bit integers, null where a record came by itself; None if none came in an aggregated record."""
+    """64-bit integers, null for a record that was not aggregated; None if none was."""
     explicit_hash_key: pa.Array | None = None
-    """Null where its producer gave none, or it came by itself; None as with ``sub_sequence_number``."""
+    """Null where its producer gave none, or it was not aggregated; None as for ``sub_sequence_number``."""
 
     @property
     def size_bytes(self) -> int:
@@ -58,8 +58,8 @@ def columns_of(
 
 
 _NO_RECORDS: Final = RecordColumns(
-    # Made once: most replies at the tip of a shard are empty, and this would be a third of what they cost.
-    # Not ``pa.array``, which imports pandas: a quarter of the start of each process.
+    # Made once: most replies at the tip of a shard are empty, and this would be a third of their cost.
+    # Not ``pa.array``, which imports pandas: a quarter of each process's start time.
     data=pa.nulls(0, pa.binary()),
     partition_key=pa.nulls(0, pa.string()),
     sequence_number=pa.nulls(0, pa.string()),
@@ -70,7 +70,7 @@ _NO_RECORDS: Final = RecordColumns(
 
 def arrivals(seconds: pa.Array) -> pa.Array:
     """Turn seconds since the epoch, as doubles, into times."""
-    # Whole microseconds: Kinesis gives milliseconds, which a double of seconds holds only nearly.
+    # Whole microseconds: Kinesis sends milliseconds, which a double of seconds holds only nearly.
     return pc.round(pc.multiply(seconds, 1e6)).cast(pa.int64()).cast(ARRIVAL_TYPE)
 
 

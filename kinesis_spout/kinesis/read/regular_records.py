@@ -1,12 +1,11 @@
-"""Columns straight from the bytes of a reply, when all its records are written alike.
+"""Decodes columns directly from the bytes of a reply, when all its records are written alike.
 
-Kinesis writes the records of a page alike: the same keys, in the same order. Then the places of the quotes say
-where every value is, and whole columns are gathered at once instead of decoding record by record. That costs
-a third less for a large page. Whatever is not so regular, and whatever looks doubtful, is left to the decoder
-of ``page``, which takes everything.
+Kinesis writes the records of a page with the same keys in the same order. Then the places of the quotes tell
+where every value is, and whole columns are gathered at once instead of record by record: a third cheaper for
+a large page. The decoder of ``page``, which accepts everything, handles whatever is irregular or doubtful.
 
-What makes it safe: without a backslash in the body, a quote always begins or ends a string; and everything that
-is not a value, down to the last brace, is compared with what the first record has at the same offset.
+Why this is safe: without a backslash in the body, a quote always begins or ends a string; and everything but
+the values, down to the last brace, is compared with the first record at the same offset.
 """
 
 import binascii
@@ -24,12 +23,12 @@ import pybase64
 from kinesis_spout.kinesis.read.record_columns import RecordColumns, arrivals
 
 WORTHWHILE_BYTES: Final = 1024 * 1024
-"""Of a body. Smaller ones are decoded record by record as cheaply: this takes 0.3 ms before it gains anything."""
+"""Of a body. Decoding smaller ones record by record is as cheap: this has a fixed cost of 0.3 ms."""
 
 _AT_ONCE_BYTES: Final = 1024 * 1024
-"""So much is worked on at a time, because a processor's cache holds it."""
+"""Handled at a time: it fits a processor's cache."""
 _LARGE_BYTES: Final = 8 * 1024
-"""Values whose base64 is so long on average are decoded one by one; shorter ones are cheaper together."""
+"""From this average length of base64 on, values are decoded one by one; shorter ones are cheaper together."""
 _MAX_BYTES: Final = 2**31 - 1
 """Arrow's offsets have 32 bits."""
 _RECORDS: Final = re.compile(rb'"Records"\s*:\s*\[\s*')
@@ -44,9 +43,9 @@ _Bytes = npt.NDArray[np.uint8]
 
 
 def regular_columns(body: bytes) -> tuple[RecordColumns, bytes] | None:
-    """Take the records out of the body of a reply: gives their columns, and the body without them.
+    """Return a reply's records as columns, and its body without them.
 
-    None if the reply is not regular: that says nothing about whether it is a good one.
+    None if the reply is irregular: that does not tell whether it is a good one.
     """
     if len(body) > _MAX_BYTES or not body.isascii() or b"\\" in body:
         return None
@@ -70,9 +69,10 @@ class _Layout:
     quotes: int
     """How many a record has."""
     between: tuple[bytes, ...]
-    """What is before each member's value, from the value before it on; for the first one, between two records."""
+    """What precedes each member's value, from the value before it on; for the first one, between two
+    records."""
     head: bytes
-    """What is before the first value of the first record."""
+    """What precedes the first value of the first record."""
     tail: bytes
     """What follows the last value of the last record."""
     colon: int
@@ -82,7 +82,7 @@ class _Layout:
 
     @classmethod
     def of(cls, body: bytes, first: int) -> "_Layout | None":
-        """Look at the record that begins at ``first``."""
+        """Read the record that begins at ``first``."""
         if body[first : first + 1] != b"{":
             return None
         keys, values, quotes, at = [], [], 0, first + 1
@@ -125,7 +125,7 @@ class _Values:
         self._members = starts.shape[1]
         self.starts = starts
         self.ends = ends
-        # As if every value and everything between two values were a row: Arrow takes out what is asked for.
+        # As if every value and all between two values were a row: Arrow takes out the requested ones.
         offsets = np.empty(2 * starts.size, np.int32)
         offsets[0::2] = starts.ravel()
         offsets[1::2] = ends.ravel()
@@ -163,7 +163,7 @@ def _columns(text: memoryview, layout: _Layout) -> RecordColumns | None:
 
 
 def _offsets(text: _Bytes, layout: _Layout) -> tuple[_Integers, _Integers] | None:
-    """Say where the values begin and end, if all records are like the first one: a row each, a column a member."""
+    """Find where the values begin and end, a row per record, a column per member; None if records differ."""
     quotes = _quotes(text)
     rows, rest = divmod(len(quotes), layout.quotes)
     if rest:
@@ -195,7 +195,6 @@ def _quotes(text: _Bytes) -> _Integers:
 
 
 def _is_alike(values: _Values, text: memoryview, layout: _Layout) -> bool:
-    """Tell whether everything but the values is as in the first record."""
     starts, ends = values.starts, values.ends
     if (starts > ends).any() or text[: starts[0, 0]] != layout.head or text[ends[-1, -1] :] != layout.tail:
         return False
@@ -208,7 +207,7 @@ def _is_alike(values: _Values, text: memoryview, layout: _Layout) -> bool:
 
 
 def _decoded(text: memoryview, starts: _Integers, ends: _Integers) -> pa.Array:
-    """Undo base64 for many values. Raises ``binascii.Error``."""
+    """Decode base64 values. Raises ``binascii.Error``."""
     characters = np.frombuffer(text, np.uint8)
     lengths = ends - starts
     if (lengths % 4).any():
@@ -243,12 +242,12 @@ def _chunks(lengths: _Integers) -> Iterator[tuple[int, int]]:
 
 
 def _decoded_piece(text: memoryview, starts: _Integers, ends: _Integers, padding: _Integers) -> pa.Buffer:
-    """Undo base64 for some values, and give their bytes one after the other."""
+    """Decode some base64 values, and return their bytes one after the other."""
     values = _every_other(starts, ends, pa.py_buffer(text))
     if not padding.any():
         return pa.py_buffer(pybase64.b64decode(memoryview(values.buffers()[2]), validate=True))
-    # Padding stands only at the very end for a decoder: so it becomes zeros, which are cut off afterwards.
-    characters = np.frombuffer(values.buffers()[2], np.uint8)  # nobody else has them
+    # A decoder accepts padding only at the very end: so it becomes zeros, which are cut off afterwards.
+    characters = np.frombuffer(values.buffers()[2], np.uint8)  # not shared
     after = np.cumsum(ends - starts, dtype=np.int32)
     characters[after[padding > 0] - 1] = _ZERO
     characters[after[padding > 1] - 2] = _ZERO

@@ -1,7 +1,7 @@
-"""What polled and pushed getters share: a page is made of a reply, and the position follows the replies.
+"""What polled and pushed getters share: they make pages of replies, and advance the position.
 
-No record from before the start is given, whatever was asked for: a position that was given up for the oldest
-record there is may turn out not to have been trimmed, and what is before it was handled.
+No record before the start is returned, whatever was requested: a position given up for the oldest record may
+turn out not to have been trimmed, and the records before it were handled.
 """
 
 import logging
@@ -24,14 +24,14 @@ from kinesis_spout.ports import Page, ShardLister
 from shard_state import Position
 
 CLOCK_SKEW_SECONDS: Final = 300.0
-"""So far ahead of the service a clock may be: more, and AWS refuses the signatures made with it."""
+"""The most that a clock can be ahead of the service: AWS refuses signatures made later than that."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardInQuestion:
-    """A shard of which Kinesis says that something is not there."""
+    """A shard of which Kinesis says that something does not exist."""
 
     stream: str
     """Its name, or its ARN."""
@@ -40,14 +40,13 @@ class ShardInQuestion:
     clock: Clock
 
     def __str__(self) -> str:
-        """Name it, for messages."""
         return shard_text(self.stream, self.shard_id)
 
     def not_found(self, error: ResourceNotFound) -> KinesisError:
-        """Find out what it is that was not found, by asking for the list of shards."""
+        """Find out what does not exist, by listing the shards."""
         try:
             listed = {shard.shard_id for shard in self.lister.list_shards()}
-        except KinesisError as answer:  # StreamNotFound, or that the lister cannot say now
+        except KinesisError as answer:  # StreamNotFound, or the listing fails
             return answer
         if self.shard_id in listed:
             return Unavailable(f"{error}; yet the stream lists the shard, so it is tried again")
@@ -57,7 +56,7 @@ class ShardInQuestion:
         )
 
     def position_refused(self, position: Position, error: DataLoss) -> KinesisError:
-        """Say what it means that a position was refused."""
+        """Find out why a position was refused."""
         if position.timestamp is not None and self.clock.time() - position.timestamp < CLOCK_SKEW_SECONDS:
             return Unavailable(
                 f"{error}; Kinesis refuses times that its own clock has not reached, so the call is repeated. "
@@ -73,7 +72,7 @@ class ShardInQuestion:
 
 
 class ReplyGetter(ABC):
-    """A ``ShardGetter``, also of columns. Mutable, not thread-safe. See the port for what it promises."""
+    """A ``ShardGetter``, also of columns. Mutable, not thread-safe. For its contract see the port."""
 
     def __init__(
         self,
@@ -97,10 +96,10 @@ class ReplyGetter(ABC):
         self._arrow = ArrowForm(stream=stream, shard_id=shard_id, settings=settings, hash_keys=hash_keys)
         self._position = position.resolved(clock.time())
         self._start: Position | None = None
-        """No record before it is given; None once nothing before it can come any more."""
+        """No record before it is returned; None once no earlier one can come."""
         self._keep_from(self._position)
         self._last: GetRecordsReply | None = None
-        """What is given again after the shard's end."""
+        """The page that is returned again after the shard's end."""
         self.data_losses = 0
         """How often a position was given up (``fail_on_data_loss`` is off)."""
         self.throttles = 0
@@ -111,23 +110,23 @@ class ReplyGetter(ABC):
 
     @property
     def ready_at(self) -> float:
-        """The clock's monotonic time before which a read would exceed the shard's limits, or is in vain."""
+        """The monotonic time before which a read would exceed the shard's limits, or return nothing."""
         return self._pacing.ready_at
 
     def read(self, limit: int) -> Page:
-        """Give the next page; after the end: the empty last page again, without a call."""
+        """Return the next page; after the end: the empty last page again, without a call."""
         start = self._start
         reply = self._next_reply(limit, RecordsForm())
         page = page_of(reply, stream=self._stream, shard_id=self._shard_id)
         return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
 
     def read_arrow(self, limit: int) -> ArrowPage:
-        """Give the next page as columns; otherwise the same as ``read``."""
+        """Return the next page as columns; otherwise the same as ``read``."""
         return self._next_reply(limit, self._arrow).page
 
     @abstractmethod
     def _ask(self, limit: int, form: ReplyForm[Reply]) -> Reply:
-        """Give what follows on the position."""
+        """Return the reply that follows the position."""
 
     def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         if not 1 <= limit <= MAX_RECORDS:
@@ -150,7 +149,7 @@ class ReplyGetter(ABC):
         self._start = None if position.sequence_number is None else position
 
     def _give_up_position(self, error: DataLoss) -> None:
-        """Go on at the oldest record, because the position is lost."""
+        """Continue at the oldest record, because the position is lost."""
         if self._settings.fail_on_data_loss:
             raise error
         _log.warning(
@@ -165,6 +164,6 @@ class ReplyGetter(ABC):
         return self._question.not_found(error) if isinstance(error, ResourceNotFound) else error
 
     def _note(self, error: KinesisSpoutError) -> None:
-        """Have an error count, and the next read wait."""
+        """Count an error, and delay the next read."""
         self.throttles += reaction_to(error).is_throttle
         self._pacing.failed(self._clock.monotonic(), error)

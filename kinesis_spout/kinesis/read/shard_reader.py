@@ -1,8 +1,8 @@
-"""One shard read forward, page by page: what every door does with its shards.
+"""One shard read forward, page by page, for any door.
 
-A ``ShardReader`` asks a getter for a page when it is due and there is room, hands the page to its door, and says
-when it is to be asked again. Whether Kinesis is polled or pushes is the getter's matter. The calls are made on the
-threads of a ``Prefetcher``; everything else is done under the door's lock.
+A ``ShardReader`` asks a getter for a page when it is due and there is room, hands the page to its door, and
+returns when to be called again. The getter knows whether Kinesis is polled or pushes. Threads of a
+``Prefetcher`` make the calls; everything else is done under the door's lock.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from kinesis_spout.kinesis.read.prefetcher import Prefetcher
 from kinesis_spout.model.clock import Clock
 
 PAGE_BYTES: Final = 10 * 1024 * 1024
-"""AWS: the most that one GetRecords gives."""
+"""AWS: the most records that one GetRecords returns."""
 
 PageT = TypeVar("PageT")
 
@@ -24,9 +24,10 @@ PageT = TypeVar("PageT")
 class Room:
     """How much the readers of one door may keep. Mutable; guarded by the door's lock.
 
-    A shard is read while it holds less than its share: all have the same, and no less than ``least_share_bytes``.
-    Where it is known what all hold together (``kept_bytes``), a page must fit beside that and what the reads under
-    way may bring; a shard that holds nothing then always has its share. Where it is not, a page may go beyond.
+    A shard is read while it holds less than its share: all have the same, at least ``least_share_bytes``. If
+    the total held is known (``kept_bytes``), a page must fit in addition to that and to what the running
+    reads may bring; a shard that holds nothing then always has its share. If not, a page may exceed the
+    limit.
     """
 
     def __init__(
@@ -42,9 +43,9 @@ class Room:
         self.sharers = 1
         """How many shards there are."""
         self.under_way = 0
-        """Reads."""
+        """Running reads."""
         self.is_gathering = False
-        """The door has something to hand on, and waits only for the reads under way to end."""
+        """The door has something to hand on, and waits only for the running reads to end."""
         self.parked: deque[ShardReader[Any]] = deque()
         """The readers that wait for room, in the order they came."""
         self.awaited: ShardReader[Any] | None = None
@@ -56,18 +57,18 @@ class Room:
 
     @property
     def share_bytes(self) -> int:
-        """What each shard may hold before it is read no more."""
+        """What each shard may hold before its reading stops."""
         return max(self._least_share_bytes, self._max_bytes() // max(1, self.sharers))
 
     def has_room(self, reader: "ShardReader[Any]") -> bool:
         return self._has_room(reader, self.under_way)
 
     def is_short(self) -> bool:
-        """Tell whether a reader waits for room that the end of the reads under way will not make."""
+        """Whether a reader waits for room that the end of the running reads will not make."""
         return any(not self._has_room(reader, 0) for reader in self.parked)
 
     def read_awaited(self, reader: "ShardReader[Any] | None") -> None:
-        """Have a shard read that all records at hand wait for; None: there is none."""
+        """Read the shard that all records at hand wait for; None: there is none."""
         self.awaited = reader
         if reader is not None and reader in self.parked and self.has_room(reader):
             self.parked.remove(reader)
@@ -78,7 +79,7 @@ class Room:
             self.parked.append(reader)
 
     def read_ended(self) -> None:
-        """Note that a read is over: what was set aside for it is free again."""
+        """Note the end of a read: what was reserved for it is free again."""
         self.under_way -= 1
         if self.parked:
             self.parked.popleft().resume()
@@ -98,10 +99,10 @@ class Room:
 
 
 class ShardReader(ABC, Generic[PageT]):
-    """Reads one shard for a door, which says what is kept. Mutable; guarded by the door's lock.
+    """Reads one shard for a door, which decides what is kept. Mutable; guarded by the door's lock.
 
-    ``periods`` are the seconds between two reads of a shard at its tip: while records come, and at most, while
-    none come.
+    ``periods`` are the seconds between two reads of a shard at its tip: the shortest, and the longest after
+    empty ones.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class ShardReader(ABC, Generic[PageT]):
         self._empty_reads = 0
 
     def fetch(self) -> float | None:
-        """Read a page, if the door wants one now; see ``prefetcher.Fetch``. Runs on a thread of the prefetcher."""
+        """Read a page, if the door wants one now; see ``prefetcher.Fetch``, on whose threads this runs."""
         with self._lock:
             try:
                 limit = self._wanted()
@@ -145,13 +146,13 @@ class ShardReader(ABC, Generic[PageT]):
                 return self._failed(error)
 
     def resume(self) -> None:
-        """Go on: there may be room, or something to read."""
+        """Continue: there may be room, or something to read."""
         self._prefetcher.submit(self.fetch, self.ready_at)
 
     @property
     @abstractmethod
     def ready_at(self) -> float:
-        """When the shard may be read next, by its limits; monotonic."""
+        """The monotonic time from which the shard's limits allow a read."""
 
     @property
     @abstractmethod
@@ -160,7 +161,7 @@ class ShardReader(ABC, Generic[PageT]):
 
     @abstractmethod
     def _wanted(self) -> int:
-        """Say how many records the next page may have; 0: none now, and something will have the reader go on."""
+        """Return the next page's most records; 0: none now, and something will resume the reader."""
 
     @abstractmethod
     def _read(self, limit: int) -> PageT:
@@ -168,14 +169,14 @@ class ShardReader(ABC, Generic[PageT]):
 
     @abstractmethod
     def _keep(self, page: PageT, begun_at: float) -> float | None:
-        """Keep what a read that began at ``begun_at`` has brought. Gives when to read again; see ``Fetch``."""
+        """Keep the page of a read that began at ``begun_at``. Returns when to read again; see ``Fetch``."""
 
     @abstractmethod
     def _failed(self, error: Exception) -> float | None:
-        """Decide what an error means. Gives when to read again; see ``Fetch``."""
+        """Decide what an error means. Returns when to read again; see ``Fetch``."""
 
     def _read_again_at(self, begun_at: float, *, is_empty: bool, has_more: bool) -> float:
-        """Say when to read again after a page: no sooner than there may be something new."""
+        """Return when to read again after a page: no sooner than there may be something new."""
         self._empty_reads = self._empty_reads + 1 if is_empty else 0
         pause = 0.0 if has_more else idle_period(self._empty_reads, *self._periods)
         return max(self.ready_at, begun_at + pause)

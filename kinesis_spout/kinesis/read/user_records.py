@@ -1,11 +1,11 @@
 """The user records of a page, in place of the aggregated records that carried them.
 
-A user record has data, a partition key and a hash key of its own, and the sequence number, the arrival and the
-encryption of its carrier; its sub-sequence number is its index in there. What begins like an aggregated record and
-is damaged stays the record that it is. An aggregated record with nothing in it is nothing.
+A user record has its data, partition key and hash key, and its carrier's sequence number, arrival and
+encryption; its sub-sequence number is its index in the carrier. A damaged aggregated record stays an ordinary
+record. An empty one gives no record.
 
-A user record may lie outside its shard by its hash key: its producer had an old picture of the shards, or took no
-look at them. It is delivered all the same, for its carrier is in no other shard, and it is counted.
+A user record may lie outside its shard by its hash key: its producer had an old list of the shards, or none.
+It is delivered all the same, because its carrier is in no other shard, and it is counted.
 """
 
 from bisect import bisect_left
@@ -31,17 +31,18 @@ _MAX_DIGITS: Final = len(str(2**128 - 1))
 
 
 class HashKeys(NamedTuple):
-    """The first and the last hash key of a shard, as the 16 bytes that an MD5 has."""
+    """The first and the last hash key of a shard, as the 16 bytes of an MD5."""
 
     first: bytes
     last: bytes
 
     @classmethod
     def to_check(cls, shard: Shard) -> "HashKeys | None":
-        """Give a shard's, if the hash keys of its user records are to be looked at; None if they are not.
+        """Return a shard's, if its user records are to be checked; else None.
 
-        They are where a reshard has made the shard: producers may not have noticed. That costs 0.4 us for every
-        different partition key of an aggregated record. A stream that was never resharded pays nothing.
+        They are checked where a reshard has made the shard: producers may not have noticed. That costs 0.4 us
+        for each different partition key of an aggregated record. A stream that was never resharded pays
+        nothing.
         """
         if not shard.parents:
             return None
@@ -53,7 +54,7 @@ class HashKeys(NamedTuple):
         return self.first <= digest <= self.last
 
     def have_explicit(self, hash_key: str) -> bool:
-        """Tell whether an explicit hash key is of the shard; what is no hash key is of no shard."""
+        """Whether an explicit hash key is in the shard; an invalid one is in no shard."""
         fits = len(hash_key) <= _MAX_DIGITS and hash_key.isascii() and hash_key.isdigit()
         first, last = int.from_bytes(self.first), int.from_bytes(self.last)
         return fits and first <= int(hash_key) <= last
@@ -62,7 +63,7 @@ class HashKeys(NamedTuple):
 class TakenApart(NamedTuple):
     records: Sequence[Record]
     damaged_aggregates: int = 0
-    """How many began like an aggregated record and had a wrong digest, message or key: they are records as any."""
+    """How many began like an aggregated record but had a wrong digest, message or key; they stay ordinary."""
     records_outside_shard: int = 0
     """How many user records lie outside the shard by their hash keys."""
 
@@ -75,9 +76,9 @@ def page_as_set(
 
 
 def with_user_records(page: Page, *, start: Position | None, hash_keys: HashKeys | None) -> Page:
-    """Take the aggregated records of a page apart. This very page is given back where none is.
+    """Take the aggregated records of a page apart. Returns the same page if it has none.
 
-    Where this may be the first page, user records before its ``start`` are left out.
+    If this may be the first page, user records before its ``start`` are left out.
     """
     apart = taken_apart(page.records, hash_keys)
     if apart.records is page.records:
@@ -92,9 +93,9 @@ def with_user_records(page: Page, *, start: Position | None, hash_keys: HashKeys
 
 
 def taken_apart(records: Sequence[Record], hash_keys: HashKeys | None = None) -> TakenApart:
-    """Put user records in place of their carriers; gives the very list back if none is aggregated."""
+    """Put user records in place of their carriers; returns the same list if none is aggregated."""
     payloads = [record.data for record in records]
-    # Text, and what is packed or encoded in most other ways, comes before the magic bytes: that is told at once.
+    # Text, and most other packed or encoded data, sorts before the magic bytes: that is checked first.
     if not payloads or max(payloads) < MAGIC:
         return TakenApart(records)
     begins = [payload[:_MAGIC_BYTES] for payload in payloads]
@@ -129,7 +130,7 @@ def outside_of(hash_keys: HashKeys, inside: Contents) -> int:
 
 
 def _from_start(records: Sequence[Record], start: Position | None) -> Sequence[Record]:
-    """Leave out user records before the one at which reading began; they are the first of the page, if any are."""
+    """Leave out user records before the one at which reading began, at the beginning of the page."""
     if start is None or not records or start.includes(records[0].sequence):
         return records
     return records[bisect_left(records, True, key=lambda record: start.includes(record.sequence)) :]

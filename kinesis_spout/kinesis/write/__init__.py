@@ -1,4 +1,4 @@
 """Putting records on streams: full calls, one queue for each shard that refuses, the KPL's aggregated format.
 
-Which rows become records is ``structured.write``'s. Begin with ``record_putter``.
+``structured.write`` makes records of rows. Begin with ``record_putter``.
 """

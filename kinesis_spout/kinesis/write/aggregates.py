@@ -1,19 +1,19 @@
 """The records that wait for one stream, packed several in one, in the KPL's format. No I/O.
 
-A consumer of that format may leave out a whole aggregate if the hash key of one of its records lies outside the
-shard that it reads (the KCL does), because after a resharding another shard may deliver that one. So an aggregate
-holds records of one shard, as the shards were last listed, and its explicit hash key puts it there. When the
-answer names another shard, the stream was resharded in between: the shards are listed again, an aggregate with a
-record outside the shard it came to is put again, all of it, and what waits is packed anew. Consumers that leave
-nothing out see those records twice.
+A consumer of that format may leave out a whole aggregate if the hash key of one of its records lies outside
+the shard that it reads (the KCL does), because after a resharding another shard may deliver that record. So
+an aggregate holds records of one shard, as last listed, and its explicit hash key puts it there. If the
+answer names another shard, the stream was resharded in between: the shards are listed again, an aggregate
+with a record outside the shard it came to is put again as a whole, and what waits is packed again. Consumers
+that leave nothing out see those records twice.
 
-Where the shards cannot be listed, or the list contradicts the answers, every record goes by itself. So does one
-that lies in no shard of the list, which may be one in the middle of a resharding.
+If the shards cannot be listed, or the list contradicts the answers, every record is put alone. So is one that
+lies in no listed shard, which may happen during a resharding.
 
-**Order.** As in `waiting_records`: what is put again comes behind the later records of its key in the same
-call, and never behind those of later calls. For consumers that leave aggregates out, this holds for a
-resharding too. With `PutOrder.KEY` no call has two aggregates with records of one key; one aggregate may have
-several, in their order.
+**Order.** As in `waiting_records`: what is put again comes after the later records of its key in the same
+call, but before those of later calls. For consumers that leave aggregates out, this holds for a resharding
+too. With `PutOrder.KEY` no call has two aggregates with records of one key; one aggregate may have several,
+in their order.
 """
 
 import logging
@@ -38,22 +38,23 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
 PARTITION_KEY: Final = "a"
-"""Of an aggregated record. It says nothing: the explicit hash key decides on the shard. The KPL's choice."""
+"""Of an aggregated record. It has no meaning: the explicit hash key decides on the shard. The KPL's
+choice."""
 
 _PYTHON_BYTES: Final = 200
-"""What a record in memory takes besides its data, roughly: a tuple, a text, bytes."""
+"""The memory of a record besides its data, roughly: a tuple, a text, bytes."""
 _KEYS_REMEMBERED: Final = 100_000
 _NO_SHARD: Final = ""
-"""Where a record lies that must go by itself."""
+"""The shard of a record that must be put alone."""
 
 _log = logging.getLogger(__name__)
 
 
 class Aggregate:
-    """A `Puttable` of several records, in the order they came. Mutable as long as it is being filled.
+    """A `Puttable` of several records, in the order they came. Mutable while it is being filled.
 
-    Its bytes are made for each request: what waits is not held twice. All of its records lie in one shard, as
-    ``ranges`` has them.
+    Its bytes are made for each request, so that waiting records are not held twice. All of its records lie in
+    one shard of ``ranges``.
     """
 
     def __init__(self, shard_id: str, ranges: HashKeyRanges) -> None:
@@ -65,7 +66,7 @@ class Aggregate:
         self._hash_keys: set[str | None] = {None}
 
     def takes(self, entry: Entry, max_bytes: int) -> bool:
-        """Take a record in, of the shard of those before; False: others are in, and it would weigh too much."""
+        """Add a record of the same shard; False: there are others, and it would weigh too much."""
         key, hash_key = entry.partition_key, entry.explicit_hash_key
         size_bytes = self.size_bytes + RECORD_BYTES + len(entry.data)
         if key not in self._keys:
@@ -83,7 +84,7 @@ class Aggregate:
 
     @property
     def hash_key(self) -> int:
-        """What decides on the shard it goes to: the first record's. Needs one."""
+        """The first record's, which decides on the shard. Needs a record."""
         return self.user_records[0].hash_key
 
     @property
@@ -106,16 +107,16 @@ class Aggregate:
 
 
 class AggregatedRecords(WaitingRecords):
-    """`WaitingRecords` that are packed. Before the first record is held, the shards are to be given to `go_by`.
+    """`WaitingRecords` that are packed. Call `go_by` with the shards before the first record is held.
 
     Args:
         stream: its name or ARN, for the log.
         max_bytes: what an aggregated record may weigh, up to 1 MiB. A record that does not fit with another
-            goes by itself.
-        work: as there.
-        retry_policy: as there.
-        limits: as there.
-        order: as there. It is restored by ``row``, which grows from record to record.
+            is put alone.
+        work: see `WaitingRecords`.
+        retry_policy: see `WaitingRecords`.
+        limits: see `WaitingRecords`.
+        order: see `WaitingRecords`. It is restored by ``row``, which grows from record to record.
     """
 
     def __init__(
@@ -133,12 +134,12 @@ class AggregatedRecords(WaitingRecords):
         self._max_bytes = max_bytes
         self.must_list_first = True
         self._packed_by = self.ranges
-        """By which everything that waits is packed."""
+        """The shards by which everything that waits is packed."""
         self._is_contradicted = False
         self._aggregates: dict[str, Aggregate] = {}
-        """Those that are being filled, by shard."""
+        """The aggregates being filled, by shard."""
         self._shard_ids: dict[str, str] = {}
-        """Of keys, by ``_packed_by``; as many as are worth remembering."""
+        """Shards of keys, by ``_packed_by``; bounded."""
         self._singles = 0
 
     @property
@@ -190,7 +191,7 @@ class AggregatedRecords(WaitingRecords):
         return batch
 
     def take_back(self) -> list[Puttable]:
-        """Give back everything that waits, in its order, unpacked."""
+        """Return everything that waits, in order, unpacked."""
         held = [*super().take_back(), *self._aggregates.values()]
         self._aggregates.clear()
         self._singles = 0
@@ -198,7 +199,7 @@ class AggregatedRecords(WaitingRecords):
         return sorted(entries, key=attrgetter("row"))
 
     def go_by(self, ranges: HashKeyRanges) -> None:
-        """Go by these shards from now on. What waits is packed anew when the next answers are settled."""
+        """Use these shards from now on. Waiting records are packed again at the next `settle`."""
         super().go_by(ranges)
         if self.must_list_first:
             self.must_list_first = False
@@ -212,9 +213,9 @@ class AggregatedRecords(WaitingRecords):
         return self._names_a_new_shard(results)
 
     def settle(self, batch: Sequence[Puttable], results: "Sequence[Result]") -> Settled:
-        """Learn what was answered for the records of a call.
+        """Settle a call's answers.
 
-        What was taken, and is to be put again because it is misplaced, waits, and is in no list.
+        A misplaced aggregate that was taken but must be put again waits, and is in neither list.
         """
         taken, given_up = super().settle(batch, results)
         ended = [each for each, _ in taken] + [each for lost in given_up for each in lost.records]
@@ -252,7 +253,7 @@ class AggregatedRecords(WaitingRecords):
         super().hold_all((aggregate if others else first,))
 
     def _explains(self, aggregate: Puttable, result: "Result") -> bool:
-        """Say whether all of an aggregate's records lie in the shard that it came to, as the shards are listed."""
+        """Whether all of an aggregate's records lie in the shard that it came to, by the list."""
         shard_id = result.get("ShardId", "")
         return all(self.ranges.lies_in(entry.hash_key, shard_id) for entry in aggregate.user_records)
 
@@ -263,7 +264,7 @@ class AggregatedRecords(WaitingRecords):
         self.hold_all(sorted(entries, key=attrgetter("row")))
 
     def _check(self, misplaced: "Sequence[tuple[Puttable, Result]]") -> None:
-        """Find out whether the list explains to which shards aggregates came that were not meant for them."""
+        """Find out whether the list explains why aggregates came to other shards than meant."""
         unexplained = {
             result.get("ShardId", "")
             for aggregate, result in misplaced
@@ -294,5 +295,5 @@ def _is_misplaced(put: Puttable, result: "Result") -> bool:
 
 
 def _is_explained(aggregate: Aggregate, shard_id: str, ranges: HashKeyRanges) -> bool:
-    """Say whether a shard is listed, and was made after the aggregate was packed."""
+    """Whether a shard is listed, and was made after the aggregate was packed."""
     return not ranges.are_older_than(shard_id) and aggregate.ranges.are_older_than(shard_id)

@@ -15,23 +15,23 @@ _HASH_KEY: Final = re.compile(r"0|[1-9][0-9]{0,38}")
 _HASH_KEYS: Final = 1 << 128
 
 WHOLE_STREAM: Final = "the whole stream"
-"""The name of the one shard of a stream that nothing is known of."""
+"""The name of the only shard of a stream that could not be listed."""
 
 
 def hash_key(partition_key: str, explicit_hash_key: str | None = None) -> int:
-    """Give where in the stream's range of 0 to 2^128 - 1 a record lies."""
+    """Return the place of a record in the stream's range of 0 to 2^128 - 1."""
     if explicit_hash_key is not None:
         return int(explicit_hash_key)
     return int.from_bytes(md5(partition_key.encode(), usedforsecurity=False).digest())
 
 
 def is_hash_key(text: str) -> bool:
-    """Tell whether PutRecords takes a text as an explicit hash key: a decimal number below 2^128."""
+    """Whether PutRecords accepts a text as an explicit hash key: a decimal number below 2^128."""
     return bool(_HASH_KEY.fullmatch(text)) and int(text) < _HASH_KEYS
 
 
 class HashKeyRanges:
-    """The open shards of a stream, at the moment it was listed. Immutable."""
+    """The open shards of a stream when it was listed. Immutable."""
 
     def __init__(self, shards: Iterable[Shard]) -> None:
         listed = list(shards)
@@ -42,11 +42,11 @@ class HashKeyRanges:
 
     @classmethod
     def unknown(cls) -> Self:
-        """Give the ranges of a stream that cannot be listed: one, of everything."""
+        """Make the ranges of a stream that cannot be listed: one, of everything."""
         return cls(())
 
     def shard_of(self, hash_key: int) -> str:
-        """Name the shard; an old name, when the stream was resharded since it was listed."""
+        """Return the shard's name; an old one, if the stream was resharded since the listing."""
         return self._shard_ids[max(0, bisect_right(self._starts, hash_key) - 1)]
 
     def __eq__(self, other: object) -> bool:
@@ -56,7 +56,7 @@ class HashKeyRanges:
         return hash(tuple(self._ranges))
 
     def __len__(self) -> int:
-        """Count the shards that may be told apart: at least one."""
+        """Count the distinguishable shards: at least one."""
         return len(self._shard_ids)
 
     @property
@@ -65,10 +65,10 @@ class HashKeyRanges:
         return bool(self._ranges)
 
     def are_older_than(self, shard_id: str) -> bool:
-        """Say whether the shard was made since; never of ranges that are ``unknown``."""
+        """Whether the shard was made since; never for ``unknown`` ranges."""
         return self.are_known and shard_id not in self._ranges
 
     def lies_in(self, hash_key: int, shard_id: str) -> bool:
-        """Say whether a shard, open or closed, is known to hold the hash key."""
+        """Whether a shard, open or closed, is known to hold the hash key."""
         first, last = self._ranges.get(shard_id, (0, -1))
         return first <= hash_key <= last

@@ -1,8 +1,8 @@
-"""One record of a partition key on its way at a time: the later ones of the key stand in line behind it.
+"""Sends one record of a partition key at a time: the later ones of the key wait in a line.
 
-PutRecords may refuse a record and take a later one of the same call. So the order of a key's records holds only if
-each is sent when the one before it is known to be on the stream. An aggregate has several keys, and stands in the
-line of each.
+PutRecords may refuse a record and take a later one of the same call. So the order of a key's records holds
+only if each is sent when the one before it is known to be on the stream. An aggregate has several keys, and
+waits in the line of each.
 """
 
 from collections import deque
@@ -24,14 +24,14 @@ class _InLine:
 
 
 class KeyLines:
-    """Who of the records that wait may be sent. Mutable."""
+    """Which of the waiting records may be sent. Mutable."""
 
     def __init__(self) -> None:
         self._lines: dict[str, deque[_InLine]] = {}
         self._held: dict[_InLine, None] = {}
 
     def join(self, record: Puttable) -> bool:
-        """Put a record at the end of its lines. Says whether it is first in all of them: then it may be sent."""
+        """Put a record at the end of its lines. Returns whether it is first in all, and may be sent."""
         lines = [self._lines.setdefault(key, deque()) for key in record.partition_keys]
         entry = _InLine(record, sum(map(bool, lines)))
         for line in lines:
@@ -41,15 +41,15 @@ class KeyLines:
         return not entry.is_behind_in
 
     def go(self, record: Puttable) -> None:
-        """Learn that the first in line is in a call, until it leaves, or is back."""
+        """Note that the first in line is in a call, until `leave` or `back`."""
         self._first(record).is_on_its_way = True
 
     def back(self, record: Puttable) -> None:
-        """Learn that a record was in a call, and waits again, first in line."""
+        """Note that a record was in a call, and waits again, first in line."""
         self._first(record).is_on_its_way = False
 
     def leave(self, record: Puttable) -> Iterator[Puttable]:
-        """Take a record that was sent out of its lines, and give those that may be sent now."""
+        """Remove a record that was sent from its lines, and yield those that may be sent now."""
         for key in record.partition_keys:
             line = self._lines[key]
             left = line.popleft()
@@ -63,7 +63,7 @@ class KeyLines:
                 yield line[0].record
 
     def clear(self) -> list[Puttable]:
-        """Forget all records but those in calls. Gives those that were held back, in the order they joined."""
+        """Forget all records but those in calls. Returns the ones held back, in the order they joined."""
         held = [entry.record for entry in self._held]
         self._held.clear()
         self._lines = {key: deque([line[0]]) for key, line in self._lines.items() if line[0].is_on_its_way}

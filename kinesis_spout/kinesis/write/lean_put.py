@@ -1,6 +1,6 @@
-"""PutRecords with little CPU: botocore takes ten times as long to check, write and read what is put.
+"""PutRecords with little CPU: botocore takes ten times as long to check, encode and decode.
 
-See ``lean_call``. Records were checked when they came; the body is written, and the reply read, by msgspec.
+See ``lean_call``. Records were checked when they came; msgspec encodes the body and decodes the reply.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,7 @@ _BY_ARN: Final = {"StreamARN", "Records"}
 class LeanPutRecords:
     """Called instead of a client's ``put_records``. Thread-safe, like the client.
 
-    Records have ``bytes`` for data. The reply to a call that went well has no ``ResponseMetadata``.
+    Records have ``bytes`` for data. A good reply has no ``ResponseMetadata``.
     """
 
     def __init__(self, client: "KinesisClient") -> None:
@@ -30,7 +30,7 @@ class LeanPutRecords:
         members = arguments.keys()
         if members not in (_BY_NAME, _BY_ARN) or not _are_of_bytes(arguments["Records"]):
             return self._whole(**arguments)
-        # The ARN decides on the endpoint, which may be one of its account.
+        # The ARN decides on the endpoint, which may be an account's.
         place = arguments.get("StreamARN") or ""
         reply = None
         if self._lean.is_learnt(place):
@@ -41,12 +41,12 @@ class LeanPutRecords:
 
 
 def _are_of_bytes(records: Any) -> bool:
-    """Say whether msgspec writes these records as botocore does: text it would not make base64."""
+    """Whether msgspec encodes these records as botocore does: it would not make base64 of text."""
     return isinstance(records, list) and {type(record["Data"]) for record in records} <= {bytes}
 
 
 def _decoded(body: bytes) -> dict[str, Any]:
-    """Read a reply; invalid JSON is an empty one, as it is for botocore."""
+    """Decode a reply; invalid JSON is an empty one, as for botocore."""
     try:
         reply = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
 """Puts records on one stream, one call after the other, in the caller's thread.
 
-What goes into a call and what an answer means is decided in ``waiting_records`` and ``aggregates``; here the calls
-are made, and waited for.
+``waiting_records`` and ``aggregates`` decide what goes into a call and what an answer means; the calls are
+made, and waited for, here.
 
 **Copies.** A call whose answer is lost is made again, and may have put its records before.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
 LISTING_SECONDS: Final = 5.0
-"""How long ListShards is tried for. The stream can be written without it."""
+"""How long ListShards is tried. The stream can be written without it."""
 MAX_BUFFERED_RECORDS: Final = 10_000
 MAX_BUFFERED_BYTES: Final = 32 * 1024 * 1024
 
@@ -49,10 +49,10 @@ class PutCalls:
         self._stream = stream
         self._retry_policy = retry_policy
         self.work: Final = f"PutRecords on {stream}"
-        """What errors call it."""
+        """Its name in errors."""
 
     def put(self, batch: Sequence[Puttable]) -> "Sequence[Result]":
-        """Make one call, once, and give the answer for each record.
+        """Make one call, without retries, and return the answer for each record.
 
         Raises:
             ClientError, BotoCoreError, UnicodeDecodeError: as boto3 does.
@@ -69,7 +69,7 @@ class PutCalls:
         return results
 
     def shards(self) -> HashKeyRanges:
-        """List the stream's shards; where they cannot be had, none are known, which is logged."""
+        """List the stream's shards; if that fails, it is logged, and none are known."""
         lister = KinesisShardLister(
             self._client,
             self._stream,
@@ -90,7 +90,7 @@ class PutCalls:
 
 @dataclass(slots=True, kw_only=True)
 class PutCounts:
-    """What became of the (user) records so far. Mutable."""
+    """Counts (user) records. Mutable."""
 
     taken: int = 0
     """How many are on the stream."""
@@ -105,19 +105,19 @@ class PutCounts:
 class RecordPutter:
     """The records on their way to one stream. Mutable; for one thread.
 
-    It holds what waits for a shard without a bound: the owner looks at ``waiting`` and ``waiting_bytes``, and
-    has them ``drain``.
+    It holds any number of records that wait for a shard: the owner checks ``waiting`` and ``waiting_bytes``,
+    and calls ``drain``.
 
     Args:
         client: from ``KinesisClientSettings.connect``.
         stream: a name or an ARN.
         retry_policy: for each shard that refuses, and for each call that fails.
         limits: of one call.
-        order: what of the records' order holds.
-        on_refused: is given a record of more than 1 MiB that this stream never takes; None: that is an error
-            like any other.
+        order: which order of the records holds.
+        on_refused: gets a record of more than 1 MiB that this stream never takes; None: that is an error like
+            any other.
         aggregate_bytes: what a record of several may weigh, up to 1 MiB; see ``aggregates``. A record that
-            does not fit with another goes by itself. None: all do.
+            does not fit with another is put alone. None: all are.
     """
 
     def __init__(
@@ -154,15 +154,13 @@ class RecordPutter:
 
     @property
     def ready_at(self) -> float:
-        """When ``put`` need not wait, as monotonic time: minus infinity for now, infinity if nothing is held."""
+        """When ``put`` need not wait, monotonic: minus infinity for now, infinity if nothing is held."""
         return self._records.ready_at
 
     def add(self, entry: Entry) -> None:
-        """Take a record over; put those that fill a call. Raises like ``put``.
+        """Hold a record; put those that fill a call. Raises like ``put``.
 
-        Args:
-            entry: its ``row`` is greater than that of every one before, where several are put in one: then the
-                order is restored by it.
+        When records are aggregated, ``entry.row`` must grow from record to record: it restores the order.
         """
         if self._records.must_list_first:
             self._records.go_by(self._calls.shards())
@@ -174,16 +172,15 @@ class RecordPutter:
             self._put(batch)
 
     def drain(self, *, records: int = 0, size_bytes: int = 0) -> None:
-        """Return when no more than so much is held. Raises like ``put``."""
+        """Return when no more than this is held. Raises like ``put``."""
         while self.waiting > records or self.waiting_bytes > size_bytes:
             self.put()
 
     def put(self) -> None:
-        """Make one call with what may go; where nothing may, wait for the first shard. Needs ``waiting``.
+        """Make one call with what may go; if nothing may, wait for the first shard. Needs ``waiting``.
 
-        Raises:
-            KinesisError, InvalidConfig: a shard, or every call, failed until the deadline, or the answer is
-                one that time does not change. ``counts`` says how much is on the stream.
+        Raises: KinesisError, InvalidConfig: a shard, or every call, failed until the deadline, or the error
+            is not retriable. ``counts`` says how much is on the stream.
         """
         batch = self._next_batch()
         if batch:
@@ -206,7 +203,7 @@ class RecordPutter:
             self._settle(batch, results)
 
     def _next_batch(self) -> list[Puttable]:
-        """Give what goes into a call; empty if it is to be asked for again: there may be a full call now."""
+        """Return what goes into a call; empty to be asked again: there may be a full call now."""
         clock = self._retry_policy.clock
         while not (batch := self._records.take()):
             if self._records.is_packing:
@@ -247,12 +244,12 @@ def put_all(
 
 
 def is_too_much(records: int, size_bytes: int) -> bool:
-    """Say whether so much is more than one task should hold."""
+    """Whether this is more than one task should hold."""
     return records > MAX_BUFFERED_RECORDS or size_bytes > MAX_BUFFERED_BYTES
 
 
 def is_about_its_size(batch: Sequence[Puttable], error: KinesisError) -> bool:
-    """Say whether one large record was refused as such: other failures of calls have their own type."""
+    """Whether one large record was refused as such: other failures of calls have another type."""
     return len(batch) == 1 and batch[0].size_bytes > COMMON_RECORD_BYTES and type(error) is KinesisError
 
 
@@ -271,7 +268,7 @@ def waiting_records(
     order: PutOrder,
     aggregate_bytes: int | None,
 ) -> WaitingRecords:
-    """Make what holds the records for a stream, in aggregates if these may weigh something."""
+    """Make the holder of a stream's waiting records; one that aggregates, given ``aggregate_bytes``."""
     if aggregate_bytes is None:
         return WaitingRecords(work, retry_policy=retry_policy, limits=limits, order=order)
     # Few writes aggregate, and protobuf takes long to import.

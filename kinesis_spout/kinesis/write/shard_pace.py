@@ -1,17 +1,17 @@
-"""How fast records go to a shard that refuses some: what AWS allows at first, then what the shard takes.
+"""How fast records go to a shard that refuses some: AWS's limits at first, then what the shard takes.
 
 AWS takes 1,000 records and 1 MiB a second for each shard, from all producers together. A pace is a part of
-that, or a multiple where a service takes more: two token buckets, of records and of bytes, that fill at
+that, or a multiple for a service that takes more: two token buckets, of records and of bytes, that fill at
 ``scale`` times AWS's rates.
 
-It learns from the answers, a second at a time. A shard that refuses more than it usually does is slowed down to
-what it took. If it takes everything for a while, the pace is raised: a little first, then more with each second,
-until something is refused. Then it goes back, and waits longer before it tries again. So a shard that is at its
-limit refuses a record now and then, and a limit that has risen is found within seconds.
+It learns from the answers, a second at a time. A shard that refuses more than usual is slowed down to what it
+took. If it takes everything for a while, the pace is raised: a little first, then more with each second,
+until something is refused. Then it goes back, and waits longer before the next try. So a shard at its limit
+refuses a record now and then, and a raised limit is found within seconds.
 
-*What it usually does*: a part of the records may be refused at any pace, where other producers fill the shard.
-To be slower than that would only leave them more. So what counts is the share above the smallest of the last
-seconds, or above what is still refused after the shard was slowed down.
+*Usual refusals*: where other producers fill the shard, it may refuse a part of the records at any pace.
+Slowing down would only leave them more. So what counts is the share above the smallest of the last seconds,
+or above what is still refused after the shard was slowed down.
 """
 
 from collections import deque
@@ -32,23 +32,23 @@ _BEGIN_AT: Final = 0.98
 _SLOWEST: Final = 0.02
 _FASTEST: Final = 100.0
 _HELD_SECONDS: Final = 0.5
-"""How much a bucket holds: so late a call may be, and nothing is lost."""
+"""Capacity of a bucket: a call may be this late without loss of rate."""
 _CALL_SECONDS: Final = 0.1
-"""So much is gathered for a call, or half of it for a call that is made anyway."""
+"""How much is gathered for a call, or half of it for a call that is made anyway."""
 _WINDOW_SECONDS: Final = 1.0
 _IN_FLIGHT_SECONDS: Final = 0.25
-"""After a change, answers to calls that were made before it still come, roughly for so long."""
+"""How long, roughly, answers still come for calls made before a change."""
 _BASE_WINDOWS: Final = 5
 _STRAY: Final = 10
 _STRAY_SHARE: Final = 0.1
-"""So many refusals say nothing of the rate of a shard that was free."""
+"""So few refusals say nothing of the rate of a shard that was free."""
 _A_RECORD: Final = 0.9
 """Of a token: sums of times are not exact."""
 _FIRST_STEP: Final = 0.01
 _NOW_SECONDS: Final = 1e-9
 _BOLD_STEP: Final = 0.125
 _NOT_SLOWED: Final = (1.0, inf, inf)
-"""By how much it was slowed down at last, what share was refused then, and what was to be hoped for."""
+"""How much it was last slowed down, the share refused then, and the share hoped for."""
 _SHORTEST_HOLD: Final = 4
 _LONGEST_HOLD: Final = 32
 
@@ -75,11 +75,11 @@ class ShardPace:
 
     @property
     def is_over(self) -> bool:
-        """Whether the shard may be free again: all was taken of late, and nothing had to wait."""
+        """Whether the shard can be free again: all was taken lately, and nothing had to wait."""
         return self._idle_windows > (0 if self.scale == inf else _BASE_WINDOWS)
 
     def allows(self, now: float) -> bool:
-        """Say whether a record may go now that none waits before."""
+        """Whether a record may go now, if none waits before it."""
         if self.scale == inf:
             return True
         self._fill(now)
@@ -89,11 +89,11 @@ class ShardPace:
         return False
 
     def is_worth_a_call(self, waiting: int, now: float) -> bool:
-        """Say whether so many that wait may go with a call that is made now; they go while the pace ``allows``."""
+        """Whether so many waiting records may join a call made now; they go while the pace ``allows``."""
         return self.scale == inf or self.ready_at(waiting, now, part=0.5) == -inf
 
     def ready_at(self, waiting: int, now: float, part: float = 1.0) -> float:
-        """Say when a call is worth making for so many that wait, or a part of them: minus infinity for now."""
+        """Return when a call is worth making for so many, or a part of them: minus infinity for now."""
         if self.scale == inf:
             return -inf
         self._fill(now)
@@ -106,21 +106,21 @@ class ShardPace:
         return now + short_seconds if short_seconds > _NOW_SECONDS else -inf
 
     def spend(self, size_bytes: int) -> None:
-        """Learn that a record goes."""
+        """Note that a record goes."""
         self._records -= 1
         self._bytes -= size_bytes
 
     def rest(self, until: float) -> None:
-        """Learn that the shard took nothing, and rests: no tokens come meanwhile."""
+        """Note that the shard took nothing, and rests: no tokens come meanwhile."""
         self._records = self._bytes = 0.0
         self._filled_at = until
 
     def ran_short(self) -> None:
-        """Learn that more waits than may go."""
+        """Note that more waits than may go."""
         self._was_short = True
 
     def answered(self, taken: int, refused: int, now: float, *, shards: int) -> None:
-        """Learn how many records of a call were taken and refused by the shard, or so many shards as one.
+        """Note how many records of a call the shard took and refused, or ``shards`` shards as one.
 
         A shard that refuses all of a call rests: that says nothing of its pace, once it has one.
         """
@@ -156,7 +156,7 @@ class ShardPace:
             self._held += 1
             if self._held == self._hold and base:
                 self._held = 0
-                self._shares.clear()  # is it still the others? To be slower shows it.
+                self._shares.clear()  # is it still the others? Slowing down shows it.
             elif self._held >= self._hold:
                 self._step = 2 * self._step if self._step else _FIRST_STEP
                 self.scale = min(_FASTEST, self.scale * (1 + min(1.0, self._step)))
@@ -165,7 +165,7 @@ class ShardPace:
         factor, as_usual, as_hoped = self._slowed
         self._held, self._step = 0, 0.0
         if (3 * as_usual + as_hoped) / 4 < share < 1.25 * as_usual:
-            # To be slower did not help: it is the others. Back, and faster soon.
+            # Slowing down did not help: it is the others. Back, and faster soon.
             self._shares.extend([share] * _BASE_WINDOWS)
             self._slowed = _NOT_SLOWED
             self._held, self._step = self._hold + 1, _BOLD_STEP
@@ -196,7 +196,7 @@ class ShardPace:
 
     @property
     def _is_clearly_too_fast(self) -> bool:
-        """Whether more is refused than usually, and more than by chance."""
+        """Whether more is refused than usual, and more than by chance."""
         answers = self._taken + self._refused
         usual = (self._base + _tolerance(self._base)) * answers
         return self._refused > usual + 2 * sqrt(usual)
@@ -224,7 +224,7 @@ def _tolerance(base: float) -> float:
 
 
 class RefusingShard:
-    """A shard that refused of late, and what waits for it. ``tries`` bound how long it takes nothing. Mutable."""
+    """A shard that refused lately, and its waiting records. ``tries`` limit how long it takes nothing. Mutable."""
 
     def __init__(self, tries: Tries, now: float) -> None:
         self.tries = tries
@@ -232,11 +232,11 @@ class RefusingShard:
         self.rests_until = -inf
         self.waiting: deque[Puttable] = deque()
         self.backlog = 0
-        """How many user records wait for it, those included that stand in line behind one of their key."""
+        """How many user records wait for it, including those in line behind one of their key."""
         self.backlog_bytes = 0
 
     def count(self, entry: Puttable, sign: int) -> None:
-        """Count a record as one more, or one less, of its backlog."""
+        """Add a record to the backlog's counts (``sign`` 1), or remove it (-1)."""
         self.backlog += sign * len(entry.user_records)
         self.backlog_bytes += sign * entry.size_bytes
 
@@ -257,12 +257,12 @@ class RefusingShard:
     def refused(
         self, entries: Sequence[Puttable], failure: KinesisError, now: float, *, taken: int, shards: int
     ) -> None:
-        """Take back what was refused; rest, if nothing else of the call was taken. It may be ``shards`` as one.
+        """Take back refused records, of ``shards`` as one; rest, if nothing else of the call was taken.
 
         Raises:
-            KinesisError: to try again does not help, or has not for too long; nothing is taken back.
+            KinesisError: trying again does not help, or has not for too long; nothing is taken back.
         """
-        if taken or self.rests_until <= now:  # of calls that were under way together, one says enough
+        if taken or self.rests_until <= now:  # of calls that were under way together, one is enough
             wait_seconds = self.tries.failed(failure)
             if not taken:
                 self.rests_until = now + wait_seconds

@@ -1,21 +1,22 @@
 """The records that wait for one stream: what goes into the next call, and what an answer means. No I/O.
 
-PutRecords answers for each record of a call; what is refused is put again. As long as no shard refuses, everything
-is in the open queue, in the order it came. What a shard refuses goes to the front of the shard's own queue. From
-then on a record of that shard goes behind it when its turn comes in the open queue, which goes on: so no call
-walks over all that waits, and a shard holds up nobody else. No record overtakes an earlier one of its own shard.
+PutRecords answers for each record of a call; refused records are put again. While no shard refuses,
+everything is in the open queue, in the order it came. What a shard refuses goes to the front of the shard's
+queue. From then on a record of that shard moves behind it when its turn comes in the open queue. So no call
+walks over all that waits, and a shard delays no other. No record overtakes an earlier one of its shard.
 
-A shard that took nothing of a call rests for a while, longer each time. One that took a part is given records at
-the pace that it takes them; see ``shard_pace``. When nothing waits there and all is taken, its queue is removed.
+A shard that took nothing of a call rests for a while, longer each time. One that took a part gets records at
+the pace that it takes them; see ``shard_pace``. When nothing waits there and all is taken, its queue is
+removed.
 
-Which shard a record goes to follows from its key and the stream's shards. These are listed at the first refusal,
-and again when an answer names a shard that is not among them; then everything is one queue again. A list that is
-out of date, or not available, only makes the waiting coarser.
+A record's shard follows from its key and the stream's shards. These are listed at the first refusal, and
+again when an answer names a shard that is not listed; then everything is one queue again. A list that is out
+of date, or missing, only makes the waiting coarser.
 
 **Order.** Records of one partition key are given out in the order in which they were held. Within one call
-Kinesis may refuse a record and take a later one of the same key; the first then comes behind. So it does with
-calls that are under way at once. With `PutOrder.KEY` a record is given out when the one before it of its key
-has ended, so that this cannot happen: only the first of each key's records is in a queue; see `key_lines`.
+Kinesis may refuse a record and take a later one of the same key; the first then comes after it. The same
+happens with concurrent calls. With `PutOrder.KEY` a record is given out when the one before it of its key has
+ended, which prevents this: only the first of each key's records is in a queue; see `key_lines`.
 """
 
 from collections import Counter, deque
@@ -36,20 +37,20 @@ if TYPE_CHECKING:
 
 
 class GivenUp(NamedTuple):
-    """Records of one shard that are not to be put again."""
+    """Records of one shard that are not put again."""
 
     records: list[Puttable]
     error: KinesisError
 
 
 class Settled(NamedTuple):
-    """What the answers to a call mean."""
+    """The result of a call's answers."""
 
     taken: "list[tuple[Puttable, Result]]"
     """What is on the stream now, each with its answer."""
     given_up: list[GivenUp]
-    """What is not to be put again: of shards that took nothing until the deadline, or that time does not mend. The
-    rest waits again."""
+    """What is not put again: of shards that took nothing until the deadline, or with errors that do not pass.
+    The rest waits again."""
 
 
 class _Batch:
@@ -79,15 +80,15 @@ class _Batch:
 class WaitingRecords:
     """The records on their way to one stream. Mutable; for one thread at a time.
 
-    Its owner takes a batch, makes the call, and says how it went: `settle` for answers, `done` for records that
-    are given up, and nothing yet for a call that is made again. Several calls may be under way. Before it
-    settles answers, it asks whether it `must_list` first.
+    Its owner takes a batch, makes the call, and reports: `settle` for answers, `done` for records that are
+    given up, and nothing yet for a call that is made again. Several calls may be under way. Before it settles
+    answers, it asks whether it `must_list` first.
 
     Args:
-        work: what is done, for errors: "PutRecords on orders".
+        work: names the work in errors: "PutRecords on orders".
         retry_policy: for each shard that takes nothing.
         limits: of one call.
-        order: what of the records' order holds.
+        order: which order of the records holds.
     """
 
     def __init__(self, work: str, *, retry_policy: RetryPolicy, limits: CallLimits, order: PutOrder) -> None:
@@ -99,7 +100,7 @@ class WaitingRecords:
         self.must_list_first = False
         """Whether the shards are needed before anything is held."""
         self.ranges = HashKeyRanges.unknown()
-        """The shards as they were last listed."""
+        """The shards as last listed."""
         self._is_listed = False
         self._was_in_vain = False
         """Whether the shards were listed again, and had not changed."""
@@ -107,7 +108,7 @@ class WaitingRecords:
         self._open_bytes = 0
         self._shards: dict[str, RefusingShard] = {}
         self._held_for: dict[int, RefusingShard] = {}
-        """Of records that stand in line behind one of their key, by identity: whose backlog they are in."""
+        """Of records in line behind one of their key, by identity: the shard whose backlog they are in."""
         self._count = 0
         self._size_bytes = 0
 
@@ -115,7 +116,7 @@ class WaitingRecords:
 
     @property
     def waiting(self) -> int:
-        """How many records of Kinesis are held, those in calls left out."""
+        """How many records of Kinesis are held, without those in calls."""
         return self._count
 
     @property
@@ -133,13 +134,13 @@ class WaitingRecords:
 
     @property
     def paced_at(self) -> float:
-        """When a shard that refused may be given what waits for it, as monotonic time: infinity if none waits."""
+        """When waiting records of a refusing shard may go, as monotonic time: infinity if none waits."""
         now = self._clock.monotonic()
         return min([shard.ready_at(now) for shard in self._shards.values()], default=inf)
 
     @property
     def has_ready(self) -> bool:
-        """Whether ``take`` may give something although no shard that refused is due."""
+        """Whether ``take`` may return something although no refusing shard is due."""
         return bool(self._open)
 
     @property
@@ -148,7 +149,7 @@ class WaitingRecords:
         return len(self._open) >= self._limits.records or self._open_bytes >= self._limits.size_bytes
 
     def backlogs(self) -> Iterator[tuple[str, int, int]]:
-        """Give how many (user) records and bytes wait for each shard that refused of late."""
+        """Yield the (user) records and bytes that wait for each shard that refused lately."""
         return (
             (name, shard.backlog, shard.backlog_bytes)
             for name, shard in self._shards.items()
@@ -158,7 +159,7 @@ class WaitingRecords:
     # What comes, and goes into calls.
 
     def hold_all(self, entries: Sequence[Puttable]) -> None:
-        """Take records over, in their order: each behind the others of its shard."""
+        """Hold records, in order: each after the others of its shard."""
         size_bytes = sum([entry.size_bytes for entry in entries])
         self._count += len(entries)
         self._size_bytes += size_bytes
@@ -186,7 +187,7 @@ class WaitingRecords:
         """Let all that is held go, full or not."""
 
     def take(self) -> list[Puttable]:
-        """Give what goes into the next call; empty if nothing may go now."""
+        """Return what goes into the next call; empty if nothing may go now."""
         batch = _Batch(self._limits)
         if self._shards:
             now = self._clock.monotonic()
@@ -231,7 +232,7 @@ class WaitingRecords:
             self._open_bytes -= entry.size_bytes
 
     def take_back(self) -> list[Puttable]:
-        """Give back everything that waits, each shard's in order; all shards may try again."""
+        """Return everything that waits, each shard's in order; all shards may try again."""
         self._merge()
         entries = list(self._open)
         if self._lines is not None:
@@ -244,19 +245,19 @@ class WaitingRecords:
     # Which shards there are.
 
     def must_list(self, results: "Sequence[Result]") -> bool:
-        """Say whether the shards must be listed before these answers are settled."""
+        """Whether the shards must be listed before these answers are settled."""
         if any(result.get("ErrorCode") for result in results):
             return not self._is_listed or self._names_a_new_shard(results)
-        # A shard that was split would be held to the pace of its parent.
+        # The children of a split shard would be held to the pace of their parent.
         return bool(self._shards) and self._names_a_new_shard(results) and not self._was_in_vain
 
     def _names_a_new_shard(self, results: "Sequence[Result]") -> bool:
-        """Say whether an answer names a shard that was made since the shards were listed."""
+        """Whether an answer names a shard that was made since the listing."""
         named = {result.get("ShardId") for result in results}
         return any(map(self.ranges.are_older_than, filter(None, named)))
 
     def go_by(self, ranges: HashKeyRanges) -> None:
-        """Go by these shards from now on. All may try again at once, and have their whole deadline again."""
+        """Use these shards from now on. All may try again at once, with their whole deadline."""
         self._was_in_vain = self._is_listed and self.ranges == ranges
         self._is_listed = True
         self._merge()
@@ -276,10 +277,10 @@ class WaitingRecords:
     def _shard_of(self, entry: Puttable) -> str:
         return self.ranges.shard_of(entry.hash_key)
 
-    # What became of calls.
+    # The ends of calls.
 
     def done(self, entries: Iterable[Puttable]) -> None:
-        """Learn that these are on the stream, or given up: what they held back may go."""
+        """Note that these are on the stream, or given up: what they held back may go."""
         if self._lines is not None:
             for entry in entries:
                 for following in self._lines.leave(entry):
@@ -289,10 +290,10 @@ class WaitingRecords:
                     self._queue(following)
 
     def settle(self, batch: Sequence[Puttable], results: "Sequence[Result]") -> Settled:
-        """Learn what was answered for the records of a call, and take back, in order, what was refused.
+        """Settle a call's answers, and take back refused records, in order.
 
-        Records of a shard that has taken nothing until the deadline are given up, with an error of the kind of
-        the failure; what waits behind them may go.
+        Records of a shard that has taken nothing until the deadline are given up, with an error of the
+        failure's kind; what waits behind them may go.
         """
         taken: list[tuple[Puttable, Result]] = []
         refused: list[tuple[Puttable, Result]] = []
@@ -351,5 +352,5 @@ class WaitingRecords:
 
 def refusal_error(refusal: "Result", what: str) -> KinesisError:
     code = refusal.get("ErrorCode", "")
-    # Others of the call were taken: a code that nobody knows may pass, too.
+    # Others of the call were taken: an unknown code may pass, too.
     return ERRORS_BY_CODE.get(code, Unavailable)(f"{what}, {code}: {refusal.get('ErrorMessage')}")

@@ -1,12 +1,13 @@
-"""Calls a handler for several records at a time: plain functions on threads, coroutine functions in an event loop.
+"""Calls a handler for several records at a time: on threads, or coroutine functions in an event loop.
 
-Threads and loop are made on the executor, and last as long as the worker keeps the handler, from batch to batch:
+Threads and loop are made on the executor, and last as long as the worker keeps the handler, from batch to
+batch:
 
-* A thread takes a record, calls the handler, and takes the next one; there is no queue of records in between. So
-  what a handler keeps in ``threading.local()`` (a connection) lasts. The threads are daemons: a handler that hangs
-  does not keep its worker from ending.
-* The loop has a thread of its own. So clients that belong to a loop (a session, a pool of connections) last, and
-  what they do in the background goes on between batches. Each record is a task with a context of its own.
+* A thread takes a record, calls the handler, and takes the next one; there is no queue of records in between.
+  So what a handler keeps in ``threading.local()`` (a connection) lasts. The threads are daemons: a handler
+  that hangs does not keep its worker from ending.
+* The loop has its own thread. So clients that belong to a loop (a session, a pool of connections) last, and
+  their background work continues between batches. Each record is a task with its own context.
 """
 
 import asyncio
@@ -36,11 +37,8 @@ _log = logging.getLogger(__name__)
 class ConcurrentCalls:
     """Calls ``handler(scheme(record))`` for several records at a time. Picklable. Mutable; one run at a time.
 
-    Args:
-        handler: a plain function or a coroutine function.
-        scheme: prepares what the handler is given; called where the handler is.
-        concurrency: the most records under way, of one run.
-        timeout_seconds: how long the handler may take for a record; None: as long as it likes.
+    ``scheme`` runs on the handler's thread. ``concurrency`` bounds the records under way of one run.
+    ``timeout_seconds`` bounds a handler's time for a record; None: no bound.
     """
 
     def __init__(
@@ -63,10 +61,7 @@ class ConcurrentCalls:
     def __call__(self, run: RecordRun, records: Sequence[Record], look_up: LookUp) -> None:
         """Hand over the records of a run, until it is over.
 
-        Args:
-            run: of which at most ``concurrency`` records are under way at a time.
-            records: of the run.
-            look_up: called about ten times a second while records end; True: no further record may begin.
+        ``look_up`` is called about ten times a second while records end; True: no further record may begin.
         """
         if self._runner is None:
             self._runner = self._made()
@@ -125,7 +120,7 @@ class _HandlerThreads:
         return run_on_threads
 
     def _replace(self, work: _Job) -> None:
-        """Have another thread go on with the work of one that was abandoned."""
+        """Start another thread for the work of one that was abandoned."""
         self._started -= 1
         self._start()
         self._jobs.put(work)
@@ -189,7 +184,7 @@ class _RunOnThreads(ConcurrentRun):
             self._replace(self.work)
 
     def _following(self, ended: int | None, failure: Failure | None) -> int | None:
-        """Take in how one record ended, and give the next; None if there is none any more."""
+        """Take in how one record ended, and return the next; None if there is none any more."""
         run, lock = self.run, self.lock
         while not lock.acquire(blocking=False):
             # A thread that blocks on the lock gets it before the interpreter, and all others wait for both: for
@@ -241,7 +236,7 @@ class _HandlerLoop:
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop, needed: threading.Event) -> None:
-    """Run the loop for as long as it is needed, whatever a handler raises into it or asks of it."""
+    """Run the loop while it is needed, whatever a handler raises into it or asks of it."""
     asyncio.set_event_loop(loop)
     while needed.is_set():
         try:

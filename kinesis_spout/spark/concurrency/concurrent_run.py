@@ -1,13 +1,14 @@
 """A run whose records are handled several at a time: what threads and coroutines have in common.
 
-The task's own thread oversees the run: it looks at the clock, asks whether anybody still waits for the outcome,
-and ends deliveries that take too long. Threads, or coroutines, call the handler (``concurrent_calls``). All go by
-the rules of the run (``record_run``), under the lock of the ``ConcurrentRun``, which owns it.
+The task's own thread oversees the run: it looks at the clock, checks whether the driver still waits for the
+outcome, and ends deliveries that take too long. Threads, or coroutines, call the handler
+(``concurrent_calls``). All follow the rules of the run (``record_run``), under the lock of the
+``ConcurrentRun``, which owns it.
 
-A delivery that timed out has failed. A coroutine is cancelled, and its place is free when it has ended. A thread
-cannot be cancelled, nor can a coroutine that goes on regardless: these are *abandoned*. Another takes the place,
-and what an abandoned one says later is ignored. So that they cannot grow without bound, no more of them are
-abandoned than may be under way; beyond that a delivery just goes on, until the job is ended for all.
+A delivery that timed out has failed. A coroutine is cancelled, and its place is free when it has ended. A
+thread cannot be cancelled, nor can a coroutine that ignores it: these are *abandoned*. Another takes the
+place, and the outcome of an abandoned one is ignored. At most as many are abandoned as may be under way, so
+that they cannot grow without bound; beyond that a delivery just continues, until the whole job is ended.
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +31,7 @@ LookUp = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What all runs of one handler in this process keep to."""
+    """Shared by all runs of one handler in this process."""
 
     concurrency: int
     """So many records at a time."""
@@ -61,7 +62,7 @@ class ConcurrentRun(ABC):
                 self.changed.wait(self._seconds_to_look_up)
                 now = monotonic()
                 run.look_at_time(now)
-                # What hangs must look like it, so nothing is noted while nothing ends.
+                # A run that hangs must look like it, so nothing is noted while nothing ends.
                 if run.ended_count != seen:
                     seen = run.ended_count
                     if look_up():
@@ -73,17 +74,16 @@ class ConcurrentRun(ABC):
 
     @abstractmethod
     def end_overdue(self, at: int, now: float) -> None:
-        """End a delivery that took too long, if that can be done. Called under the lock, again and again."""
+        """End a delivery that took too long, if possible. Called under the lock, repeatedly."""
 
     def abandon(self, at: int, failure: Failure) -> bool:
-        """Fail a record whose delivery goes on; False if there are too many of those. Called under the lock."""
+        """Fail a record whose delivery continues; False if too many do. Called under the lock."""
         if not self.abandoned.acquire(blocking=False):
             return False
         self.run.ended(at, failure)
         return True
 
     def timed_out(self, raised: RaisedAt | None = None) -> Failure:
-        """Say that a delivery took too long."""
         seconds = self.timeout_seconds
         return Failure(
             error_text=f"timed out after {seconds:g} s (record_timeout_seconds)",
@@ -97,5 +97,5 @@ class ConcurrentRun(ABC):
             return LOOK_UP_SECONDS
         oldest = next(iter(self.run.under_way.values()))
         due = oldest + self.timeout_seconds - monotonic()
-        # One that is overdue already goes on regardless: there is no hurry.
+        # A delivery that is overdue already ignores its end: there is no hurry.
         return min(LOOK_UP_SECONDS, due) if due > 0 else LOOK_UP_SECONDS

@@ -1,14 +1,15 @@
 """Which record is handed over next while others are under way: the rules of concurrency, without a thread.
 
-A run is a number of consecutive records. They begin in their order, and at most so many are under way at a time. A
-run ends when all that began have ended; what did not begin by then was not reached, but for two kinds, which are
-*held*:
+A run is a number of consecutive records. They begin in their order, and at most so many are under way at a
+time. A run ends when all that began have ended; what did not begin by then was not reached, but for two
+kinds, which are *held*:
 
-* With an order of keys a record waits until the one before it of its key has ended, while records of other keys
-  pass it. If that one fails, all that wait for the key are held.
-* When the time is over, records that wait for their key have a moment more. Those that still wait then are held.
+* With an order of keys a record waits until the one before it of its key has ended, while records of other
+  keys pass it. If that one fails, all that wait for the key are held.
+* When the time is over, records that wait for their key have a moment more. Those that still wait then are
+  held.
 
-So what was reached is a prefix of the run, and of each record in it one knows: it ended, or it is held.
+So what was reached is a prefix of the run, and each record in it has ended or is held.
 """
 
 from collections import deque
@@ -42,10 +43,10 @@ class Verdict(Enum):
 
 
 class RunNotes(Protocol):
-    """Told what happens as it happens, so that the death of the process leaves a trace of it."""
+    """Notes each event as it happens, so that it survives the death of the process."""
 
     def failed(self, at: int, failure: Failure) -> bool:
-        """Keep a failure, before its record is marked as ended. Returns whether no further record may begin."""
+        """Keep a failure, before its record is marked as ended. True: no further record may begin."""
         ...
 
     def held(self, at: int) -> None:
@@ -55,7 +56,7 @@ class RunNotes(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRules:
-    """The bounds of a run. Times are monotonic."""
+    """Times are monotonic."""
 
     concurrency: int
     """At most so many records are under way at a time."""
@@ -71,14 +72,15 @@ class RunRules:
 
 
 class RecordRun:
-    """What is under way of a run, what ended, and what begins next. Mutable; its ``ConcurrentRun`` owns the lock.
+    """What is under way of a run, what ended, and what begins next. Mutable; ``ConcurrentRun`` owns the lock.
 
     Args:
         size: the number of records.
         rules: the bounds.
-        notes: are told what happens.
+        notes: called as things happen.
         marks: at least ``size`` of them; none of its records has begun.
-        key_of: names the key of a record, by its index; None: it waits for nobody. Without it there are no keys.
+        key_of: names the key of a record, by its index; None: no key, it does not wait. Without it there are
+            no keys.
         verdict: is asked once about each record, in order; without it all are delivered.
     """
 
@@ -117,7 +119,7 @@ class RecordRun:
 
     @property
     def may_give_more(self) -> bool:
-        """Whether a record may begin later, though ``take`` gives none now."""
+        """Whether a record can begin later, though ``take`` gives none now."""
         return not self.is_closed and self.reached < self._size
 
     @property
@@ -155,7 +157,7 @@ class RecordRun:
         return None
 
     def ended(self, at: int, failure: Failure | None) -> bool:
-        """Take in how a record ended. False if it is not under way (any more): then nothing changes."""
+        """Take in how a record ended. False, without effect, if it is not under way (any more)."""
         if self.under_way.pop(at, None) is None:
             return False
         self.ended_count += 1
@@ -171,7 +173,7 @@ class RecordRun:
         return True
 
     def overdue(self, began_before: float) -> list[int]:
-        """Name the records under way that began before a time."""
+        """The records under way that began before a time."""
         found = []
         for at, began in self.under_way.items():
             if began >= began_before:
@@ -180,7 +182,7 @@ class RecordRun:
         return found
 
     def look_at_time(self, now: float) -> None:
-        """Let nothing begin that the time does not allow. To be called now and then, also while nothing ends."""
+        """Let nothing begin that the time does not allow. Call it regularly, also while nothing ends."""
         if now < self._rules.until or not self.begun:
             return
         self.is_closed = True

@@ -1,4 +1,4 @@
-"""The DataFrame door: executors cache the rows of a micro-batch, and the driver gives them out as a DataFrame.
+"""The DataFrame door: executors cache a micro-batch's rows; the driver hands them out as a DataFrame.
 
 Begin with ``dataframe_runner``, then ``cached_rows``.
 """

@@ -1,13 +1,13 @@
 """The rows of a micro-batch, fetched once and kept on the executors.
 
-They are kept as the decoder makes them: blocks of Arrow, about a megabyte each, in an RDD that is checkpointed
-locally. So keeping a row costs little. When an action asks for rows, the JVM makes them of the blocks. Blocks that
-are lost with an executor end the batch, which is planned again. They are never fetched anew behind the handler's
-back, with another end.
+They are kept as the decoder makes them: blocks of Arrow, about a megabyte each, in an RDD that is
+checkpointed locally. So keeping a row costs little: the JVM makes rows of the blocks when an action asks for
+them. Blocks that are lost with an executor end the batch, which is planned again. They are never fetched
+again behind the handler's back, with another end.
 
-The outcomes of the slices return by an accumulator, so they need no job of their own. Spark counts what a task
-added once: when its first successful attempt ends. With speculation another attempt could leave its blocks behind,
-which have another end; so a session that speculates is refused.
+The outcomes of the slices return by an accumulator, so they need no separate job. Spark counts what a task
+added once: when its first successful attempt ends. With speculation another attempt could leave its blocks
+behind, which have another end; so a session that speculates is refused.
 """
 
 import pickle
@@ -53,7 +53,7 @@ Wanted = dict[str, set[RowNumber]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedSlice:
-    """What came of a slice, if all its rows are acked, and where they are."""
+    """The outcome of a slice if all its rows are acked, and where they are."""
 
     result: WorkResult
     partition: int
@@ -66,7 +66,7 @@ class CachedSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRow:
-    """A kept row that was looked for, with what is needed to fail it."""
+    """A kept row that was looked up, with what is needed to fail it."""
 
     slice: int
     """Which of the batch's results it belongs to."""
@@ -78,11 +78,7 @@ class FoundRow:
 
 
 class RowCache:
-    """Fetches micro-batches, for one query.
-
-    Raises:
-        InvalidConfig: the session speculates.
-    """
+    """Fetches micro-batches, for one query. Raises InvalidConfig if the session speculates."""
 
     def __init__(self, spark: SparkSession, context: SparkContext, settings: TaskSettings) -> None:
         if context.getConf().get("spark.speculation", "false") == "true":
@@ -119,7 +115,7 @@ class RowCache:
     def _fetched(self, tag: str, planned: int) -> list[CachedSlice]:
         pickled = list(self._outcomes.value.get(tag, ()))
         if len(pickled) < planned:
-            # Every task has ended well, so nothing was lost on its way but by the driver: no record is to blame.
+            # Every task has ended well, so only the driver can have lost something: no record is to blame.
             raise SparkGone(
                 f"expected the outcomes of {planned} slices, got {len(pickled)}: Spark could not pass on what its "
                 "tasks accumulated; the driver's log says why. Start the query again"
@@ -133,7 +129,7 @@ class RowCache:
 
 
 class CachedRows:
-    """The rows of one micro-batch. They are there until ``release``."""
+    """The rows of one micro-batch, which exist until ``release``."""
 
     def __init__(self, spark: SparkSession, blocks: RDD[Any], slices: list[CachedSlice]) -> None:
         self._spark = spark
@@ -142,7 +138,7 @@ class CachedRows:
 
     @property
     def results(self) -> list[WorkResult]:
-        """What came of the slices, if all rows are acked."""
+        """The outcomes of the slices if all rows are acked."""
         return [each.result for each in self._slices]
 
     def frame(self) -> DataFrame:
@@ -177,7 +173,7 @@ class CachedRows:
 
 
 class _ByTag(AccumulatorParam[_Outcomes]):
-    """Gathers the outcomes of several batches, which may run at the same time."""
+    """Gathers the outcomes of several batches, which can run at the same time."""
 
     def zero(self, value: _Outcomes) -> _Outcomes:
         del value
@@ -190,7 +186,7 @@ class _ByTag(AccumulatorParam[_Outcomes]):
 
 
 class FetchBlocks:
-    """Fetches the slices of one task, and gives their rows as blocks. Picklable."""
+    """Fetches the slices of one task, and yields their rows as blocks. Picklable."""
 
     def __init__(self, settings: TaskSettings, outcomes: Accumulator[_Outcomes], tag: str) -> None:
         self._settings = settings
@@ -248,7 +244,7 @@ class FindRows:
 
 
 class _Search:
-    """The blocks of a slice are looked through, one after the other. Mutable."""
+    """Looks through the blocks of a slice, one after the other. Mutable."""
 
     def __init__(self, at: int, kept: CachedSlice, wanted: set[RowNumber]) -> None:
         self._at = at

@@ -1,7 +1,7 @@
-"""The delivery of a slice to a DataFrame: its rows are kept as columns, all of them acked for the time being.
+"""The delivery of a slice to a DataFrame: its rows are kept as columns, provisionally all acked.
 
-Pages are decoded straight into columns. A ``Record`` is made of a row only where the books must look at records
-one by one: after a restart, as long as stored holes or attempts may concern them.
+Pages are decoded straight into columns. A row becomes a ``Record`` only where records must be checked one by
+one: after a restart, while stored holes or attempts can concern them.
 """
 
 from bisect import bisect_left
@@ -66,8 +66,9 @@ class Run:
 class CachingDelivery(SliceDelivery):
     """Acks every record of a slice, and keeps it as a row. Mutable.
 
-    The user may fail every row, so there are no more of them than failures can be kept. Nor are more
-    fetched, but for what is in aggregated records: what is fetched in vain is fetched again, with a new iterator.
+    The user can fail every row, so there are at most as many as failures can be kept. No more are fetched
+    either, except the rest of an aggregated record: what is fetched in vain is fetched again, with a new
+    iterator.
     """
 
     extra_columns = tuple(name for name in HANDLED_COLUMNS if name not in RECORD_COLUMNS)
@@ -75,7 +76,7 @@ class CachingDelivery(SliceDelivery):
     def __init__(self, plan: SlicePlan, settings: DeliverySettings) -> None:
         super().__init__(plan, settings)
         self._most_rows = plan.max_failures if plan.room is None else plan.room
-        # On its way to the one row of a probe it passes over whatever there is.
+        # On its way to the one row of a probe it passes over all others.
         self._most_fetched = plan.limit if plan.probe else min(plan.limit, self._most_rows)
         self._fetched = 0
         self.batches: list[pa.RecordBatch] = []

@@ -1,9 +1,8 @@
 """The DataFrame door: the records of a micro-batch as one DataFrame, failures named by the handler.
 
-The executors fetch the slices and keep their rows (``kept_rows``) before the handler sees them: so several
-actions on the DataFrame read Kinesis once and see the same rows. The same fetch that serves the other doors runs
-here with a delivery that acks everything; what the user's handler fails is cut out of the outcomes afterwards, on
-the driver.
+The executors fetch the slices and keep their rows (``cached_rows``) before the handler sees them: so several
+actions on the DataFrame read Kinesis once and see the same rows. The fetch of the other doors runs here with
+a delivery that acks everything; afterwards the driver cuts what the user's handler fails out of the outcomes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -36,7 +35,7 @@ DataFrameFunction = Callable[[DataFrame, "Collector"], object]
 
 
 class Collector:
-    """Given to a DataFrame handler with each batch, to say which of its rows failed. Mutable."""
+    """Passed to a DataFrame handler with each batch, to say which of its rows failed. Mutable."""
 
     def __init__(self) -> None:
         self.failures: dict[RowId, Failure] = {}
@@ -71,7 +70,7 @@ class Collector:
 
 
 class DataFrameRunner(SparkRunner):
-    """A ``BatchRunner`` that hands each micro-batch to a handler on the driver, as a DataFrame."""
+    """A ``BatchRunner`` that passes each micro-batch to a handler on the driver, as a DataFrame."""
 
     def __init__(
         self,
@@ -95,7 +94,7 @@ class DataFrameRunner(SparkRunner):
 
 
 def handled(function: DataFrameFunction, rows: CachedRows) -> list[WorkResult]:
-    """Hand rows to a handler, and give what came of their slices.
+    """Pass rows to a handler, and return the outcomes of their slices.
 
     Raises:
         HandlerRaised: the handler did; nothing is known of the rows.
@@ -119,11 +118,7 @@ def handled(function: DataFrameFunction, rows: CachedRows) -> list[WorkResult]:
 
 
 def with_failures(rows: CachedRows, failures: Mapping[RowId, Failure]) -> list[WorkResult]:
-    """Cut the failed rows out of the outcomes.
-
-    Raises:
-        HandlerBroken: rows failed that are not of the batch.
-    """
+    """Cut the failed rows out of the outcomes. Raises HandlerBroken for rows that are not of the batch."""
     found = rows.find(failures)
     if len(found) < len(failures):
         known = {_row_id(row.record) for row in found}

@@ -1,4 +1,4 @@
-"""The driver's side of the micro-batch doors: what is polled, planned, launched, settled and told.
+"""The driver's side of the micro-batch doors: what is polled, planned, launched, settled and reported.
 
-What a task does with its slices is ``tasks``. Begin with ``engine``.
+What a task does with its slices is in ``tasks``. Begin with ``engine``.
 """

@@ -1,4 +1,4 @@
-"""What a query tells of each micro-batch, in the shape of ``StreamingQuery.lastProgress``."""
+"""The progress of each micro-batch, in the shape of ``StreamingQuery.lastProgress``."""
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
@@ -23,7 +23,6 @@ _OUTCOMES: Final = {
 
 
 def totals_of(counters: Counters) -> dict[str, int]:
-    """Give the ``totals`` of a progress."""
     return {told: getattr(counters, field) for told, field in _OUTCOMES.items()}
 
 
@@ -43,18 +42,8 @@ def batch_progress(
 ) -> dict[str, Any]:
     """Describe one micro-batch. The metrics have the names of Databricks' Kinesis source.
 
-    Args:
-        name: the query's.
-        stream: what is read.
-        number: the micro-batch's.
-        seconds: how long it took.
-        results: of its slices.
-        shards: all owned ones.
-        counters: what happened since the start.
-        before: what had happened by the progress before this one.
-        pause: how it stands, if deliveries pause.
-        paused_shards: the owned shards that an operator has paused.
-        uncommitted: how many records are finished and not stored as such.
+    ``counters`` are since the start, ``before`` those at the last progress; ``shards`` all owned ones.
+    ``uncommitted`` counts records that are finished and not stored as such.
     """
     totals = totals_of(counters)
     rows = sum(result.delivered for result in results)

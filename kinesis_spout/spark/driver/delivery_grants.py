@@ -1,8 +1,8 @@
-"""What the rates of deliveries leave to the slices of one stream: asked for at planning, paid when a slice ends.
+"""The delivery grants of one stream's slices: requested at planning, paid when a slice ends.
 
-A micro-batch is planned within what is granted, so nothing on an executor has to wait: the driver only plans less,
-or later. Commits, polls and other streams go on meanwhile. What is worth a job is waited for: a quarter of what a
-window holds (``queues.rates.window``), or one.
+A micro-batch is planned within its grant, so nothing on an executor has to wait: the driver only plans less,
+or later. Commits, polls and other streams continue meanwhile. The driver waits until a job is worth it: a
+quarter of what a window holds (``consumer.rate_window``), or one.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _Slice = tuple[str, int, bool]
 
 
 class DeliveryGrants:
-    """Of one stream, by the rate of the application in this process. Mutable; the engine's thread's only."""
+    """One stream's, from the rate of the application in this process. Mutable; the engine's thread's only."""
 
     def __init__(self, rate: DeliveryRate, stream: object) -> None:
         self._rate = rate
@@ -30,14 +30,14 @@ class DeliveryGrants:
         """When to plan again, as something may wait for it; None: not for the rates."""
 
     def ask(self, now: float) -> int | None:
-        """Say how many deliveries may be planned now; None: any number. ``planned`` follows."""
+        """How many deliveries may be planned now; None: any number. ``planned`` follows."""
         if not self._rate.is_limited:
             return None
         self._grant = self._rate.granted(self._stream, now, worth=_WORTH_A_JOB)
         return self._grant.deliveries
 
     def planned(self, plans: Sequence[SlicePlan], now: float) -> None:
-        """Take in what was planned of what was granted last; the rest is free again."""
+        """Take in what was planned of the last grant; the rest is free again."""
         grant, self._grant = self._grant, None
         if grant is None:
             return
@@ -53,7 +53,7 @@ class DeliveryGrants:
         self._end(plan, 0)
 
     def ended(self, plans: Sequence[SlicePlan], results: Sequence[WorkResult] = ()) -> None:
-        """Take in that a batch has ended. What is not known of it counts as delivered."""
+        """A batch has ended. What is not known of it counts as delivered."""
         if not self._of:
             return
         for result in results:
@@ -63,7 +63,7 @@ class DeliveryGrants:
             self._end(plan, plan.most_deliveries)
 
     def close(self) -> None:
-        """Give back what is out: what runs still counts as delivered now."""
+        """Give back what is out: what still runs counts as delivered now."""
         for grant in self._of.values():
             self._rate.ended(grant, grant.deliveries)
         self._of.clear()

@@ -1,15 +1,16 @@
 """The micro-batch engine: plan, run, settle (design: the driver decides, the executors work).
 
-One thread owns everything here. Fetches and jobs run on pools, and put what came of them on a queue, as calls
-for the engine's thread to make. Between calls it starts what can be started: polls of shards at their tip, and
-batches of every slice that may go out, up to ``max_concurrent_batches`` at a time over different shards.
+One thread owns everything here. Fetches and jobs run on pools, and queue their outcomes as calls for the
+engine's thread. Between calls it starts what can be started: polls of shards at their tip, and batches of
+every slice that may go out, up to ``max_concurrent_batches`` at a time over different shards.
 
-A Spark job costs far more than a slice, so what comes at nearly the same time goes out in one: records that polls
-bring wait for the other polls that are under way, and retries for others that are about due, ``gather_seconds``
-at most, or a few times that while a job runs. While all jobs that may run do run, everything gathers by itself.
+A Spark job costs far more than a slice, so what comes at nearly the same time goes out in one: records that
+polls bring wait for the other polls that are under way, and retries for others that are about due,
+``gather_seconds`` at most, or a few times that while a job runs. While the maximum of jobs runs, everything
+gathers anyway.
 
-Records that are pushed come one by one, and nobody can tell how soon the next one comes. So the first goes out
-at once, and what follows closely waits until ``spacing_seconds`` have passed since the last job began: a steady
+Records that are pushed come one by one, and the next one's time is unknown. So the first goes out at once,
+and what follows closely waits until ``spacing_seconds`` have passed since the last job began: a steady
 trickle makes as many jobs a second as that allows, however fast a job is.
 """
 
@@ -58,7 +59,7 @@ _log = logging.getLogger(__name__)
 
 
 class MicroBatchEngine:
-    """Drives the micro-batches of one stream, as its ``OwnershipListener``. State is under the consumer's lock."""
+    """Drives one stream's micro-batches, as its ``OwnershipListener``. State is under the consumer's lock."""
 
     def __init__(
         self,
@@ -121,10 +122,10 @@ class MicroBatchEngine:
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> None:
-        """Plan nothing more, let what runs end within the time-out, cancel the rest, commit, leave.
+        """Plan nothing more, let running jobs end within the time-out, cancel the rest, commit, leave.
 
-        What no cancel ends (a handler that hangs on the driver) is left behind in the end. Not to be called by
-        a handler: see ``runs_handler``.
+        What no cancel ends (a handler that hangs on the driver) is left behind. A handler must not call it:
+        see ``runs_handler``.
         """
         self._stopping.set()
         self._calls.put(_nothing)
@@ -134,7 +135,7 @@ class MicroBatchEngine:
             cancelled_at = cancelled_at or monotonic()
             if monotonic() - cancelled_at > self._settings.abandon_seconds:
                 self._abandon()
-            # Again and again: a job that has not begun yet, or follows another in its batch, is not met.
+            # Repeated: a cancel misses a job that has not begun yet, or that follows another in its batch.
             self._running.cancel_all()
             wait = min(_CANCEL_AGAIN_SECONDS, self._settings.abandon_seconds)
         self._close()
@@ -152,7 +153,7 @@ class MicroBatchEngine:
         return not self._ended.is_set()
 
     def is_caught_up(self, since: float) -> bool:
-        """Tell whether everything that was in this member's shards at the monotonic time ``since`` is finished."""
+        """Whether everything that was in this member's shards at the monotonic time ``since`` is finished."""
         with self._consumer.lock:
             manager = self._manager
             if not manager.idle or manager.unresolved or self._planned:
@@ -166,7 +167,7 @@ class MicroBatchEngine:
             )
 
     def status(self) -> dict[str, Any]:
-        """Say what the engine is doing, like ``StreamingQuery.status``."""
+        """Like ``StreamingQuery.status``."""
         running, pause = len(self._running), self._consumer.breaker_pause
         message = f"Running {running} micro-batches" if running else "Waiting for records to arrive"
         said = self._consumer.paused_by_operator if pause is None else pause_text(pause)
@@ -217,7 +218,7 @@ class MicroBatchEngine:
 
     @property
     def _max_buffered_bytes(self) -> int:
-        """This stream's share, as it is now."""
+        """This stream's present share."""
         return self._settings.max_buffered_bytes // self._consumer.sharers
 
     # The engine's thread
@@ -259,7 +260,7 @@ class MicroBatchEngine:
         self._running.cancel_all()  # once more, for a job that had not begun yet
 
     def _abandon(self) -> None:
-        """Let the engine end although batches run. Their records come again."""
+        """End the engine although batches run. Their records come again."""
         if not self._abandoned.is_set():
             _log.warning(
                 "%d batches did not end within %g s after they were cancelled; they are left behind, and their "
@@ -315,7 +316,7 @@ class MicroBatchEngine:
         return None
 
     def _launch_next(self, now: float) -> bool:
-        """Launch what was planned first; False if other streams have all slots. Then this engine is woken."""
+        """Launch the oldest plan; False if other streams have all slots. Then this engine is woken."""
         if not self._slots.take(self, self._wake):
             return False
         works = []
@@ -334,12 +335,12 @@ class MicroBatchEngine:
         return True
 
     def _advance(self, ticks: Ticks, works: list[WorkSlice], now: float) -> None:
-        """Have a batch bring the ticks that are due; in the breaker's pause it is for the one record in it."""
+        """Let a batch bring the ticks that are due; in the breaker's pause it is for the one record in it."""
         if self._manager.breaker_pause is None:
             ticks.advance(now, self._read_to(works))
 
     def _read_to(self, works: list[WorkSlice]) -> float | None:
-        """Say up to when all that was in the shards has gone out, with these slices; None if more waits."""
+        """Up to when everything in the shards has gone out, with these slices; None if more waits."""
         by_shard = {
             shard_id: [work for work in works if work.plan.shard_id == shard_id] for shard_id in self._shards
         }
@@ -352,8 +353,8 @@ class MicroBatchEngine:
     def _start_tick(self, ticks: Ticks, now: float) -> float | None:
         """Start a batch without slices for ticks that are due, if none with slices runs or is about to.
 
-        Not in a pause of either kind: what a tick emits would fail, as the records do. Not without a shard, for
-        then another consumer works, or nobody may. Returns when to look again, if nothing comes up before.
+        Not in a pause of either kind: what a tick emits would fail, like the records. Not without a shard:
+        then another consumer works, or none may. Returns when to look again, if nothing comes up before.
         """
         due_at = ticks.due_at
         if due_at is None or due_at > now:
@@ -373,7 +374,7 @@ class MicroBatchEngine:
 
     @property
     def _gathered_at(self) -> float:
-        """When to plan, as far as one can tell now."""
+        """The estimated time to plan."""
         arrived_at = self._tip.arrived_at
         if arrived_at is None:
             return self._plan_at
@@ -391,16 +392,16 @@ class MicroBatchEngine:
             return arrived_at + _SPACINGS_WHILE_RUNNING * spacing
         is_worth_a_job = self._held.size_bytes >= WORTH_A_JOB_BYTES
         due_at = arrived_at if is_worth_a_job else max(arrived_at, self._tip.rests_until)
-        # What came meanwhile is being read, which takes no call: it is there in a moment.
+        # Records that came meanwhile are being read, which takes no call: they are here in a moment.
         return due_at + self._settings.gather_seconds if self._tip.is_polling else due_at
 
     def _next_plan(self, now: float) -> float:
-        """Tell when something can be planned, although nothing comes up before."""
+        """When something can be planned, if nothing comes up before."""
         waits = [shard.barred_until for shard in self._shards.values()]
         if self._grants.due_at is not None:
-            # Also where it is due already: what was left over may not have been granted yet.
+            # Also where it is due already: the rest was possibly not granted yet.
             waits.append(max(self._grants.due_at, now + _SHORTEST_WAIT_SECONDS))
-        # The end of a shard's read limits says nothing of a shard that the driver reads.
+        # The end of a shard's read limits does not concern a shard that the driver reads.
         waits += [
             shard.read_at
             for shard_id, shard in self._shards.items()
@@ -409,7 +410,7 @@ class MicroBatchEngine:
         retries_due = self._manager.next_due()
         if retries_due is not None and retries_due > now:
             waits.append(retries_due + self._settings.gather_seconds)
-        # What is due already and did not start has to wait for something else: for that one is woken up.
+        # What is due already and did not start waits for something else, which wakes the engine.
         return min((at for at in waits if at > now), default=now + _LONGEST_WAIT_SECONDS)
 
     def _plan(self, now: float) -> None:
@@ -440,7 +441,7 @@ class MicroBatchEngine:
             self._planned.append(together)
 
     def _is_incomplete(self, plan: SlicePlan) -> bool:
-        """Tell whether a slice has to be read again first, which takes time that others should not wait for."""
+        """Whether a slice has to be read again first, which takes time that others should not wait for."""
         return any(self._retry_data.get(plan.shard_id, retry.sequence) is None for retry in plan.retries)
 
     def _work(self, plan: SlicePlan) -> WorkSlice:
@@ -459,7 +460,7 @@ class MicroBatchEngine:
         return WorkSlice(plan=plan, age=age, records=tuple(record for record in kept if record is not None))
 
     def _paced(self, cursor: Cursor, shard_id: str) -> Cursor:
-        """Tell executors how fast to read on, and not before what the driver has read meanwhile is paid for."""
+        """Set how fast executors read on, and not before the driver's own reads since are paid for."""
         paces = self._consumer.ports.paces
         return replace(
             cursor,
@@ -512,7 +513,7 @@ class MicroBatchEngine:
         self._look_again(batch.plans, self._consumer.now)
 
     def _look_again(self, plans: Iterable[SlicePlan], now: float) -> None:
-        """See to the shards of a batch that has ended: they may be polled, and planned for, again."""
+        """See to the shards of a batch that has ended: they can be polled, and planned for, again."""
         self._plan_at = now
         for plan in plans:
             self._tip.look_again(plan.shard_id)

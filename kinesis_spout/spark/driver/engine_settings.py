@@ -1,4 +1,4 @@
-"""How the engine goes about its work."""
+"""The engine's settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,12 +43,10 @@ class EngineSettings:
     """How long a stop waits for batches after it has cancelled them."""
 
     def rest_after(self, deaths: int) -> float:
-        """Say how long a shard rests after a job of its slices died.
+        """How long a shard rests after a job of its slices died.
 
-        While a killer is looked for it does not rest: then jobs of other records end well in between.
-
-        Args:
-            deaths: how many jobs, of any shard, have died since records were handled last.
+        No rest while a killer is searched for: then jobs of other records end well in between. ``deaths``:
+        how many jobs, of any shard, have died since records were handled last.
         """
         in_outage = deaths - self.quick_deaths
         if in_outage <= 0:

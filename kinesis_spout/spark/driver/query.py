@@ -131,7 +131,7 @@ class SpoutQuery(RunningQuery):
 
     @property
     def gone(self) -> dict[str, BaseException]:
-        """The streams that are deleted, and how that was noticed. They are looked for again."""
+        """The deleted streams, each with the error that showed it. The query looks for them again."""
         return dict(self._streams.gone)
 
     @property
@@ -147,7 +147,7 @@ class SpoutQuery(RunningQuery):
 
     @property
     def is_done(self) -> bool:
-        """Whether the query has ended by itself: everything up to its `until` is finished, and that is stored."""
+        """Whether the query reached its end: everything up to its `until` is finished, and that is stored."""
         return self._streams.is_closed and self._streams.is_done
 
     def _status_while_active(self) -> dict[str, Any]:
@@ -194,11 +194,11 @@ class SpoutQuery(RunningQuery):
     def processAllAvailable(self) -> None:  # noqa: N802
         """Wait until everything that is in the streams now is finished: acked, or dead-lettered.
 
-        Never returns while records arrive faster than they are processed. For tests and demonstrations. Streams
-        that are found or end meanwhile are not waited for.
+        Never returns while records arrive faster than they are processed. For tests and demonstrations.
+        Streams that are found or end meanwhile are not waited for.
 
         Raises:
-            Exception: whatever ended the query.
+            Exception: the error that ended the query.
         """
         for name, stream in self._streams.current.items():
             try:
@@ -209,12 +209,12 @@ class SpoutQuery(RunningQuery):
             raise self._streams.error
 
     def stop(self) -> None:
-        """End the query: what is in flight may finish within ``stop_timeout_seconds``, then all is committed.
+        """End the query: what is in flight can finish within ``stop_timeout_seconds``, then all is committed.
 
         May be called twice. An error that ended the query before is not raised here; see ``exception``.
-        Called by the query's own handler, on the driver, it returns at once, for the query waits for that very
-        handler: the query stops when the handler has returned, and what is raised here otherwise is then
-        found in ``exception``.
+        Called by the query's own handler, on the driver, it returns at once, because the query waits for that
+        very handler: the query stops when the handler has returned, and ``exception`` then has what this
+        would raise.
 
         Raises:
             KinesisSpoutError: the last commit or dead letters could not be stored; their records come again.
@@ -239,8 +239,7 @@ class SpoutQuery(RunningQuery):
 
 
 def task_settings(config: SpoutConfig) -> TaskSettings:
-    """Say what every task needs to know."""
-    # A batch that goes on for as long as it may must not look like one that hangs: it handles for twice this time
+    # A batch that uses its full time must not look like one that hangs: it handles for twice this time
     # at most, and has as long again for its first fetch.
     timeout = config.message_timeout_seconds or math.inf
     return TaskSettings(
@@ -309,7 +308,7 @@ def start_query(
 
 
 def _end(streams: StreamSet[StreamEngine], name: str) -> None:
-    """Stop all streams, as all are done, or one has ended with an error that is the query's."""
+    """Stop all streams, because all are done, or one has ended with an error that ends the query."""
     if streams.error is not None and len(streams.current) > 1:
         _log.error("the query %s ends, for one of its streams has: %s", name, streams.error)
     try:

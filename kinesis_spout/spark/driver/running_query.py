@@ -25,7 +25,7 @@ class RunningQuery(Handle):
 
     @property
     def runId(self) -> str:  # noqa: N802 - as StreamingQuery spells it
-        """Another for every run."""
+        """A new one for every run."""
         return self._run_id
 
     @property
@@ -41,7 +41,7 @@ class RunningQuery(Handle):
     @property
     @abstractmethod
     def is_done(self) -> bool:
-        """Whether the query has ended by itself: everything up to its `until` is finished, and that is stored."""
+        """Whether the query reached its end: everything up to its `until` is finished, and that is stored."""
 
     @property
     def status(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class RunningQuery(Handle):
         """The error that ended the query, if one did."""
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
-        """Wait until the query ends; by itself it does only with `until`.
+        """Wait until the query ends; without `until` it ends only by ``stop`` or an error.
 
         Args:
             timeout: the most seconds to wait.
@@ -81,7 +81,7 @@ class RunningQuery(Handle):
             With a timeout, whether the query ended in that time; otherwise None.
 
         Raises:
-            Exception: whatever ended the query, unless it was stopped.
+            Exception: the error that ended the query, unless it was stopped.
         """
         if timeout is not None and timeout <= 0:
             raise InvalidConfig(f"expected a timeout of more than 0 seconds, got {timeout!r}")

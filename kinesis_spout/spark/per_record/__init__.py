@@ -1,4 +1,4 @@
 """``each_record``: per-record outcomes inside Structured Streaming's ``foreachBatch``.
 
-It works on any DataFrame with the six columns; reading them is ``structured``'s. Begin with ``each_record``.
+It works on any DataFrame with the six columns; ``structured`` reads them. Begin with ``each_record``.
 """

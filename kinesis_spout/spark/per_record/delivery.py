@@ -1,9 +1,9 @@
-"""Delivers the records of a DataFrame inside the tasks that read them; only what failed comes back.
+"""Delivers the records of a DataFrame inside the tasks that read them; only failed ones come back.
 
-``DeliverRecords`` is the function of a ``mapInArrow``. It is the delivery of the record door (``tasks.delivery``),
-with the batches of Arrow for slices. Its output is a column of pickled objects: a ``Failed`` for each record that
-failed, from which it is delivered again without another read of the source, and a ``TaskEnd`` at the end of each
-task.
+``DeliverRecords`` is the function of a ``mapInArrow``. It is the delivery of the record door
+(``tasks.delivery``), with the batches of Arrow for slices. Its output is a column of pickled objects: a
+``Failed`` for each record that failed, from which it is delivered again without another read of the source,
+and a ``TaskEnd`` at the end of each task.
 """
 
 import math
@@ -52,8 +52,6 @@ _WHOLE_BATCH: Final = SlicePlan(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEnd:
-    """What a task says at its end."""
-
     delivered: int
     last_in_row: int
     """How many records failed at the end, behind the last that was handled."""
@@ -64,7 +62,7 @@ class TaskEnd:
 
 
 def check_columns(df: "DataFrame") -> list[str]:
-    """Look at the columns that records are made of, and name them: the six, and those of user records if there.
+    """The columns that records are made of: the six, and those of user records if there.
 
     Raises:
         InvalidConfig: names those that are missing or of another type.
@@ -84,27 +82,25 @@ def check_columns(df: "DataFrame") -> list[str]:
 
 
 def table_of(objects: Iterable[object]) -> pa.Table:
-    """Give objects as a table with a row for each."""
     return pa.table({PICKLED: pa.array([pickle.dumps(each) for each in objects], pa.binary())})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What came of delivering records once, in one job."""
+    """The outcome of delivering records once, in one job."""
 
     failures: list[Failed]
     ends: list[TaskEnd]
 
     @classmethod
     def of(cls, outcomes: pa.Table) -> Self:
-        """Read what the tasks of the job gave."""
+        """Read what the tasks of the job returned."""
         given = [pickle.loads(each.as_py()) for each in outcomes.column(PICKLED)]  # noqa: S301 - pickled by our own tasks
         ends = [each for each in given if isinstance(each, TaskEnd)]
         return cls(failures=[each for each in given if not isinstance(each, TaskEnd)], ends=ends)
 
     @property
     def delivered(self) -> int:
-        """How many records were delivered."""
         return sum(end.delivered for end in self.ends)
 
     @property
@@ -116,13 +112,13 @@ class Round:
 class DeliverRecords:
     """The function that Spark runs over the rows of a micro-batch, or over ``table_of`` records. Picklable.
 
-    Rows that lack ``subSequenceNumber`` and have one ``sequenceNumber`` came in one aggregated record, and nothing
-    tells them apart: their dead letters would be taken for copies of one. A task that finds two stops calling the
-    handler, and names them at its end.
+    Rows that lack ``subSequenceNumber`` and have one ``sequenceNumber`` came in one aggregated record, and
+    nothing tells them apart: their dead letters would be taken for copies of one. A task that finds two stops
+    calling the handler, and names them at its end.
 
     Args:
         handler: calls the user's code.
-        max_failed_bytes: of failed records that one task gives back; None: no bound. A task in which more
+        max_failed_bytes: of failed records that one task returns; None: no bound. A task in which more
             fails stops calling the handler and passes over the rest of its records.
     """
 
@@ -131,7 +127,7 @@ class DeliverRecords:
         self.max_failed_bytes = max_failed_bytes
 
     def again(self) -> "DeliverRecords":
-        """Give the function for records that came back: what they weigh is bounded already."""
+        """For records that came back: their bytes are bounded already."""
         return DeliverRecords(self._handler, None)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -179,7 +175,7 @@ def _last_in_row(delivered: int, failures: Sequence[FailedRecord]) -> int:
 
 
 class _BoundedNotes(SliceNotes):
-    """Has a task stop when its failed records weigh too much. Mutable."""
+    """Stops a task when its failed records are too large. Mutable."""
 
     def __init__(self, max_bytes: float) -> None:
         super().__init__(None, 0)
@@ -199,7 +195,7 @@ class _BoundedNotes(SliceNotes):
 
 
 class _Names:
-    """Looks for two rows, one after the other, that are told apart by nothing. Mutable."""
+    """Looks for two consecutive rows that nothing tells apart. Mutable."""
 
     def __init__(self) -> None:
         self._last: tuple[str, str] | None = None

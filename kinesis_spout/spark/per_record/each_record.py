@@ -189,7 +189,7 @@ def each_record(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EachRecord:
-    """The function for ``foreachBatch``. Picklable; from one micro-batch to the next it keeps only ``pause``."""
+    """The function for ``foreachBatch``. Picklable; keeps only ``pause`` between micro-batches."""
 
     deliver: DeliverRecords
     policy: RetryPolicy
@@ -204,7 +204,6 @@ class _EachRecord:
         return f"each_record(app={self.app!r}, dead_letters={shown(self.dead_letters.url)})"
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Finish every record of a micro-batch."""
         columns = check_columns(df)
         self.dead_letters.check_reachable()
         self.dead_letters.check_writable()

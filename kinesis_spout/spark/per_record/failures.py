@@ -1,10 +1,10 @@
-"""What becomes of the failed records of one micro-batch, and when one whose records practically all fail is held.
+"""What becomes of a micro-batch's failed records, and when to hold one of which practically all fail.
 
 No I/O but the log, and no clock: the time comes in, and what is to be written or delivered goes out.
 
-``BatchPause`` is the circuit breaker of `each_record`: when practically all records fail, nothing is given up, and
-Spark waits for the micro-batch. One record of it is tried at a time, at growing intervals, until one succeeds;
-then the others follow. The outcomes are counted over micro-batches, which may be small.
+``BatchPause`` is the circuit breaker of `each_record`: when practically all records fail, nothing is given
+up, and Spark waits for the micro-batch. One record of it is tried at a time, at growing intervals, until one
+succeeds; then the others follow. The outcomes are counted over micro-batches, which can be small.
 """
 
 import logging
@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 class FailedRecords:
     """The failed records of one micro-batch. Mutable; not thread-safe.
 
-    A record that came back waits here, or was given out as a dead letter, or for another delivery. One that would
-    be older than ``maximum_age_seconds`` at its retry gets none.
+    A record that came back waits here, or was given out as a dead letter, or for another delivery. One that
+    would be older than ``maximum_age_seconds`` at its retry gets none.
     """
 
     def __init__(self, application: str, policy: RetryPolicy, maximum_age_seconds: float | None) -> None:
@@ -50,10 +50,10 @@ class FailedRecords:
         random: float,
         spare: bool = False,
     ) -> list[DeadLetter]:
-        """Take records that have just failed. Those that are tried again wait here; the others are given back.
+        """Take records that have just failed: keep those to retry, return letters for the others.
 
         Args:
-            failures: as `DeliverRecords` gives them.
+            failures: from `DeliverRecords`.
             now: seconds since the epoch.
             monotonic: the same moment on the monotonic clock.
             random: from [0, 1), one for all, so that records that failed together come back in one job.
@@ -80,15 +80,15 @@ class FailedRecords:
         return letters
 
     def take_due(self, monotonic: float) -> list[Record]:
-        """Give out the records that are due; those that are due first in any case."""
-        # A clock may wake its sleeper a little early, and a job for the rest would follow at once.
+        """Hand out the records that are due; the earliest ones in any case."""
+        # A clock can wake its sleeper a little early, and a job for the rest would follow at once.
         until = max(monotonic, self._waiting[0][0])
         due = [record for at, record in self._waiting if at <= until]
         del self._waiting[: len(due)]
         return due
 
     def take_one(self) -> list[Record]:
-        """Give out the one record that is due first."""
+        """Hand out the one record that is due first."""
         _, record = self._waiting.pop(0)
         return [record]
 
@@ -117,7 +117,7 @@ class FailedRecords:
 
 
 class BatchPause:
-    """What became of the deliveries of one `each_record`. Mutable. Can be pickled."""
+    """The recent delivery outcomes of one `each_record`. Mutable. Can be pickled."""
 
     def __init__(self, rule: BreakerRule) -> None:
         self._breaker = CircuitBreaker(rule, random.random)
@@ -125,26 +125,23 @@ class BatchPause:
 
     @property
     def is_on(self) -> bool:
-        """Whether the micro-batch is held."""
         return self._breaker.is_open
 
     def begin(self) -> None:
-        """Begin a micro-batch: one that Spark broke off was perhaps held, and is delivered anew."""
+        """Begin a micro-batch. If Spark broke off the last one while it was held, it is delivered again."""
         self._breaker.resume()
         self._breaker.take_notices()
 
     def probe_at(self, due: float) -> float:
-        """Say when the record that is due first, at ``due``, may be tried."""
+        """When the record that is due first, at ``due``, may be tried."""
         pause = self._breaker.pause
         return due if pause is None or pause.probe_at is None else max(due, pause.probe_at)
 
     def delivered(self, batch_id: int, first: Round, now: float) -> bool:
-        """Take in what came of records that were delivered for the first time.
+        """Take in the outcomes of first deliveries; True if the failures do not count against the limit.
 
-        The longest row of failures that a task ended with counts as the last outcomes: an outage may have begun.
-
-        Returns:
-            Whether the failures are spared: they do not count against the limit.
+        The longest row of failures that a task ended with counts as the last outcomes: an outage can have
+        begun.
         """
         last_in_row = max((end.last_in_row for end in first.ends), default=0)
         failed = self._failed(first)
@@ -152,13 +149,13 @@ class BatchPause:
         return self._told(batch_id)
 
     def retried(self, batch_id: int, again: Round, now: float) -> bool:
-        """Take in what came of records that were delivered again; as ``delivered``.
+        """Take in the outcomes of later deliveries; as ``delivered``.
 
-        While the micro-batch is held it was one record, and says whether it is held any longer.
+        While the micro-batch is held it was one record, and decides whether it stays held.
         """
         failed = self._failed(again)
         if not self._breaker.is_open:
-            # One that fails once more says nothing new.
+            # One that fails once more proves nothing new.
             self._breaker.note(outcomes=again.delivered - failed, failed=0, now=now)
             return False
         self._breaker.probe_sent()

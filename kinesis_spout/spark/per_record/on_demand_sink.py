@@ -24,11 +24,7 @@ _S3: Final = "s3://"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnDemandSink:
-    """A sink by its URL, as `open_sink` takes it. Picklable if its clock is.
-
-    Raises:
-        InvalidConfig: the URL cannot be one.
-    """
+    """A sink by its URL, as `open_sink` takes it. Picklable if its clock is. Raises InvalidConfig."""
 
     url: str
     client: KinesisClientSettings
@@ -42,7 +38,7 @@ class OnDemandSink:
             open_sink(self.url).close()  # checks the URL; nothing is made before something is written
 
     def check_reachable(self) -> None:
-        """Find out before any work is done that this process could not open the sink.
+        """Check before any work that this process could open the sink.
 
         Raises:
             InvalidConfig: a Hadoop URL under Spark Connect, where no JVM is at hand.
@@ -54,7 +50,7 @@ class OnDemandSink:
             )
 
     def check_writable(self) -> None:
-        """Find out before any work is done, once in a process, that letters cannot be written there.
+        """Check before any work, once in a process, that letters can be written there.
 
         Raises:
             DeadLetterError: says what is wrong.
@@ -63,11 +59,7 @@ class OnDemandSink:
             check_once(self.url, sink, aws=self.client)
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
-        """Make letters durable before returning. At least once.
-
-        Raises:
-            DeadLetterError: several tries failed.
-        """
+        """Make letters durable, at least once, before returning. Raises DeadLetterError after several tries."""
         attempts = 0
         with closing(self._open()) as sink:
             while True:

@@ -1,7 +1,7 @@
-"""Which records are coalesced: their key, found on executors and on the driver, and which record stands for which.
+"""Which records are coalesced: their key, found on executors and on the driver, and each record's stand-in.
 
-A window is written to the task's journal before its first record is handled: so a worker that dies leaves behind
-what stood for what, and nothing is acked whose stand-in had not finished.
+A window is written to the task's journal before its first record is handled: so a worker that dies leaves its
+stand-ins behind, and nothing is acked whose stand-in had not finished.
 """
 
 from array import array
@@ -27,7 +27,7 @@ _partition_key_of: Final = attrgetter("partition_key")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoalescingKey:
-    """Which records are of one key. Travels to the tasks, and is pickled once per query."""
+    """Which records share a key. Travels to the tasks, and is pickled once per query."""
 
     function: PickledHandler[KeyFunction] | None
     """The user's; None: the partition key."""
@@ -37,7 +37,8 @@ class CoalescingKey:
         """Read the argument ``coalesce`` of a door; None if nothing is coalesced.
 
         Raises:
-            InvalidConfig: it is neither a function nor "partition_key"; or a function, and ``order`` is "key".
+            InvalidConfig: it is neither a function nor "partition_key"; or a function, and ``order`` is
+                "key".
         """
         if coalesce is None:
             return None
@@ -58,16 +59,16 @@ class CoalescingKey:
 
     @property
     def of_record(self) -> KeyFunction:
-        """Give the function, to be called for many records. What it is given it may keep or change.
+        """The function, to be called for many records. It may keep or change its argument.
 
-        It raises what the user's function raises, and TypeError for what cannot be a key.
+        It raises what the user's function raises, and TypeError for an invalid key.
         """
         if self.function is None:
             return _partition_key_of
         return _Checked(self.function.load())
 
     def line(self, record: Record) -> str | None:
-        """Name the line in which later records of the key wait for this one; None: in none. Never raises."""
+        """The line in which later records of the key wait for this one; None: in none. Never raises."""
         try:
             key = self.of_record(record)
         except BaseException:  # noqa: BLE001 - it failed its record, which nothing can wait for then
@@ -76,12 +77,12 @@ class CoalescingKey:
 
 
 def line_of(key: Key | None) -> str | None:
-    """Name the line of a key: text is its own name, of any other kind the name tells the kind."""
+    """A text key is its own line; the line of any other key includes its kind."""
     return key if key is None or isinstance(key, str) else f"{type(key).__name__}:{key!r}"
 
 
 def order_with(order: str) -> Order:
-    """Tell what waits for a failed record where records are coalesced: at least what is of its key.
+    """What waits for a failed record where records are coalesced: at least its key.
 
     An older record that is retried after a newer one was handled would leave the older state behind.
     """
@@ -89,7 +90,7 @@ def order_with(order: str) -> Order:
 
 
 class _Checked:
-    """A user's function, whose keys are checked, and which is given copies (invariant 16)."""
+    """Checks the keys of a user's function, and gives it copies (invariant 16)."""
 
     def __init__(self, function: KeyFunction) -> None:
         self._function = function
@@ -121,7 +122,7 @@ _HAS_NO_KEY: Final = -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoalescingWindow:
-    """Records that follow on each other in a slice, and what is done with each."""
+    """Consecutive records of a slice, and what is done with each."""
 
     base: int
     """How many records of the slice come before."""
@@ -132,7 +133,7 @@ class CoalescingWindow:
 
     @classmethod
     def of_all(cls, size: int, base: int) -> Self:
-        """Give one of which each record is handled."""
+        """A window whose records are all handled."""
         return cls(base=base, stand_ins=array("i", range(size)))
 
     @property
@@ -144,7 +145,7 @@ class CoalescingWindow:
 def window_of(
     records: Sequence[Record], base: int, key_of: KeyFunction, waiting: Collection[str]
 ) -> CoalescingWindow | None:
-    """See what stands for what among the records at hand; None if every one is to be handled.
+    """Choose the stand-ins among the records at hand; None if every one is to be handled.
 
     ``base`` records of the slice come before them. Later records wait in the ``waiting`` lines.
     """
@@ -184,8 +185,8 @@ def _keys(records: Sequence[Record], key_of: KeyFunction) -> tuple[list[Key | No
 class CoalescingWindows:
     """The windows of one slice, as its journal has them. Mutable.
 
-    What a handler notes of a record is its number among those that it was handed, counted on from the window's
-    base: here it becomes the record's index in the slice.
+    A handler's note numbers a record among those that it was handed, from the window's base: here that
+    becomes the record's index in the slice.
     """
 
     def __init__(self, windows: Iterable[CoalescingWindow] = ()) -> None:
@@ -198,7 +199,7 @@ class CoalescingWindows:
             self._add(window)
 
     def index_of(self, noted: int) -> int:
-        """Give the index in the slice of what a handler's note speaks of."""
+        """The index in the slice of a noted record."""
         return self._index_of.get(noted, noted)
 
     def _add(self, window: CoalescingWindow) -> None:

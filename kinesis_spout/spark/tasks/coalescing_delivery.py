@@ -1,16 +1,17 @@
-"""The delivery of a slice that hands over the newest record of each key, and has it stand for the earlier ones.
+"""The delivery of a slice that hands over the newest record of each key, as stand-in for the earlier ones.
 
-What is coalesced lies in one *window*: records of one slice that are at hand at the same time, as many as may fail
-together. So a record and its stand-in are settled by the driver in one step:
+What is coalesced lies in one *window*: records of one slice that are at hand at the same time, at most as
+many as may fail together. So the driver settles a record and its stand-in in one step:
 
     the stand-in is acked      the earlier records of its key are finished with it, as coalesced
-    the stand-in fails         they are held, and come again when it does: no attempt is counted for them. Then the
-                               newest of all of them stands, with what else of the key has come meanwhile
+    the stand-in fails         they are held, and come again when it does: no attempt is counted for them.
+        Then the newest of all of them stands, with what else of the key has come meanwhile
     it is given up             it is dead-lettered, and they come again at once: the next newest stands
     it was not reached         they are held, and come again at once
 
-Between windows the order of the door holds, which is at least that of the key (``order_with``): while a record
-of a key waits, later ones of that key are held behind it. So what was handled last of a key is its newest record.
+Between windows the order of the door holds, which is at least that of the key (``order_with``): while a
+record of a key waits, later ones of that key are held behind it. So what was handled last of a key is its
+newest record.
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ class CoalescingDelivery(HandlerDelivery):
         if window is None:
             window = CoalescingWindow.of_all(len(part), self.count)
         elif window.failures and self._settings.order is Order.SHARD:
-            # What follows on a record without a key waits for it.
+            # The record after one without a key waits for it.
             part = part[: min(window.failures) or 1]
             window = window_of(part, self.count, self._key_of, ()) or CoalescingWindow.of_all(
                 len(part), self.count
@@ -65,7 +66,7 @@ class CoalescingDelivery(HandlerDelivery):
         return reached
 
     def _call(self, records: Sequence[Record], until: float) -> tuple[int, list[Failed]]:
-        """Have the handler handle records; where the shard waits for a failure, up to the first that fails."""
+        """Call the handler; where the shard waits for a failure, up to the first that fails."""
         self._notes.begin(self.count)
         if not records:
             return 0, []

@@ -1,7 +1,7 @@
-"""The delivery of a slice to a handler that is given several records at a time.
+"""The delivery of a slice to a handler that takes several records at a time.
 
 The books are those of ``delivery``. They are written when nothing is under way any more, in the order of the
-records, so nobody downstream can tell that the records ended in another order.
+records, so the order in which records ended has no effect downstream.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -75,7 +75,7 @@ class ConcurrentDelivery(SliceDelivery):
     def _verdict(
         self, part: Sequence[Record], instead: dict[int, Callable[[Record], None]]
     ) -> Callable[[int], Verdict] | None:
-        """Give what decides upon a record when it is its turn, and keeps in ``instead`` how it is entered."""
+        """What decides upon a record when it is its turn, and keeps in ``instead`` how it is entered."""
         age = self._age if self._age is not None and self._age.expires(self.oldest(part)) else None
         if not (self._holes or self._attempts or self._blocked or age or self._plan.probe):
             return None
@@ -97,7 +97,7 @@ class ConcurrentDelivery(SliceDelivery):
     def _enter(
         self, part: Sequence[Record], run: RecordRun, instead: dict[int, Callable[[Record], None]]
     ) -> None:
-        """Enter what became of the records, in their order."""
+        """Enter the outcomes of the records, in their order."""
         base, before = self.count, self.last
         for at in sorted([*run.failures, *run.held, *instead]):
             record, failure = part[at], run.failures.get(at)

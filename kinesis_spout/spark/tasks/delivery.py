@@ -1,7 +1,7 @@
-"""Hands the records of one slice to the user's handler, and keeps the books of what came of them.
+"""Hands the records of one slice to the user's handler, and keeps the books of their outcomes.
 
 The books name only what was *not* acked: the tracker on the driver finishes everything else in one step. A
-delivery may end before its slice does (the time is up, too much has failed, an earlier record must come
+delivery can end before its slice does (the time is up, too much has failed, an earlier record must come
 first); what was not reached is read, or carried, again.
 """
 
@@ -36,7 +36,7 @@ class Handler(Protocol):
     ) -> tuple[int, list[Failed]]:
         """Deliver records in order, stopping at the monotonic time ``until``, or when the notes say so.
 
-        What is called for which record, and what it said, is noted as it happens.
+        It notes each call and its outcome as they happen.
 
         Returns:
             How many were delivered, counted from the first (at least one), and which of those failed.
@@ -46,8 +46,6 @@ class Handler(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliverySettings:
-    """The rules of a delivery."""
-
     order: Order
     clock: Callable[[], float]
     """Monotonic."""
@@ -60,7 +58,7 @@ class DeliverySettings:
 
 
 class SliceDelivery(ABC):
-    """The books of one slice. Mutable. How a run of records is delivered is left to the kinds of it."""
+    """The books of one slice. Mutable. Subclasses decide how a run of records is delivered."""
 
     extra_columns: Sequence[str] = ()
     """What ``fetch`` needs of a page read as columns, besides the usual ones."""
@@ -107,11 +105,11 @@ class SliceDelivery(ABC):
         return getter.read(limit)
 
     def wants_more_than(self, page: Page) -> bool:
-        """Tell whether records that follow on a page, not delivered yet, would still be of the slice."""
+        """Whether records that follow on a page, not delivered yet, would still be of the slice."""
         return self.count + len(page.records) < self._plan.limit
 
     def before_bound(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Give the records of a page before the one that ends the shard for this run; all, if none does."""
+        """The records of a page before the one that ends the shard for this run; all, if none does."""
         return before_bound(records, self._plan.bound)
 
     def deliver(self, records: Sequence[Record], until: float) -> int:
@@ -121,7 +119,7 @@ class SliceDelivery(ABC):
         if self.first is None:
             self.first = records[0].sequence
             if self._plan.kind is not SliceKind.RETRY and not fits(self._plan.anchor, self.first):
-                # The stored holes speak of another history: deliver again what they claim (invariant 11).
+                # The stored holes are of another history: deliver again what they claim (invariant 11).
                 self._holes = ()
                 self._attempts = {}
         before = self.count
@@ -174,7 +172,7 @@ class SliceDelivery(ABC):
     def _instead_of_delivery(
         self, record: Record, age: RecordAge | None, *, may_wait: bool
     ) -> Callable[[Record], None] | None:
-        """Tell what is done with a record in place of delivering it; None if it is delivered."""
+        """What is done with a record in place of delivering it; None if it is delivered."""
         if self._holes and within(self._holes, record.sequence):
             return self.pass_over
         if age is not None and age.expires(record.arrival_timestamp):
@@ -182,7 +180,7 @@ class SliceDelivery(ABC):
         return self.hold if may_wait and self._must_wait(record) else None
 
     def oldest(self, records: Sequence[Record]) -> float | None:
-        """Tell when the record arrived that arrived first; None if none says it."""
+        """When the earliest record arrived; None if none has a time."""
         arrivals = (record.arrival_timestamp for record in records)
         return min((at for at in arrivals if at is not None), default=None)
 
@@ -216,14 +214,14 @@ class SliceDelivery(ABC):
         """Deliver consecutive records, in order, and enter them into the books. Returns how many."""
 
     def hold(self, record: Record, *, suspected: bool = False) -> None:
-        """Enter a record that is not delivered, or of whose delivery nobody knows how it ended; it comes again."""
+        """Enter a record that is not delivered, or whose outcome is unknown; it comes again."""
         self.note_held(record, suspected=suspected)
         self.pass_over(record)
 
     def note_failed(
         self, record: Record, failure: Failure, at: int = 0, previous: Record | None = None
     ) -> None:
-        """Note that a record failed, ``at`` after those that are entered; ``previous`` is the one before it."""
+        """Note that a record failed, ``at`` after those that are entered; ``previous``: the one before it."""
         self.timed_out += failure.timed_out
         self._note(
             record,
@@ -240,7 +238,7 @@ class SliceDelivery(ABC):
         suspected: bool = False,
         stand_in: int | None = None,
     ) -> None:
-        """Note that a record is held; ``stand_in`` is the index, in the slice, of what failed in its place."""
+        """Note that a record is held; ``stand_in``: index, in the slice, of what failed in its place."""
         held = FailedRecord(
             index=self.count + at,
             sequence=record.sequence,
@@ -267,18 +265,17 @@ class SliceDelivery(ABC):
         return self.last if previous is None else previous.sequence
 
     def _line(self, record: Record) -> str | None:
-        """Name the line in which later records wait behind this one when it fails."""
+        """The line in which later records wait behind this one when it fails."""
         coalescing = self._settings.coalescing
         return record.partition_key if coalescing is None else coalescing.line(record)
 
     def pass_over(self, record: Record) -> None:
-        """Enter a record that is dealt with."""
         self.count += 1
         self.last = record.sequence
 
 
 class HandlerDelivery(SliceDelivery):
-    """Delivers to the user's handler, there and then. Mutable."""
+    """Delivers to the user's handler, record after record. Mutable."""
 
     def __init__(self, plan: SlicePlan, handler: Handler, settings: DeliverySettings) -> None:
         super().__init__(plan, settings)
@@ -289,7 +286,7 @@ class HandlerDelivery(SliceDelivery):
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         reached = 0
         while reached < len(run) and self.room and not self._notes.must_stop:
-            # Every record may fail, so no more are handed over at a time than failures can be kept.
+            # Every record can fail, so no more are handed over at a time than failures can be kept.
             most = self._plan.max_failures - len(self.failures)
             part = run[reached : reached + min(most, self._plan.portion or most)]
             delivered = self._hand_over(part, until)

@@ -1,10 +1,10 @@
 """Runs record and Arrow handlers inside the tasks that fetch: the data never leaves the Python worker.
 
-When a worker dies, what its task had noted (``journal``) is found in one of two ways. Where Spark retries tasks,
-the second attempt does not run the handler again: it recovers what the first has left on its machine, and the job
-goes on. In local mode a task has one attempt and its job fails, other tasks with it; there this process shares the
-machine, reads what all of them left, and has those stop that still run. On another machine nothing is found: then
-the slices of that task are planned again, alone.
+When a worker dies, the notes of its task (``journal``) are found in one of two ways. Where Spark retries
+tasks, the second attempt does not run the handler again: it recovers what the first has left on its machine,
+and the job continues. In local mode a task has one attempt and its job fails, other tasks with it; there this
+process shares the machine, reads what all of them left, and stops those that still run. On another machine
+nothing is found: then the slices of that task are planned again, alone.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Folder:
-    """Where the tasks of one job note what they do."""
+    """Where the tasks of one job write their notes."""
 
     name: str
     is_read_here: bool
@@ -57,14 +57,14 @@ class _Folder:
 
     @property
     def path(self) -> Path:
-        """Where it is on this machine. A driver's folder for temporary files may not be there on another."""
+        """Its path on this machine. A driver's folder for temporary files can be missing on another one."""
         return Path(tempfile.gettempdir(), self.name)
 
     def file(self, task: int) -> Path:
         return self.path / str(task)
 
     def make(self) -> None:
-        """Make the folder, if that can be done. Its name can be foretold, so another user's is not taken."""
+        """Make the folder, if possible. Its name is predictable, so another user's is not accepted."""
         try:
             make_private(self.path)
         except OSError as error:
@@ -72,7 +72,7 @@ class _Folder:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is there, and what is in it was written by this user. Journals are unpickled."""
+        """Whether it exists, and this user wrote its files. Journals are unpickled."""
         try:
             check_private(self.path)
         except FileNotFoundError:
@@ -94,7 +94,7 @@ class _Folder:
             return None
 
     def remove(self, file: Path) -> None:
-        """Take a file away, and the folder with the last one."""
+        """Remove a file, and the folder with the last one."""
         file.unlink(missing_ok=True)
         with suppress(OSError):  # other tasks' files are in it still
             self.path.rmdir()
@@ -109,7 +109,7 @@ class RunSlices:
         self._folder = folder
 
     def __call__(self, packs: Iterable[Sequence[WorkSlice]]) -> Iterator[WorkResult]:
-        """Carry out the slices of one task; of its second attempt, say what came of them in the first."""
+        """Carry out the slices of one task; in its second attempt, return the outcomes of the first."""
         context = TaskContext.get()
         assert context is not None
         print_log_lines()
@@ -133,10 +133,10 @@ class RunSlices:
     def _recover(self, pack: Sequence[WorkSlice], file: Path) -> Iterator[WorkResult]:
         remains = journal.read(file) if self._folder.is_ours else None
         if remains is None or not remains.is_over:
-            # It ran on another machine, or Spark has started a second attempt beside the first.
+            # It ran on another machine, or Spark has started a second attempt next to the first.
             yield from map(lost, pack)
             return
-        # Under another parent it was not the worker that died but the executor, and nobody knows of what.
+        # Under another parent the executor died, not the worker, and the cause is unknown.
         if remains.parent == os.getppid():
             yield from recover(pack, remains, self._settings, _DIED)
         else:
@@ -186,7 +186,7 @@ def recover_job(
     settings: TaskSettings,
     death: HandlerKilledWorker,
 ) -> list[WorkResult] | None:
-    """Say what came of the tasks of a job that failed on this machine; None if that blames no task.
+    """The outcomes of a job's tasks that failed on this machine; None if that blames no task.
 
     One task's worker has died, or the job was cancelled. Then those are to blame that stay in one handler for
     longer than a whole task may take. ``file`` names the journal of a task.
@@ -206,15 +206,15 @@ def recover_job(
     results: list[WorkResult] = []
     for task, (pack, remains) in enumerate(zip(packs, found, strict=True)):
         if remains is None:
-            # Its worker had not begun: a time-out that was spent on starting it blames no record. One that died
-            # before it could note anything says nothing either.
+            # Its worker had not begun: a time-out that was spent on starting it blames no record. A worker that
+            # died before it could note anything blames none either.
             results += [lost(work) for work in pack] if task == guilty else _not_begun(pack, settings)
             continue
         hangs = cancelled and remains.hangs_since(since)
         blame = f"{_DIED}: {death}" if task == guilty else str(death) if hangs else None
         results += recover(pack, remains, settings, blame, hangs=hangs)
     if cancelled and any(found) and not anybody_hangs:
-        # Then it is the reading that takes too long: the driver should read these shards.
+        # Then the reading takes too long: the driver should read these shards.
         return [
             replace(each, lost=each.plan.kind is SliceKind.READ and not each.outcome.count)
             for each in results
@@ -227,7 +227,7 @@ def _not_begun(pack: Sequence[WorkSlice], settings: TaskSettings) -> list[WorkRe
 
 
 def _stopped(file: Path, until: float) -> Remains | None:
-    """Read what a task has noted, once it hands nothing over any more, or at the monotonic time ``until``."""
+    """Read a task's notes, once it hands nothing over any more, or at the monotonic time ``until``."""
     remains = journal.read(file)
     while remains is not None and not remains.is_over and monotonic() < until:
         sleep(_LOOK_SECONDS)

@@ -47,7 +47,7 @@ def record_handler(
     timeout_seconds: float | None,
     coalesces: bool = False,
 ) -> AnyHandler:
-    """Give what calls ``function(scheme(record))``, on the task's own thread where nothing more is asked for.
+    """Return what calls ``function(scheme(record))``, by default on the task's own thread.
 
     Raises:
         InvalidConfig: more is asked for, and records are coalesced; or it is a generator function.
@@ -109,7 +109,7 @@ class RecordHandler:
 
 
 class ArrowCollector:
-    """Given to an Arrow handler with each batch, to say which of its rows failed. Mutable."""
+    """Passed to an Arrow handler with each batch, to say which of its rows failed. Mutable."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows

@@ -1,9 +1,9 @@
-"""Runs a micro-batch as one Spark job, and tells a job that died from one that is broken.
+"""Runs a micro-batch as one Spark job, and distinguishes a job that died from one that is broken.
 
 A job *dies* when a Python worker or executor ends under it, or when it is cancelled for outliving the message
-time-out: its slices are planned again. It is *broken* when our code or the user's fails outside of a record (a
-handler that cannot be unpickled, a missing module on the executors), or when Spark itself is gone: trying again
-cannot help, and blaming records would dead-letter the stream. So that is an error of the query.
+time-out: its slices are planned again. It is *broken* when our code or the user's fails outside of a record
+(a handler that cannot be unpickled, a missing module on the executors), or when Spark itself is gone: trying
+again cannot help, and blaming records would dead-letter the stream. So that is an error of the query.
 """
 
 import logging
@@ -61,23 +61,24 @@ class Ticks(Protocol):
 
     @property
     def due_at(self) -> float | None:
-        """When a batch is to run even if there are no records; monotonic. None: never."""
+        """When to run a batch even without records; monotonic. None: never."""
         ...
 
     def advance(self, now: float, read_to: float | None = None) -> None:
-        """Take in that a batch is about to be run. Called by one thread.
+        """A batch is about to be run. Called by one thread.
 
-        Everything that was put before ``read_to`` has gone out, with this batch; None: not known. Monotonic times.
+        Everything that was put before ``read_to`` has gone out, with this batch; None: not known. Monotonic
+        times.
         """
         ...
 
 
 class BatchRunner(Protocol):
-    """Runs one micro-batch; several may run at a time, each on its own thread."""
+    """Runs one micro-batch; several can run at a time, each on its own thread."""
 
     @property
     def ticks(self) -> Ticks | None:
-        """What it does at certain times; None: nothing."""
+        """None: nothing is timed."""
         ...
 
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
@@ -85,26 +86,27 @@ class BatchRunner(Protocol):
 
         Raises:
             HandlerKilledWorker: the job died; nothing is known of its slices.
-            HandlerRaised: nobody died, but nobody knows which record is to blame.
-            HandlerBroken, SparkGone: the query cannot go on.
-            KinesisSpoutError: so does any other, unless it is retriable: then what the job needs cannot be had for
-                the time being, no record is to blame, and its slices are planned again.
+            HandlerRaised: nothing died, but the record to blame is unknown.
+            HandlerBroken, SparkGone: these end the query.
+            KinesisSpoutError: ends the query, too, unless it is retriable: then something the job needs is
+                unavailable at present, no record is to blame, and its slices are planned again.
         """
         ...
 
     def settled(self, tag: str, *, is_whole: bool) -> bool:
-        """Tell whether the outcomes of a job may be taken in; if not, its slices are planned again.
+        """Whether the outcomes of a job may be taken in; if not, its slices are planned again.
 
-        Called under the consumer's lock, when ``run`` has returned. ``is_whole``: all its shards are still owned.
+        Called under the consumer's lock, when ``run`` has returned. ``is_whole``: all its shards are still
+        owned.
         """
         ...
 
     def has_begun(self, tag: str) -> bool:
-        """Tell whether a task of the job under ``tag`` has begun. Until then it waits for its turn."""
+        """Whether a task of the job under ``tag`` has begun. Until then it waits for its turn."""
         ...
 
     def cancel(self, tag: str) -> None:
-        """Make the job that runs under ``tag``, if any does, die. Never raises an Exception."""
+        """Make the job that runs under ``tag``, if any, die. Never raises an Exception."""
         ...
 
 
@@ -148,9 +150,9 @@ class tagged:  # noqa: N801 - a context manager, used like a function
 
 
 def tags_of(name: str) -> str:
-    """Give what the tags of a query's jobs begin with: other queries' do not, also where they have the same name.
+    """The prefix of the tags of a query's jobs, distinct from other queries' of the same name.
 
-    A cancel meets all jobs under a tag. Spark takes no comma in one.
+    A cancel affects all jobs under a tag. Spark takes no comma in one.
     """
     return f"{name.replace(',', ' ')}-{secrets.token_hex(3)}"
 
@@ -165,7 +167,7 @@ def has_begun(context: SparkContext, tag: str) -> bool:
 
 
 def cancel(context: SparkContext, tag: str) -> None:
-    """Cancel the jobs under a tag. Where Spark is gone they are gone as well, and the stop must go on."""
+    """Cancel the jobs under a tag. If Spark is gone they are gone as well, and the stop must continue."""
     try:
         context.cancelJobsWithTag(tag)
     except (Py4JError, PySparkException, OSError, AttributeError) as error:  # AttributeError: it was stopped
@@ -173,12 +175,12 @@ def cancel(context: SparkContext, tag: str) -> None:
 
 
 def translate(error: BaseException) -> KinesisSpoutError:
-    """Tell a job that died from one that is broken, and from Spark's own end."""
+    """Distinguish a job that died from one that is broken, and from Spark's own end."""
     text = _text(error)
     unfit = unfit_python(text)
     if unfit is not None:
         return HandlerBroken(unfit)
-    # A Python error first: its text is the user's, and may hold any of the words that say that a worker died.
+    # A Python error first: its text is the user's, and can hold any of the words that indicate a dead worker.
     is_python = isinstance(error, PythonException) or _PYTHON_ERROR in text
     if isinstance(error, Py4JNetworkError) or (not is_python and any(sign in text for sign in _SPARK_GONE)):
         return SparkGone(
@@ -196,12 +198,12 @@ def translate(error: BaseException) -> KinesisSpoutError:
 
 
 def lost_rows(error: BaseException) -> bool:
-    """Tell whether an action on a DataFrame failed because an executor was lost that kept rows of it."""
+    """Whether an action on a DataFrame failed because an executor was lost that kept rows of it."""
     return isinstance(error, (Py4JJavaError, PySparkException)) and _ROWS_GONE in _text(error)
 
 
 def classic_context(spark: object) -> SparkContext:
-    """Give a session's SparkContext.
+    """A session's SparkContext.
 
     Raises:
         InvalidConfig: it has no SparkContext (Spark Connect), or it was stopped.
@@ -226,7 +228,7 @@ def _headline(text: str) -> str:
 
 
 def _last_python_line(text: str) -> str:
-    """Give what the last traceback ends with: the error that was raised, not one that led to it; and its notes."""
+    """The end of the last traceback: the error that was raised, not one that led to it; and its notes."""
     _, found, after = text.rpartition(_TRACEBACK)
     if found:
         lines = dropwhile(lambda line: not line.strip() or line.startswith(" "), after.splitlines())

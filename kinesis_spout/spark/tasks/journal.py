@@ -1,13 +1,13 @@
 """What a task notes while it delivers, so that the death of its worker blames one record and costs no other.
 
-Each task writes a file in a temporary folder of its machine. Its first part is mapped into memory and holds a few
-numbers: how far each slice has come, and which record is under way. Writing one of them costs a fraction of a
-microsecond, and what a process wrote there stays when it dies. Behind it follow entries, each appended in one
-write: the failures as they happen, and the result of every slice that ended.
+Each task writes a file in a temporary folder of its machine. Its first part is mapped into memory and holds a
+few numbers: how far each slice has come, and which record is under way. Writing one of them costs a fraction
+of a microsecond, and what a process wrote there stays when it dies. Behind it follow entries, each appended
+in one write: the failures as they happen, and the result of every slice that ended.
 
-Where several records are under way at a time, each record of the run has a mark of its own (``record_run``).
+Where several records are under way at a time, each record of the run has its own mark (``record_run``).
 
-The file tells after a death what the task knew: the slices that had ended, those that had not begun,
+After a death the file shows what the task knew: the slices that had ended, those that had not begun,
 and how far the others were. ``recovery`` makes results of that.
 """
 
@@ -77,7 +77,7 @@ class SliceNotes:
         return marks
 
     def failed(self, at: int, failure: Failure) -> bool:
-        """Keep what a handler said of a record, ``at`` after those before. Returns whether the task is to stop."""
+        """Keep the failure of a record, ``at`` after those before. Returns whether the task is to stop."""
         if self._journal is not None:
             self._journal.append((self._number, self.base + at, failure))
         return self.must_stop
@@ -88,9 +88,9 @@ class SliceNotes:
             self._journal.append((self._number, self.base + at, None))
 
     def coalesces(self, window: CoalescingWindow) -> None:
-        """Keep what stands for what among the records that come next, of which only some are handed over.
+        """Keep the stand-ins among the records that come next, of which only some are handed over.
 
-        Indices that handlers note are then counted over those that are.
+        Indices that handlers note then count only those.
         """
         if self._journal is not None:
             self._journal.append((self._number, None, window))
@@ -102,7 +102,7 @@ class SliceNotes:
 
     @property
     def must_stop(self) -> bool:
-        """Whether nobody waits for this task any more: no record may be handed over."""
+        """Whether the driver has stopped waiting for this task: no record may be handed over."""
         return bool(self.words[_STOP])
 
     def stop(self) -> None:
@@ -121,7 +121,7 @@ class SliceNotes:
 
 
 class Journal:
-    """The file of one task of so many slices, while it runs. Mutable; used by one thread at a time.
+    """The file of one running task. Mutable; used by one thread at a time.
 
     With ``has_marks`` records are handed over several at a time.
     """
@@ -142,7 +142,7 @@ class Journal:
         self.words[_PID], self.words[_PARENT], self.words[_SLICES] = os.getpid(), os.getppid(), slices
 
     def append(self, entry: Entry) -> None:
-        """Write an entry, in one piece. Where that fails there is no journal any more: half of one would lie."""
+        """Write an entry, in one piece. If that fails the journal ends: half of one would mislead."""
         pickled = pickle.dumps(entry, pickle.HIGHEST_PROTOCOL)
         framed = len(pickled).to_bytes(_WORD_BYTES, "little") + pickled
         try:
@@ -203,12 +203,12 @@ class Remains:
         return [at for at in marked if at not in failed]
 
     def hangs_since(self, time: float) -> bool:
-        """Tell whether a record is under way since before a monotonic time."""
+        """Whether a record has been under way since before a monotonic time."""
         return (self.under_way is not None or bool(self.suspects)) and self.since < time
 
 
 def read(path: Path) -> Remains | None:
-    """Read what a task has noted, which may run still; None if it has noted nothing."""
+    """Read the notes of a task, which is possibly still running; None if it has noted nothing."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -217,7 +217,7 @@ def read(path: Path) -> Remains | None:
 
 
 def ask_to_stop(path: Path) -> None:
-    """Have a task that still runs hand over no further record."""
+    """Tell a running task to hand over no further record."""
     try:
         with path.open("r+b") as file:
             file.seek(_WORD_BYTES * _STOP)
@@ -237,7 +237,7 @@ def _parse(content: bytes) -> Remains:
         counts=counts,
         slice_number=number,
         marked_from=marked_from,
-        # Once a run is over its marks say nothing more.
+        # Once a run is over its marks mean nothing.
         marks=marks if number < slices and counts[number] == marked_from else b"",
         under_way=None if words[UNDER_WAY] == _NONE else words[UNDER_WAY],
         together=words[_TOGETHER],
@@ -256,7 +256,7 @@ def _parse(content: bytes) -> Remains:
 
 
 def _entries(content: bytes, start: int) -> "Iterator[Entry]":
-    """Give the entries. The last one may be torn, where its writer was killed."""
+    """The last entry can be torn, if its writer was killed."""
     while start + _WORD_BYTES <= len(content):
         length = int.from_bytes(content[start : start + _WORD_BYTES], "little")
         start += _WORD_BYTES

@@ -1,12 +1,12 @@
-"""Makes results of what a task that died had noted of its slices.
+"""Makes results of the notes that a dead task left about its slices.
 
-A slice that had ended keeps its result. Of one that was under way the delivery is entered again as it was,
-without calling the handler; a READ slice is fetched again for that. One that had not begun has an empty outcome.
-So nothing is delivered twice but the record that was under way, and that one is blamed, unless the task died of
-something else.
+A slice that had ended keeps its result. The delivery of one that was under way is entered again as it was,
+without calling the handler; a READ slice is fetched again for that. One that had not begun has an empty
+outcome. So nothing is delivered twice but the record that was under way, and that one is blamed, unless the
+task died of something else.
 
-Where several were under way, one of them is to blame and nobody knows which: they are held, and come again one at
-a time. So each of them has one more delivery, and the next death blames one.
+If several were under way, which one is to blame is unknown: they are held, and come again one at a time. So
+each of them has one more delivery, and the next death blames one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -41,7 +41,7 @@ class _Reached:
 
 
 class _ReplayedDelivery(SliceDelivery):
-    """Enters what another delivery of the slice came to before its worker died. Calls no handler. Mutable."""
+    """Enters how far another delivery of the slice came before its worker died. Calls no handler. Mutable."""
 
     def __init__(self, plan: SlicePlan, settings: DeliverySettings, reached: _Reached) -> None:
         super().__init__(plan, settings)
@@ -86,13 +86,13 @@ def recover(
     *,
     hangs: bool = False,
 ) -> list[WorkResult]:
-    """Give a result for each slice of a task that died.
+    """A result for each slice of a task that died.
 
     Args:
         pack: its slices.
-        remains: what it has noted.
+        remains: its notes.
         settings: the task's.
-        blame: what is said of the record that was under way; None if the task did not die by its own fault.
+        blame: the error of the record that was under way; None if the task did not die by its own fault.
         hangs: whether its records took too long: then all that were under way are to blame.
     """
     unclear = blame is not None and remains.under_way is None and not remains.suspects
@@ -128,7 +128,7 @@ def _reached(work: WorkSlice, number: int, remains: Remains, blame: str | None, 
             failures[at] = Failure(error_text=blame, killed_worker=True)
         # One that has failed is done with, although no other had begun.
         return _Reached(count=at + (at in failures), failures=failures, stand_ins=stand_ins)
-    # Retries that are given back come again in another order.
+    # Retries that are returned come again in another order.
     suspects = len(work.records) - at if work.plan.kind is SliceKind.RETRY else remains.together
     return _Reached(count=at, failures=failures, stand_ins=stand_ins, suspects=suspects)
 

@@ -1,12 +1,12 @@
 """What a Spark task does: read its slices' shards concurrently, call the handler, return the outcomes.
 
 Pages are fetched by threads, one ahead of the handler for each slice; the handler itself runs on the task's
-own thread only, so user code needs no locks. The first pages to arrive are handled first: an idle or throttled
-shard holds up nobody (invariant 15).
+own thread only, so user code needs no locks. The first pages to arrive are handled first: an idle or
+throttled shard holds up no other (invariant 15).
 
-A batch is never held for long by its largest slice: after ``max_seconds`` of handling no slice reads on. The time
-counts from when there is something to handle, and a page that was fetched gets its share of time, however long
-the fetch took. What is left of a page then travels back to the driver, which has it carried by the next slices,
+A batch is never held for long by its largest slice: after ``max_seconds`` of handling no slice reads on. The
+time counts from when there is something to handle, and a page that was fetched gets its share of time,
+however long the fetch took. The rest of a page then travels back to the driver, and the next slices carry it,
 so it is not fetched again.
 """
 
@@ -36,8 +36,6 @@ Deliver = Callable[[SlicePlan, DeliverySettings], SliceDelivery]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
-    """What every task of a query needs to know."""
-
     stream: str
     client: KinesisClientSettings
     read: ReadSettings
@@ -51,12 +49,12 @@ class TaskSettings:
     """What records are coalesced by; None: each is handled."""
 
     def of_one_task(self, tasks: int) -> Self:
-        """Give a task of a job of so many its share of what they have together."""
+        """The settings of one of so many tasks: its share of what they have together."""
         return replace(self, max_left_bytes=self.max_left_bytes // tasks)
 
 
 class _HandlingTime:
-    """How long a task may go on. Mutable."""
+    """How long a task may take. Mutable."""
 
     def __init__(self, seconds: float, slices: int) -> None:
         self._seconds = seconds
@@ -75,7 +73,7 @@ class _HandlingTime:
         return self._until
 
     def of_page(self) -> float:
-        """Say until when records that are handed over now are handled: they get a share however late they come.
+        """Until when to handle records that are handed over now: they get a share however late they come.
 
         A slice has at most two pages after the time is over, the one in hand and the one ahead.
         """
@@ -85,7 +83,7 @@ class _HandlingTime:
 def run_slices(
     pack: Sequence[WorkSlice], settings: TaskSettings, deliver: Deliver, journal: Journal | None = None
 ) -> Iterator[WorkResult]:
-    """Carry out slices together; each result is given as soon as its slice ends."""
+    """Carry out slices together; yields each result as soon as its slice ends."""
     time = _HandlingTime(settings.max_seconds, len(pack))
     left = _Left(settings.max_left_bytes)
     reading: dict[Future[Page], _Read] = {}
@@ -138,7 +136,7 @@ class _Left:
         self._room = max_bytes
 
     def take(self, records: Sequence[Record]) -> tuple[Record, ...]:
-        """Give as many of the first records as there is room for."""
+        """As many of the first records as there is room for."""
         taken = 0
         for record in records:
             self._room -= record.size_bytes
@@ -208,7 +206,7 @@ class _Read:
         self._records_outside_shard += page.records_outside_shard
 
     def reads_on(self, page: Page, time: _HandlingTime) -> bool:
-        """Tell whether the page after this one is wanted, as far as one can tell before handling this one."""
+        """Whether the page after this one is wanted, as judged before handling this one."""
         return (
             not (self._at_tip or self._at_bound)
             and self._bytes < self._settings.bytes_per_slice
@@ -219,7 +217,7 @@ class _Read:
         )
 
     def handle(self, page: Page, until: float) -> bool:
-        """Deliver a page. Returns whether the slice goes on, with the page ahead if there is one."""
+        """Deliver a page. Returns whether the slice continues, with the page ahead if there is one."""
         reached = self._delivery.deliver(page.records, until)
         self._rest = page.records[reached:]
         if self._rest:
@@ -227,7 +225,7 @@ class _Read:
         return not self._rest and self._delivery.room
 
     def keep(self, left: _Left, ahead: Future[Page] | None) -> None:
-        """Keep what was fetched and not handled, as far as there is room for it, for the driver to carry."""
+        """Keep what was fetched and not handled, while there is room, for the driver to carry."""
         self._left = left.take(self._rest)
         self._whole = self._whole and len(self._left) == len(self._rest)
         if ahead is None or ahead.cancel():

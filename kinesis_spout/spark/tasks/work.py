@@ -1,6 +1,6 @@
 """What travels between the driver and a task: slices with their data out, outcomes with the failures back.
 
-Of a record that was acked nothing comes back. Of one that was not, everything does: the driver keeps it for
+Nothing comes back of an acked record. Everything comes back of any other: the driver keeps it for
 the retry, or for the dead letter.
 """
 
@@ -18,8 +18,6 @@ from shard_state import FailedRecord, SequenceNumber, ShardBound, SliceOutcome, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkSlice:
-    """A planned slice and what a task needs to carry it out."""
-
     plan: SlicePlan
     records: tuple[Record, ...] = ()
     """What a CARRIED or RETRY slice delivers; READ slices bring nothing."""
@@ -32,7 +30,7 @@ class WorkSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """A record that was not acked, with what its handler said; an empty error: it was held back."""
+    """A record that was not acked, with its handler's error; an empty error: it was held back."""
 
     record: Record
     error: str
@@ -41,8 +39,6 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkResult:
-    """What a task did with a slice."""
-
     plan: SlicePlan
     outcome: SliceOutcome
     unfinished: tuple[Unfinished, ...] = ()
@@ -98,7 +94,6 @@ class WorkResult:
 def failed_record(
     record: Record, failure: Failure, *, index: int, previous: SequenceNumber | None
 ) -> FailedRecord:
-    """Give the entry of a record that failed after it had been delivered with its slice."""
     return FailedRecord(
         index=index,
         sequence=record.sequence,
@@ -113,7 +108,7 @@ def failed_record(
 
 
 def before_bound(records: Sequence[Record], bound: ShardBound | None) -> Sequence[Record]:
-    """Give the records before the first that ends their shard for this run: all of them, if none does."""
+    """The records before the first that ends their shard for this run: all of them, if none does."""
     if bound is None:
         return records
     for at, record in enumerate(records):

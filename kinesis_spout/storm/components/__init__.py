@@ -1,7 +1,6 @@
-"""What a user writes: bolts and spouts, and what they are given: tuples, a context, a collector.
+"""What a user writes, bolts and spouts, and what they get: tuples, a context, a collector.
 
-How tuples travel between them is not here but in ``running``; how they are wired, in ``graph``. Begin with
-``bolt``.
+How tuples travel between them is in ``running``; how they are wired, in ``graph``. Begin with ``bolt``.
 """
 
 from kinesis_spout.storm.components.bolt import BasicBolt, BatchBolt, Bolt, FailedException, StatefulBolt

@@ -1,9 +1,9 @@
-"""What the user's code is called as: a bolt, and the kinds of it that make the common cases short.
+"""The interface of the user's bolts, and kinds of bolts that make the common cases short.
 
-A bolt runs on the executors. Each of its tasks is an object of its own, which a Python worker keeps from
-micro-batch to micro-batch. Yet workers come and go: **what a bolt remembers in itself is lost with its worker, and
-another worker may have another copy.** That is good for connections and caches. What must be kept, or counted
-exactly, belongs into the state of a ``StatefulBolt``.
+A bolt runs on the executors. Each of its tasks has its own object, which a Python worker keeps from
+micro-batch to micro-batch. Yet workers come and go: **what a bolt remembers in itself is lost with its
+worker, and another worker can have another copy.** That is good for connections and caches. What must be
+kept, or counted exactly, belongs into the state of a ``StatefulBolt``.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ class FailedException(Exception):  # noqa: N818 - Storm's name
 
 
 class CallHangs(BaseException):
-    """Raised in a call of a component that has not returned in time. No Exception, so that no retry takes it."""
+    """Raised in a call of a component that has not returned in time. No Exception, so that no retry catches it."""
 
     def __init__(self, text: str, where: RaisedAt) -> None:
         super().__init__(text)
@@ -29,11 +29,11 @@ class CallHangs(BaseException):
 
 
 class Suspected(NotNow):
-    """Said of a tuple that was under way with others when something died: it comes again, uncounted and alone."""
+    """The tuple was under way with others when a process died: it comes again, uncounted and alone."""
 
 
 VERDICTS: Final = (FailedException, Reject, RetryLater)
-"""What a bolt raises to say how a tuple fails. Whatever else it raises is an error as well."""
+"""What a bolt raises to say how a tuple fails. Anything else that it raises counts as an error, too."""
 
 
 class Bolt(ABC):
@@ -48,11 +48,11 @@ class Bolt(ABC):
     it. With 0 a tick comes at the end of every micro-batch. It is read when the bolt is set."""
     is_sticky: ClassVar[bool] = False
     """Whether each of its tasks has something on one machine that it must come back to, as the process of a
-    ``ShellBolt``. It says so to who runs it; leave it in bolts of your own."""
+    ``ShellBolt``. Leave it in your own bolts."""
     collector: OutputCollector
 
     def declare_output_fields(self) -> OutputFields:
-        """Name the fields of its tuples, or its streams with the fields of each. Called when it is set."""
+        """Name the fields of its tuples, or its streams with the fields of each. Called when the bolt is set."""
         return ()
 
     def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
@@ -71,7 +71,7 @@ class Bolt(ABC):
         """Handle a tuple."""
 
     def flush(self) -> None:
-        """Finish what is held back: the micro-batch ends. What is neither acked nor failed after it has timed out.
+        """Finish what is held back: the micro-batch ends. Tuples neither acked nor failed then have timed out.
 
         What it raises fails all that the bolt still holds.
         """
@@ -81,7 +81,7 @@ class Bolt(ABC):
 
 
 class BasicBolt(Bolt):
-    """A bolt whose tuples are anchored and acked by themselves: write ``process`` and emit with ``emit``.
+    """A bolt that anchors and acks for you: write ``process`` and emit with ``emit``.
 
     The tuple is acked when ``process`` returns, unless that failed it, and fails when it raises.
     """
@@ -93,7 +93,7 @@ class BasicBolt(Bolt):
         """Handle a tuple."""
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
-        """Emit a tuple, anchored to the one that ``process`` was given; outside of ``process`` to none."""
+        """Emit a tuple, anchored to the one that ``process`` is handling; outside of ``process`` unanchored."""
         self.collector.emit(values, self._given, stream)
 
     def execute(self, tup: Tuple) -> None:
@@ -165,7 +165,7 @@ class StatefulBolt(Bolt):
 
     @abstractmethod
     def init_state(self, state: KeyValueState) -> None:
-        """Keep the state. Called after ``prepare``, and before every micro-batch, as it may be another object.
+        """Keep the state. Called after ``prepare``, and before every micro-batch, as the object can change.
 
-        After failures a micro-batch may be run record by record; then it is called for each of them.
+        After failures a micro-batch can run record by record; then it is called for each of them.
         """

@@ -1,4 +1,4 @@
-"""What a component is given: its context, the collector that it emits and acks with, and its keyed state."""
+"""What a component gets: its context, the collector that it emits and acks with, and its keyed state."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,14 +39,14 @@ class TaskContext:
 
 
 class KeyValueState(Protocol):
-    """One task's part of a bolt's keyed state (Storm's name for it). Values are pickled.
+    """One task's part of a bolt's keyed state (Storm's name for it).
 
-    That happens when the micro-batch ends. A tuple that left a value which cannot be pickled, or not be unpickled,
-    then fails, even if it was acked.
+    Values are pickled when the micro-batch ends. A value that cannot be pickled, or not be unpickled, fails
+    the tuple that left it, even if that was acked.
 
     What is put is kept with the checkpoints of the records that it came from, in one transaction, or not at
     all. A key is the values of the fields that the bolt's tuples are grouped by: one value, or a tuple of
-    several; any other key may belong to another task, and is refused.
+    several; any other key could belong to another task, and is refused.
     """
 
     def get(self, key: Any, default: Any = None) -> Any:
@@ -90,9 +90,9 @@ class TimedState(KeyValueState, Protocol):
 
 
 class OutputCollector(Protocol):
-    """Given to a bolt by ``prepare``. To be used in ``execute`` and ``flush`` only, on the thread that calls them.
+    """``prepare`` gives it to a bolt. Use it in ``execute`` and ``flush`` only, on the thread that calls them.
 
-    A bolt with threads of its own waits for them in ``flush``, and acks there. What another thread acks may get
+    A bolt with its own threads waits for them in ``flush``, and acks there. An ack by another thread can get
     lost: then its record fails, and is delivered again.
     """
 
@@ -105,17 +105,17 @@ class OutputCollector(Protocol):
         """Emit a tuple to all who subscribe to a stream.
 
         Args:
-            values: a list or tuple with as many as the stream has fields. A list may be used again afterwards.
-                What is in it must not be changed: it may still be on its way. Behind an exchange every value must
-                be one that can be pickled and unpickled; otherwise the tuple's trees fail.
-            anchors: the tuples that it came from, neither acked nor failed yet. It becomes part of their trees:
-                when it fails, or is not done in time, so do they. Without anchors nobody waits for it, and
-                nobody retries it.
+            values: a list or tuple with as many as the stream has fields. A list can be used again
+                afterwards. What is in it must not be changed: it can still be on its way. Behind an exchange
+                every value must be one that can be pickled and unpickled; otherwise the tuple's trees fail.
+            anchors: the tuples that it came from, neither acked nor failed yet. It becomes part of their
+                trees: when it fails, or is not done in time, so do they. Without anchors no tree waits for
+                it, and no spout retries it.
             stream: as declared.
 
         Raises:
-            InvalidConfig: no such stream, another number of values, or an anchor that is acked, failed or timed
-                out; the error names what was expected. Nothing was emitted.
+            InvalidConfig: no such stream, another number of values, or an anchor that is acked, failed or
+                timed out; the error names what was expected. Nothing was emitted.
         """
         ...
 
@@ -175,22 +175,23 @@ class OutputCollector(Protocol):
     def reset_timeout(self, tup: Tuple) -> None:
         """Give the tuple's trees the whole message time-out again, from now, in this task of Spark.
 
-        Only ``is_overdue`` here goes by it: after an exchange trees have the whole time-out in any case. The call
-        that is under way may then take the whole time-out from now, too; see ``message_timeout_seconds``.
+        Only ``is_overdue`` here uses it: after an exchange trees have the whole time-out in any case. The
+        call that is under way can then take the whole time-out from now, too; see
+        ``message_timeout_seconds``.
         """
         ...
 
     def is_overdue(self, tup: Tuple) -> bool:
-        """Tell whether the message time-out of one of a tuple's trees is over: no use in waiting any longer.
+        """Tell whether the message time-out of one of a tuple's trees is over: wait for it no longer.
 
-        It is counted from the beginning of this task of Spark, so anew after each exchange. It says when a bolt
-        should wait no longer, and ends no tree: one that completes before its micro-batch ends is done.
+        It counts from the beginning of this task of Spark, so each exchange starts it again. It ends no tree:
+        one that completes before its micro-batch ends is done.
         """
         ...
 
 
 class SpoutOutputCollector(Protocol):
-    """Given to a spout of your own by ``open``."""
+    """``open`` gives it to a spout of your own."""
 
     def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple.
@@ -220,12 +221,12 @@ class SpoutOutputCollector(Protocol):
 
 
 class RootCollector(OutputCollector, Protocol):
-    """What windowed bolts are given, too."""
+    """What windowed bolts get, too."""
 
     @property
     def as_root(self) -> Callable[[Callable[[Tuple], None]], None]:
-        """Do work of a tick as the root of a tree of its own, at once or not at all.
+        """Do work of a tick as the root of its own tree, at once or not at all.
 
-        The work is given the tuple to anchor to. What it changes in the state is undone if the tree fails.
+        The work gets the tuple to anchor to. What it changes in the state is undone if the tree fails.
         """
         ...

@@ -25,7 +25,7 @@ from typing import Any, Final
 from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
 
 MICROSECONDS: Final = 1_000_000
-"""In a second. Times are counted in whole ones, so that no rounding puts a tuple beside its window."""
+"""In a second. Times are whole microseconds, so that no rounding puts a tuple outside its window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class OpenWindows:
     arrived: int = 0
     """By time: when the last tuple came, in processing time."""
     tries: int = 0
-    """By time: how often a tick has executed the first window that is due, and what came of it failed."""
+    """By time: how often a tick has executed the first window that is due, and its results failed."""
     not_before: int = 0
     """When a tick is to try that again."""
     are_taken_over: bool = field(default=False, compare=False)
@@ -147,7 +147,7 @@ class CountWindows:
         return False
 
     def due(self, kept: OpenWindows, row: Row) -> list[Window]:
-        """Give the window that a tuple completes; several, if longer ones have kept more tuples."""
+        """The window that a tuple completes; several, if longer ones have kept more tuples."""
         if len(kept.rows) + 1 < self.length:
             return []
         rows = [*kept.rows, row]
@@ -188,7 +188,7 @@ class TimeWindows:
         return self._last_end(time) <= kept.mark
 
     def due(self, kept: OpenWindows, row: Row) -> list[Window]:
-        """Give the windows that a tuple closes, the first one first. It is in none of them."""
+        """The windows that a tuple closes, the first one first. It is in none of them."""
         return [window for _, window in self._due(kept, row[0] - self.lateness)]
 
     def add(self, kept: OpenWindows, row: Row) -> None:
@@ -198,9 +198,9 @@ class TimeWindows:
         kept.next_end = min(kept.next_end, self._first_end(kept, row[0]))
 
     def due_by(self, kept: OpenWindows, now: int) -> list[tuple[int, Window]]:
-        """Give the windows that a tick closes, each with the mark that closes it.
+        """The windows that a tick closes, each with the mark that closes it.
 
-        They have ended for as long as the lateness, and nothing has come for as long as a key must be idle.
+        They ended at least the lateness ago, and their key got nothing for at least the idle time.
         """
         return self._due(kept, now - self.lateness) if kept.arrived <= now - self.idle else []
 
@@ -211,7 +211,7 @@ class TimeWindows:
         return max(kept.arrived + self.idle, kept.next_end + self.lateness, kept.not_before)
 
     def tried(self, kept: OpenWindows, now: int) -> OpenWindows:
-        """Give what is kept while a tick executes a window, and after that if what came of it fails.
+        """What is kept while a tick executes a window, and after that if what the window emitted fails.
 
         It is tried again on the next tick, and then after 2, 4, 8 ... seconds, up to some minutes.
         """
@@ -220,13 +220,13 @@ class TimeWindows:
         return replace(kept, tries=tries, not_before=now + rest)
 
     def closed(self, kept: OpenWindows, mark: int) -> OpenWindows:
-        """Give what is kept after a tick has executed a window."""
+        """What is kept after a tick has executed a window."""
         after = replace(kept)
         self.close(after, mark)
         return after
 
     def is_over(self, kept: OpenWindows, now: int) -> bool:
-        """Tell whether nothing is kept but a mark, for so long that it may be forgotten."""
+        """Whether only a mark is kept, for so long that it can be forgotten."""
         return not kept.rows and kept.arrived <= now - self.lateness - self.length
 
     def close(self, kept: OpenWindows, mark: float) -> None:

@@ -1,4 +1,4 @@
-"""A source of tuples of the user's own, beside ``KinesisSpout``."""
+"""The interface of the user's own spouts; ``KinesisSpout`` is not one of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from kinesis_spout.storm.components.tuples import OutputFields
 
 
 class Spout(ABC):
-    """Emits tuples when asked, and is told what became of each. It runs on the driver, on one thread.
+    """Emits tuples when asked, and learns the outcome of each. It runs on the driver, on one thread.
 
-    Its tuples travel inside the next micro-batch. It keeps its own progress: what was emitted and neither acked
-    nor failed when the driver ended is for the spout to emit again.
+    Its tuples travel inside the next micro-batch. It keeps its own progress: the spout itself must emit again
+    what was emitted and neither acked nor failed when the driver ended.
     """
 
     @abstractmethod
@@ -29,7 +29,7 @@ class Spout(ABC):
         self.collector = collector
 
     def activate(self) -> None:
-        """Take in that ``next_tuple`` is going to be called."""
+        """Take in that ``next_tuple`` will be called."""
 
     def deactivate(self) -> None:
         """Take in that ``next_tuple`` is not called any more, until ``activate``."""
@@ -42,7 +42,7 @@ class Spout(ABC):
 
         Args:
             message_id: as emitted.
-            reason: what was said by whom.
+            reason: the error, and the component that reported it.
         """
 
     def timed_out(self, message_id: Any, reason: str) -> None:

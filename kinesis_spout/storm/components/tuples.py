@@ -93,7 +93,7 @@ class TupleState(IntEnum):
     ACKED = 1
     FAILED = 2
     TIMED_OUT = 3
-    """Nothing, and the micro-batch is over: what it says now comes too late."""
+    """Nothing, and the micro-batch is over: an ack or fail now comes too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +125,10 @@ TICK: Final = Source(SYSTEM_COMPONENT, TICK_STREAM, SYSTEM_TASK, ())
 
 
 class Tuple(msgspec.Struct, eq=False, gc=False):
-    """One tuple, as a bolt is given it. Its values must not be changed: other bolts may have the same ones.
+    """One tuple, as a bolt gets it. Its values must not be changed: other bolts can have the same ones.
 
-    A struct, because making one is most of what a tuple costs, and one that the garbage collector leaves alone:
-    it is no part of a cycle unless its own values lead back to it.
+    A struct, because making one is most of what a tuple costs, and one that the garbage collector leaves
+    alone: it is no part of a cycle unless its own values lead back to it.
     """
 
     values: Sequence[Any]
@@ -198,14 +198,14 @@ Dumps = Callable[[Any, int], bytes]
 
 
 def packed(values: Any, dumps: Dumps = pickle.dumps) -> bytes:
-    """Pickle values that can be unpickled; or raise whatever their classes raise."""
+    """Pickle values that can be unpickled; or raise what their classes raise."""
     found = dumps(values, pickle.HIGHEST_PROTOCOL)
     try_unpickling(found)
     return found
 
 
 def try_unpickling(pickled: bytes) -> None:
-    """Unpickle values that may be objects of classes, to see whether one can; raises as ``packed``."""
+    """Unpickle values that can be objects of classes, to see whether it works; raises as ``packed``."""
     # It names a class; or some text has that byte, which costs a look in vain.
     if pickle.STACK_GLOBAL in pickled:
         pickle.loads(pickled)  # noqa: S301 - our own, made a moment ago

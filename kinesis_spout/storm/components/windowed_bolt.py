@@ -1,14 +1,15 @@
 """A bolt that handles the tuples of a key window by window, with windows by count or by time.
 
-Windows outlive micro-batches, so what is in them is kept as keyed state (see ``StatefulBolt``): a tuple is acked
-once its values are in its window, and both are stored in one transaction. A restart goes on with windows that
-are half full; a record that failed is in none.
+Windows outlive micro-batches, so their contents are kept as keyed state (see ``StatefulBolt``): a tuple is
+acked once its values are in its window, and both are stored in one transaction. After a restart half-full
+windows continue; a record that failed is in none.
 
-**What fails with a window.** What ``execute_window`` emits is anchored to the tuple that completed the window. If
-that fails, or anything that came of it, then the record of that tuple fails, and what it did to the state is
-undone: the window is open again, and the next tuple of the key completes it, the same one in a later delivery or
-another one. A window that a tick executes is the root of a tree of its own: if that fails, the window is open
-again, too, and a later tick executes it. So a window is executed until that succeeds, and then counts once.
+**What fails with a window.** What ``execute_window`` emits is anchored to the tuple that completed the
+window. If that fails, or any tuple that descends from it, the record of that tuple fails, and what it did to
+the state is undone: the window is open again, and the next tuple of the key completes it, the same one in a
+later delivery or another one. A window that a tick executes is the root of its own tree: if that fails, the
+window is open again, too, and a later tick executes it. So a window is executed until that succeeds, and then
+counts once.
 """
 
 import math
@@ -51,7 +52,7 @@ class WindowFails(Exception):  # noqa: N818 - what happened
 class WindowedBolt(StatefulBolt):
     """Handles windows of tuples: write ``execute_window`` and emit with ``emit``. Its tuples are acked for you.
 
-    Each key has windows of its own; a key is the values of the fields that it is subscribed by, with
+    Each key has its own windows; a key is the values of the fields that it is subscribed by, with
     ``fields_grouping``. Set the attributes below in your class, or in its ``__init__``.
     """
 
@@ -72,11 +73,12 @@ class WindowedBolt(StatefulBolt):
 
     @abstractmethod
     def execute_window(self, key: Any, window: Window) -> None:
-        """Handle a window that is complete. Called once for each, but again if what came of it failed.
+        """Handle a window that is complete. Called once for each, but again if what it emitted failed.
 
-        What it raises fails the tuple that completed the window, and the window stays open. Catch what will not
-        be better the next time: no later tuple of the key gets past a window that can never be executed. On a tick
-        it is tried again after 2, 4, 8 ... seconds, up to 5 minutes, without end. Each time an error is reported.
+        What it raises fails the tuple that completed the window, and the window stays open. Catch errors that
+        a retry will not mend: no later tuple of the key gets past a window that can never be executed. On a
+        tick it is tried again after 2, 4, 8 ... seconds, up to 5 minutes, without end. Each time an error is
+        reported.
 
         Args:
             key: the value of the field that the tuples are grouped by; of several fields, a tuple of theirs.
@@ -104,7 +106,7 @@ class WindowedBolt(StatefulBolt):
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple, anchored to the one that completed the window, or that came late.
 
-        On a tick it is anchored to a tree of its own: if that fails, the window is open again.
+        On a tick it is anchored to its own tree: if that fails, the window is open again.
         """
         self.collector.emit(values, self._given, stream)
 
@@ -194,7 +196,7 @@ class WindowedBolt(StatefulBolt):
             self.collector.report_error(_failed_before(key, kept))
         for mark, window in windows.due_by(kept, now):
             before = windows.tried(kept, now)
-            self._state.put(key, before)  # What is kept if what comes of the window fails.
+            self._state.put(key, before)  # Kept if what the window emits fails.
             if not self._is_executed(key, window, windows.closed(before, mark)):
                 self._state.put(key, kept)
                 return
@@ -237,7 +239,7 @@ def ticks_every(bolt: Bolt) -> float | None:
 
 
 def _is_in_processing_time(bolt: WindowedBolt) -> bool:
-    """Tell whether a bolt leaves it to us when its tuples happened: then none is late, whatever the clocks say."""
+    """Whether the bolt keeps our ``time_of``: then no tuple is late, whatever the clocks say."""
     return getattr(bolt.time_of, "__func__", None) is WindowedBolt.time_of
 
 

@@ -1,4 +1,4 @@
-"""A topology's graph: its components, their streams, and who subscribes to what. Checked when it is made."""
+"""A topology's graph: its components, their streams, and the subscriptions. Checked when it is made."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,8 +18,6 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """A spout or a bolt, as it was set."""
-
     name: str
     made_of: Any
     """The user's object."""
@@ -68,11 +66,10 @@ class ComponentGraph:
 
     @property
     def spouts(self) -> list[Component]:
-        """The spouts, in the order they were set."""
         return [component for component in self._components.values() if component.is_spout]
 
     def without_objects(self) -> "ComponentGraph":
-        """Give the same graph without the user's objects, to be sent to other processes."""
+        """The same graph without the user's objects, to send to other processes."""
         return ComponentGraph(
             {name: replace(component, made_of=None) for name, component in self._components.items()}
         )
@@ -86,7 +83,7 @@ class ComponentGraph:
         ]
 
     def reached_from(self, spout: str) -> set[str]:
-        """Name the components that tuples of a spout come to, with the spout itself."""
+        """The components that tuples of a spout come to, with the spout itself."""
         reached = {spout}
         for component in self:
             if any(subscription.component in reached for subscription in component.inputs):
@@ -172,7 +169,6 @@ def _check_once(component: Component) -> None:
 
 
 def _cycle_among(waiting: Mapping[str, Component]) -> list[str]:
-    """Find a cycle among components each of which waits for another one of them. Begins and ends with the same."""
     way = [next(iter(waiting))]
     while way.count(way[-1]) == 1:
         way.append(next(each.component for each in waiting[way[-1]].inputs if each.component in waiting))

@@ -16,13 +16,14 @@ from kinesis_spout.model.errors import InvalidConfig
 
 
 def stable_hash(key: tuple[Any, ...]) -> int:
-    """Give a number from 0 to 2**32 - 1 that depends on the values and their types only.
+    """A number from 0 to 2**32 - 1 that depends on the values and their types only.
 
-    Numbers that are equal have the same hash (``1``, ``1.0``, ``True``, ``numpy.int64(1)``), as Python's
-    dictionaries have it.
+    Numbers that are equal have the same hash (``1``, ``1.0``, ``True``, ``numpy.int64(1)``), as in Python's
+    dictionaries.
 
     Raises:
-        InvalidConfig: a value is of another kind than str, bytes, int, float, None, numpy's of these, and tuples.
+        InvalidConfig: a value is of another kind than str, bytes, int, float, None, numpy's of these, and
+            tuples.
     """
     value = 0
     for part in key:
@@ -61,10 +62,10 @@ def _of_numpy(part: Any) -> Any:
 
 
 class CustomGrouping(Protocol):
-    """A grouping of the user's own. Pickled to the executors."""
+    """The user's own grouping. Pickled to the executors."""
 
     def choose_tasks(self, tasks: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
-        """Choose who gets a tuple.
+        """Choose the tasks that get a tuple.
 
         Args:
             tasks: the ids of the subscriber's tasks, ascending.
@@ -96,15 +97,12 @@ class GroupingKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
-    """One subscription's way to choose tasks."""
-
     kind: GroupingKind
     fields: tuple[str, ...] = ()
     """Of FIELDS and PARTIAL_KEY: by which the tuples are grouped."""
     custom: CustomGrouping | None = None
 
     def told(self) -> tuple[str, tuple[str, ...]]:
-        """Give its name and its fields, for ``TaskContext``."""
         return self.kind.value, self.fields
 
     def __str__(self) -> str:

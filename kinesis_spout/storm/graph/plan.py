@@ -2,7 +2,7 @@
 
 A component's *stage* is how many exchanges its tuples have passed at most. A spout's is 0. A bolt whose
 grouping stays runs in its source's stage, in the same process (it is *fused*); any other bolt runs one stage
-later. All that leaves a stage travels in one exchange, also what is for a stage further on. So there is one
+later. All that leaves a stage travels in one exchange, also tuples for later stages. So there is one
 exchange for each stage, and nothing is computed twice.
 """
 
@@ -22,8 +22,6 @@ MOST_FUSED: Final = 150
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How the tuples of one stream come to one subscriber."""
-
     target: str
     grouping: Grouping
     fused: bool
@@ -44,7 +42,6 @@ class Plan:
     """The components whose tuples come from another stage, all or some."""
 
     def in_one_stage(self) -> "Plan":
-        """Give the plan in which all components run in one process, each with all of its tasks."""
         return replace(
             self,
             stages=(tuple(name for stage in self.stages for name in stage),),
@@ -53,11 +50,10 @@ class Plan:
 
     @property
     def exchanges(self) -> int:
-        """How many exchanges tuples pass at most; acks may need one more."""
+        """How many exchanges tuples pass at most; acks can need one more."""
         return len(self.stages) - 1
 
     def most_tasks(self, graph: ComponentGraph) -> int:
-        """Say how many tasks the widest bolt has that tuples come to by an exchange; 1 without an exchange."""
         return max((graph[component].parallelism for component in self.exchanged), default=1)
 
 

@@ -1,7 +1,6 @@
-"""The host's side of components in other languages: their processes, and the bolt and spout that speak with them.
+"""The host's side of components in other languages: their processes, and the bolt and spout that use them.
 
-What is said is in the rooms above: ``frames``, ``messages``, ``conversation``. Begin with ``shell_bolt``;
-who owns the processes is in ``processes``.
+The protocol is in ``multilang``; who owns the processes, in ``processes``. Begin with ``shell_bolt``.
 """
 
 from kinesis_spout.storm.hosting.processes.hosted_children import host_conf

@@ -1,6 +1,6 @@
 """What a component says that is about no tuple: log lines, errors, metrics, and invalid output.
 
-A component may say as much as it likes. What goes on from here is bounded, in number and in size, and can always
+A component can say as much as it likes. What is passed on is bounded, in number and in size, and can always
 be written: into a log, and as JSON into a query's progress. What is left out is counted.
 """
 
@@ -17,7 +17,7 @@ from kinesis_spout.storm.multilang.messages import Error, InvalidOutput, Log, Me
 from kinesis_spout.storm.multilang.sendable import UnsendableValue, writable_text
 
 MOST_LINES: Final = 1_000
-"""Lines of a task in the log, a minute; and so many errors."""
+"""Lines of a task in the log per minute; the same for errors."""
 MOST_METRICS: Final = 200
 """Names of metrics of a task."""
 
@@ -37,7 +37,7 @@ Report = Callable[[str, Any], None]
 
 
 class ComponentFailed(KinesisSpoutError):  # noqa: N818 - the names of our errors say what happened
-    """A component in another language died, hung, or said what it may not; or reports an error of its own."""
+    """A component in another language died, hung, or broke the protocol; or reports an error of its own."""
 
 
 def show_lines() -> None:
@@ -49,12 +49,8 @@ def show_lines() -> None:
 class ComponentReports:
     """Passes them on for one task, whichever process its child is at the time. Mutable.
 
-    Args:
-        who: the task, in log lines.
-        clock: for the pace of log lines.
-        report: takes the component's metrics, and how often something happened that is no tuple:
-            ``shell.restarts``, ``shell.invalid_output``, ``shell.left_out`` and so on.
-        report_error: takes the component's errors.
+    ``report`` takes the component's metrics, and how often something happened that is no tuple:
+    ``shell.restarts``, ``shell.invalid_output``, ``shell.left_out`` and so on.
     """
 
     def __init__(
@@ -111,7 +107,7 @@ class ComponentReports:
         self._report(f"shell.{what}", times)
 
     def invalid(self, output: InvalidOutput) -> None:
-        """Count it. Show the first of each kind, and then at most one a minute, in the log."""
+        """Count it. Log the first of each kind, and then at most one a minute."""
         self._invalid += 1
         self.count("invalid_output")
         kind = output.reason if output.reason in self._pace or len(self._pace) < _MOST_KINDS else ""
@@ -147,7 +143,7 @@ class ComponentReports:
 
 
 def _readable(value: object, most_characters: int) -> str:
-    """Give a value as text that every log and every file can hold: JSON may have halves of characters."""
+    """A value as text that every log and every file can hold: JSON can have halves of characters."""
     text = str(value)
     if len(text) > most_characters:
         text = f"{text[:most_characters]} … ({len(text)} characters in all)"
@@ -155,7 +151,7 @@ def _readable(value: object, most_characters: int) -> str:
 
 
 def _measured(value: Any) -> Any:
-    """Give a metric's value, or its text where it cannot be summed up or is too long for a progress."""
+    """A metric's value, or its text where it cannot be summed or is too long for a progress."""
     is_huge = isinstance(value, int) and value.bit_length() > 64  # noqa: PLR2004 - bits of a number in JSON
     try:
         if not is_huge and len(CODECS["json"].encode([value], "")) <= _MOST_VALUE_BYTES:

@@ -1,7 +1,7 @@
-"""A child of a shell bolt while it is leased: it is given tuples, and its answers are carried out.
+"""A child of a shell bolt while it is leased: it gets tuples, and its answers are carried out.
 
-Tuples go in blocks. A child that is silent while it owes an answer is sent a heart-beat, and has failed when it
-has not said a word for the time-out. Which ids mean what is ``pending_tuples``'s.
+Tuples go in blocks. A child that is silent while it owes an answer gets a heart-beat; it has failed when it
+stays silent for the time-out. ``pending_tuples`` knows the ids.
 """
 
 from collections.abc import Mapping
@@ -32,12 +32,12 @@ from kinesis_spout.storm.multilang.messages import (
 LOOK_SECONDS: Final = 0.5
 """How often a wait checks whether tuples are overdue, or the child has been silent for too long."""
 PROBE_SECONDS: Final = 5.0
-"""How long a child may be silent that was left in the middle of a message."""
+"""How long a child that was left in the middle of a message may be silent."""
 
 _IDLE_SECONDS: Final = 0.02
 """A child that is silent for this long is asked whether it holds its tuples back."""
 _NAP_SECONDS: Final = 4e-6
-"""For each tuple that a child may have: how long its answers may pile up, because being woken for each one costs
+"""For each tuple that a child can have: how long its answers can pile up, because a wake-up for each one costs
 more than all else. A child that takes more than twice as long for a tuple is not kept waiting."""
 _MOST_NAP_SECONDS: Final = 4e-3
 _LEAST_NAP_SECONDS: Final = 8e-5
@@ -126,8 +126,8 @@ class LeasedChild:
         Args:
             tup: the tuple.
             until: monotonic.
-            waits_for_answer: wait also while the child holds it back. Otherwise it is done with what it has taken
-                in and answers a heart-beat after that.
+            waits_for_answer: wait also while the child holds it back. Otherwise a heart-beat that the child
+                answers after it has read the tuple is enough.
 
         Raises:
             UnsendableValue: as ``hand_over``.
@@ -144,7 +144,6 @@ class LeasedChild:
         self.talk.say(tick(self._tuples.give_tick(), round(self._settings.tick_seconds or 0)))
 
     def probe(self) -> None:
-        """Find out whether a child still listens that was left in the middle."""
         self.talk.expect_answer()
         self._send_beat()
         limit = min(PROBE_SECONDS, self._settings.timeout_seconds)
@@ -156,7 +155,7 @@ class LeasedChild:
                 self.talk.nonsense("it did not answer after the Python worker that it served was lost")
 
     def drain(self) -> None:
-        """Wait until nothing is pending but what is overdue, ticks are taken in, and the child lives."""
+        """Wait until only overdue tuples are pending, ticks are taken in, and the child lives."""
         tuples = self._tuples
         until = self._clock.monotonic() + self._settings.message_timeout_seconds
         looked_at = self._clock.monotonic()
@@ -187,7 +186,7 @@ class LeasedChild:
     # Steps
 
     def _make_room(self) -> None:
-        """Wait until the child has taken in half of what it may have."""
+        """Wait until the child has read half of its ``max_pending``."""
         self._unsent = 0
         tuples = self._tuples
         room = self._settings.max_pending // 2
@@ -204,8 +203,8 @@ class LeasedChild:
     def _come_to_rest(self) -> None:
         """Wait until no frame is half sent or half received, and the child is known to live.
 
-        What was pending may be overdue long before the child has been silent for its time-out. If it were left
-        then, its silence would begin anew with each micro-batch, and it would never be replaced. It is given one
+        What was pending can be overdue long before the child has been silent for its time-out. If it were
+        left then, each micro-batch would restart its silence, and it would never be replaced. It gets one
         more message time-out at most: the whole job has three.
         """
         talk = self.talk
@@ -221,7 +220,7 @@ class LeasedChild:
                 talk.nonsense(f"when its tuples had timed out, it did not come to rest for {limit:g} s")
 
     def _expect_answer(self) -> None:
-        """Let its silence count from here, unless it has not answered since before."""
+        """Count its silence from here, unless it owes an answer already."""
         if self._beat is not None:
             self._listen(0)
         if not self._is_silent:
@@ -229,11 +228,9 @@ class LeasedChild:
 
     @property
     def _is_silent(self) -> bool:
-        """Whether it has said nothing since a heart-beat was sent."""
         return self._beat is not None and self.talk.heard_at <= self._beat_at
 
     def _wait(self) -> None:
-        """Listen once; tick or send a heart-beat if one is due."""
         every = self._settings.tick_seconds
         if every is not None and self._tuples.pending:
             every = max(every, _LEAST_TICK_SECONDS)
@@ -248,7 +245,6 @@ class LeasedChild:
             self.talk.check_silence("it said nothing, not even to a heart-beat,")
 
     def _is_beat_due(self, silent: float) -> bool:
-        """Tell whether a heart-beat would tell anything new."""
         return self._tuples.has_untaken or silent >= min(_BEAT_SECONDS, self._settings.timeout_seconds / 3)
 
     def _send_beat(self) -> None:

@@ -1,10 +1,10 @@
-"""The tuples that a child was given: under which ids, and which of them it still owes an answer for.
+"""The tuples that a child got: under which ids, and for which of them it still owes an answer.
 
-Ids begin with the number of the lease. So what a child says late, of a tuple of an earlier micro-batch or of a
-Python worker that is gone, is known as late: it is dropped and counted.
+Ids begin with the number of the lease. So a late answer, of a tuple of an earlier micro-batch or of a Python
+worker that is gone, is known as late: it is dropped and counted.
 
-The child may have read some pending tuples and hold them back, such as a batch. They do not crowd its input. A
-heart-beat shows which: the child answers it in its turn, so it has read all that was given before.
+The child can have read some pending tuples and hold them back, such as a batch. They do not crowd its input.
+A heart-beat shows which: the child answers messages in order, so it has read all that was sent before.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,21 +23,18 @@ class UnknownTuple(Exception):  # noqa: N818 - the name says what happened; it n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unanswered:
-    """What a child had not answered when it failed, the oldest first."""
-
     begun: list[Tuple]
-    """It has emitted something that is anchored to them. Given again, they would have that twice."""
+    """It has emitted something that is anchored to them. If they were sent again, that would come twice."""
     untouched: list[Tuple]
     oldest: Tuple | None
-    """What it was at, if it takes its tuples in their order: the first that it had begun; else the first that it
+    """The tuple it was working on, if it takes them in order: the first that it had begun; else the first that it
     does not hold back; else the first."""
 
 
 class PendingTuples:
-    """Those of one lease; what is late may be of earlier ones. Mutable.
+    """Those of one lease; late answers can be of earlier ones. Mutable.
 
-    Args:
-        count: takes ``late``, ``answered_twice`` and ``overdue``, and how often.
+    ``count`` takes ``late``, ``answered_twice`` and ``overdue``, and how often.
     """
 
     def __init__(self, lease_number: int, count: Callable[[str, int], None]) -> None:
@@ -51,12 +48,10 @@ class PendingTuples:
         self._taken_out: set[str] = set()
 
     def next_id(self) -> str:
-        """Give an id that was never given."""
         self._issued += 1
         return str(self._issued)
 
     def give_tick(self) -> str:
-        """Take in that a tick is given; give its id. It may be answered, or not."""
         tuple_id = self.next_id()
         self._ticks.add(tuple_id)
         self._last_tick = self._issued
@@ -64,12 +59,11 @@ class PendingTuples:
 
     @property
     def crowd(self) -> int:
-        """How many tuples may wait in the child's input."""
+        """How many tuples can wait unread in the child's input."""
         return len(self.pending) - self._held
 
     @property
     def has_untaken(self) -> bool:
-        """Whether something was given since the last heart-beat that was answered."""
         return self._taken < self._issued
 
     @property
@@ -78,12 +72,11 @@ class PendingTuples:
         return not self.pending and self._taken >= self._last_tick
 
     def took_in(self, heartbeat_id: str) -> None:
-        """Take in that a heart-beat was answered."""
         self._taken = int(heartbeat_id)
         self._held = self._count_held()
 
     def answered(self, tuple_id: Any) -> Tuple | None:
-        """Take out what was acked or failed. None: it is a tick, or not pending for a reason that is counted.
+        """Remove a tuple that was acked or failed. None: a tick, or not pending for a reason that is counted.
 
         Raises:
             UnknownTuple: no such id was ever given.
@@ -103,7 +96,7 @@ class PendingTuples:
         return tup
 
     def anchors(self, ids: list[str]) -> list[Tuple] | None:
-        """Give the tuples of these ids. None: they are late, and what comes from them is dropped.
+        """The tuples of these ids. None: they are late, and what the child emitted from them is dropped.
 
         Ticks are no anchors.
 
@@ -128,14 +121,13 @@ class PendingTuples:
         return found if found or not late else None
 
     def take_out(self, tuples: Iterable[Tuple]) -> list[Tuple]:
-        """Take out those of these tuples that are pending, and give them. What the child says of them is late."""
+        """Remove those of these tuples that are pending, and give them. Answers to them are late from now on."""
         every = {id(tup) for tup in tuples}
         ids = [each for each, tup in self.pending.items() if id(tup) in every]
         self._taken_out.update(ids)
         return self._without(ids)
 
     def take_back(self) -> Unanswered:
-        """Take out all that are pending: the child has failed."""
         ids = list(self.pending)
         begun = [each for each in ids if each in self._begun]
         untaken = [each for each in ids if int(each) > self._taken]
@@ -149,7 +141,7 @@ class PendingTuples:
         return taken_back
 
     def forget(self, ids: Iterable[str]) -> list[Tuple]:
-        """Give up tuples: what the child says of them from now on is late. Gives them."""
+        """Give up tuples: answers to them are late from now on. Gives them."""
         every = list(ids)
         if not every:
             return []
@@ -158,12 +150,10 @@ class PendingTuples:
         return self._without(every)
 
     def forget_all(self) -> list[Tuple]:
-        """Give up all tuples, and wait for no tick. Gives them."""
         self._last_tick = self._taken
         return self.forget(self.pending)
 
     def _without(self, ids: Iterable[str]) -> list[Tuple]:
-        """Remove these from the pending ones; give them."""
         found = [self.pending.pop(each) for each in ids]
         self._begun.intersection_update(self.pending)
         self._held = self._count_held()
@@ -173,7 +163,7 @@ class PendingTuples:
         return sum(int(each) <= self._taken for each in self.pending)
 
     def _is_late(self, tuple_id: str) -> bool:
-        """Tell whether an id that is not pending was given up or taken out; else it was answered before.
+        """Whether an id that is not pending was given up or taken out; else it was answered before.
 
         Raises:
             UnknownTuple: no such id was ever given.

@@ -1,9 +1,9 @@
 """The two pipes of a child, for the bolt that leases it, on the child's machine or on another one.
 
-A write to a pipe that has room for all of it is not interrupted, not even by a kill; and there is room, unless a
-child reads less than it is given. So whole frames are written at once, and a worker that is killed leaves no half
-a frame behind. Each write may wake the child, which costs more than all else: few are better than many.
-Source: pipe(7).
+A write to a pipe that has room for all of it is not interrupted, not even by a kill; and there is room,
+unless a child reads slower than it gets tuples. So frames are written whole, and a worker that is killed
+leaves no half frame behind. Each write can wake the child, which costs more than all else: few are better
+than many. Source: pipe(7).
 """
 
 import os
@@ -26,13 +26,12 @@ class PipesHere:
         """Whether the child is known to have closed the pipe that it reads."""
         self._readable = select.poll()
         self._readable.register(stdout, select.POLLIN)
-        self._readable.register(stdin, 0)  # for errors alone: nobody reads it any more
+        self._readable.register(stdin, 0)  # for errors alone: the child reads it no more
         self._either = select.poll()
         self._either.register(stdout, select.POLLIN)
         self._either.register(stdin, select.POLLOUT)
 
     def write(self, data: bytes | memoryview) -> int:
-        """Write as much as goes, maybe nothing, without waiting."""
         try:
             return os.write(self._stdin, data)
         except BlockingIOError:
@@ -42,7 +41,7 @@ class PipesHere:
             return 0
 
     def read(self, wait_seconds: float, *, waits_for_room: bool) -> bytes | None:
-        """Read what has come, maybe nothing. None: there will be nothing more.
+        """Read what has come, maybe nothing. None: the child has closed its output.
 
         Args:
             wait_seconds: how long to wait for something, at most.
@@ -68,11 +67,9 @@ class DistantPipes:
     """Those of a child on another machine. What the child writes stays in its pipe until it is asked for.
 
     So nothing of it is on the way when the lease ends. Each write brings along what there is to read.
-
-    Args:
-        exchange: has bytes written, waits as ``read`` does, and reads. Gives how many were written, None if the
-            child has closed its input; and what was read, None if there will be nothing more. Both are None where
-            that machine is lost.
+    ``exchange`` writes there, waits as ``read`` does, and reads. It gives how many bytes were written, None
+    if the child has closed its input; and what was read, None if it has closed its output. Both are None when
+    that machine is lost.
     """
 
     def __init__(self, exchange: Callable[[bytes, float, bool], tuple[int | None, bytes | None]]) -> None:
@@ -105,8 +102,6 @@ class DistantPipes:
 
 
 class Pipes:
-    """Keeps frames until they go, in few writes. Mutable; one thread's."""
-
     def __init__(self, end: PipesHere | DistantPipes) -> None:
         self._end = end
         self._pieces: deque[bytes | memoryview] = deque()
@@ -118,11 +113,10 @@ class Pipes:
 
     @property
     def is_input_closed(self) -> bool:
-        """Whether the child is known to have closed the pipe that it reads."""
         return self._end.is_input_closed
 
     def push(self) -> None:
-        """Write as much as goes. What a child does not read any more is dropped: its output is about to end."""
+        """Write as much as goes. Drop it when the child has closed its input: its output is about to end."""
         if self._frames:
             self._pieces.append(b"".join(self._frames))
             self._frames.clear()
@@ -143,7 +137,7 @@ class Pipes:
                 pieces.popleft()
 
     def pull(self, wait_seconds: float) -> bytes | None:
-        """Write as much as goes; read what has come, waiting so long for it at most. None: that was all."""
+        """Write as much as goes; wait this long, at most, for output and read it. None: the output has ended."""
         self.push()
         data = self._end.read(wait_seconds, waits_for_room=bool(self._pieces))
         if self._pieces:
@@ -151,7 +145,6 @@ class Pipes:
         return data
 
     def drop_unsent(self) -> None:
-        """Drop what was put and not written, but for the rest of a frame that was begun."""
         begun = self._pieces[0] if self.is_inside_a_frame else None
         self._pieces.clear()
         self._frames.clear()

@@ -1,7 +1,8 @@
 """Finds the folder that a component's command runs in, wherever the job brought it to.
 
-Storm ships a folder ``resources/`` with the topology and runs commands in it. Spark ships files and archives with
-a job (``spark.files``, ``spark.archives``, ``--files``, ``--archives``); a component names what it needs of them.
+Storm ships a folder ``resources/`` with the topology and runs commands in it. Spark ships files and archives
+with a job (``spark.files``, ``spark.archives``, ``--files``, ``--archives``); a component names what it needs
+of them.
 """
 
 import os
@@ -23,14 +24,14 @@ def find_resources(resources: str | os.PathLike[str], roots: Sequence[Path] | No
     """Find a folder, or unpack an archive, on this machine.
 
     Args:
-        resources: a path that exists here; or the name of something that was shipped with the job, of which only
-            the last part counts ("resources" for ``--archives resources.zip#resources``, "resources.zip" without
-            the second name and for ``--files``).
+        resources: a path that exists here; or the name of something that was shipped with the job, of which
+            only the last part counts ("resources" for ``--archives resources.zip#resources``, "resources.zip"
+            without the second name and for ``--files``).
         roots: the folders to look in; None: ``shipped_to()``.
 
     Raises:
         InvalidConfig: it is nowhere; names the places.
-        PermissionError: it would be unpacked to where another user has put something.
+        PermissionError: another user owns the place it would be unpacked to.
     """
     given = Path(resources)
     within = shipped_to() if roots is None else roots
@@ -48,7 +49,7 @@ def find_resources(resources: str | os.PathLike[str], roots: Sequence[Path] | No
 
 
 def shipped_to() -> list[Path]:
-    """Give the folder that this process works in, and where Spark puts what a job ships, if it is Spark's."""
+    """The working folder of this process, and where Spark puts what a job ships, if it is Spark's process."""
     from pyspark import SparkFiles  # noqa: PLC0415 - not needed where the path exists
 
     roots = [Path.cwd()]  # of a container of YARN or Kubernetes
@@ -60,7 +61,6 @@ def shipped_to() -> list[Path]:
 
 
 def _unpacked(archive: Path) -> Path:
-    """Unpack an archive next to it, once for each version of it, and give the folder."""
     if not archive.name.endswith(_ARCHIVES):
         raise InvalidConfig(
             f"resources: expected a folder, or an archive ({', '.join(_ARCHIVES)}), got the file {archive}"

@@ -29,30 +29,31 @@ _MESSAGE_TIMEOUT_SECONDS: Final = 30.0
 
 
 class ShellBolt(Bolt):
-    """Runs a command that speaks Storm's multilang protocol, and hands it the tuples. Storm's class of this name.
+    """Storm's class of this name: runs a command that speaks the multilang protocol, and hands it the tuples.
 
-    Every task has a process of its own, which it keeps from micro-batch to micro-batch, also when Spark takes
-    another Python worker, or another machine: what the component remembers of its keys is there. On Spark the
-    processes belong to one host process on each machine; they end with the application. When the machine is lost,
-    or the process dies, the task begins with a new process, as in Storm. After a grouping that leaves tuples where
-    they are, such as ``shuffle_grouping``, a task has a process on each machine.
+    Every task has its own process and keeps it from micro-batch to micro-batch, also when Spark takes another
+    Python worker, or another machine: what the component remembers of its keys is there. On Spark the
+    processes belong to one host process on each machine; they end with the application. When the machine is
+    lost, or the process dies, the task begins with a new process, as in Storm. After a grouping that leaves
+    tuples where they are, such as ``shuffle_grouping``, a task has a process on each machine.
 
-    A process that dies, says nothing for the time-out while it owes an answer, or says what cannot be true, is
-    started again with back-off. Of the tuples that it had the one to blame fails, with the end of its standard
-    error as the reason; the others are given to the new process, one at a time (see ``shell_task``). A stray line
-    on its standard output is put aside and counted.
+    A process that dies, stays silent for the time-out while it owes an answer, or breaks the protocol is
+    started again with back-off. Of the tuples that it had the one to blame fails, with the end of its
+    standard error as the reason; the others are given to the new process, one at a time (see ``shell_task``).
+    A stray line on its standard output is put aside and counted.
 
     Args:
         command: program and arguments, such as ``["python3", "split.py"]``.
         fields: the fields of its default stream.
-        streams: its streams, if there are others: see ``Bolt.declare_output_fields``. Either this or ``fields``.
+        streams: its streams, if there are others: see ``Bolt.declare_output_fields``. Either this or
+            ``fields``.
         serializer: ``json``, the protocol's, or ``msgpack``, pystorm's.
-        max_pending: so many tuples at most wait in its input; what it has read and holds back does not count.
-            Storm's ``topology.shellbolt.max.pending``.
+        max_pending: this many tuples at most wait in its input; what it has read and holds back does not
+            count. Storm's ``topology.shellbolt.max.pending``.
         timeout_seconds: of the hand-shake, and of its silence; ``topology.subprocess.timeout.secs``.
         environment: variables over those of the process that starts it.
         resources: the folder that the command runs in, or an archive of it; see ``find_resources``.
-        tick_seconds: send a tick tuple so often, also while the end of a micro-batch waits for it.
+        tick_seconds: send a tick tuple this often, also while the end of a micro-batch waits for it.
 
     Raises:
         InvalidConfig: a setting is not allowed.
@@ -93,7 +94,7 @@ class ShellBolt(Bolt):
         return self._shell.output
 
     def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
-        """See ``Bolt``. The process is started with the first tuple.
+        """The process is started with the first tuple.
 
         Raises:
             InvalidConfig: the command, or the folder it runs in, is not on this machine.
@@ -124,7 +125,7 @@ class ShellBolt(Bolt):
         self._close = weakref.finalize(self, children.close)
 
     def execute(self, tup: Tuple) -> None:
-        """See ``Bolt``. What the component has said meanwhile is done, of this tuple or of others."""
+        """Also carries out what the component has said meanwhile, of this tuple or of others."""
         task = self._task
         assert task is not None, "prepare comes first"
         if tup.is_tick:
@@ -133,18 +134,17 @@ class ShellBolt(Bolt):
             task.hand_over(tup)
 
     def flush(self) -> None:
-        """See ``Bolt``: wait until the component has acked or failed everything, or it is overdue."""
+        """Wait until the component has acked or failed everything, or it is overdue."""
         if self._task is not None:
             self._task.finish()
 
     def cleanup(self) -> None:
-        """See ``Bolt``. A process that belongs to the machine's host process lives on."""
+        """A process that belongs to the machine's host process lives on."""
         if self._close is not None:
             self._close()
 
 
 def _children(conf: Mapping[str, Any], context: TaskContext, clock: Clock) -> OwnChildren | HostedChildren:
-    """Give those of the machine's host process where ``host_conf`` names it, else of this process."""
     host = conf.get(SHELL_HOST)
     if host is None:
         return OwnChildren(clock)

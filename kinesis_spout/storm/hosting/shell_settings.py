@@ -1,7 +1,7 @@
-"""What shell bolts and shell spouts are both given, and what their components are told in the hand-shake.
+"""The settings that shell bolts and shell spouts share, and what their components get in the hand-shake.
 
-That is by the keys that Storm uses. Source: Storm's ``TopologyContext.toJSONString``, ``Grouping`` of its
-``storm.thrift``, and which keys pystorm and streamparse read.
+The keys are Storm's. Source: Storm's ``TopologyContext.toJSONString``, ``Grouping`` of its ``storm.thrift``,
+and which keys pystorm and streamparse read.
 """
 
 import os
@@ -28,11 +28,7 @@ _MOST_TIMEOUT_SECONDS: Final = 24 * 60 * 60
 
 
 class ShellSettings:
-    """What shell bolts and shell spouts are both given.
-
-    Raises:
-        InvalidConfig: a setting is not allowed.
-    """
+    """What shell bolts and shell spouts both take. InvalidConfig: a setting is not allowed."""
 
     def __init__(
         self,
@@ -71,11 +67,7 @@ class ShellSettings:
         self._resources = None if resources is None else os.fspath(resources)
 
     def child_settings(self) -> ChildSettings:
-        """Find what it needs on this machine.
-
-        Raises:
-            InvalidConfig: something is not here.
-        """
+        """Find what it needs on this machine. InvalidConfig: something is not here."""
         settings = ChildSettings(
             command=self.command, resources=self._resources, environment=self._environment
         )
@@ -85,12 +77,9 @@ class ShellSettings:
     def handshake(
         self, conf: Mapping[str, Any], context: TaskContext, own: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Give configuration and context as a component sees them.
+        """Configuration and context as a component sees them. Values that no frame can carry are left out.
 
-        Args:
-            conf: the topology's. Values that no frame can carry, such as objects of yours, are left out.
-            context: which task it is, and who is around it.
-            own: what is set for this component alone; None leaves a name out.
+        ``own`` is set for this component alone; None there leaves a name out.
         """
         told = {"topology.name": context.topology, "topology.debug": False, **conf, **own}
         told[SUBPROCESS_TIMEOUT] = self.timeout_seconds
@@ -117,7 +106,7 @@ def _is_passed_on(text: object) -> bool:
 
 
 def _check_environment(environment: object) -> None:
-    """Refuse what is no environment. The message has no values: one may be a secret."""
+    """The message has no values: one can be a secret."""
     if not isinstance(environment, Mapping):
         raise InvalidConfig(f"expected an environment by names, got {type(environment).__name__}")
     for name, value in environment.items():
@@ -152,7 +141,7 @@ def _context(context: TaskContext, streams: Mapping[str, Stream]) -> dict[str, A
 
 
 def _grouping(context: TaskContext, subscription: tuple[str, str, str]) -> dict[str, Any]:
-    """Give a grouping in Storm's words. To Storm, ``global`` is grouping by no field, and shuffle spreads."""
+    """In Storm's words: to Storm, ``global`` is grouping by no field, and shuffle spreads."""
     name, fields = context.groupings[subscription]
     if name == "rebalance":
         return {"type": "SHUFFLE"}

@@ -34,7 +34,7 @@ _LOOK_SECONDS: Final = 0.5
 
 
 class SpoutMessage(NamedTuple):
-    """What a tuple of a shell spout is known by. Hashable, whatever the component uses as an id."""
+    """The id under which we track a tuple of a shell spout. Hashable, whatever the component uses as an id."""
 
     process: int
     """Which of the spout's processes emitted it, from 1."""
@@ -46,15 +46,15 @@ class ShellSpout(Spout):
     """Runs a command that speaks Storm's multilang protocol, and asks it for tuples. Storm's class of this name.
 
     Its process belongs to the driver and ends with it. Every call waits for the component's answer, for
-    ``timeout_seconds`` at most; so a component that blocks in ``next`` holds up the acks of everybody else.
+    ``timeout_seconds`` at most; so a component that blocks in ``next`` holds up the acks of all other spouts.
 
-    A process that dies, hangs or says what cannot be true is started again with back-off; meanwhile there are no
-    tuples. The new process knows nothing of the old one's tuples: they go on, but it is not told what becomes of
-    them, which is counted (``counts["unknown_to_process"]``). What such a spout must not lose it has to keep where
-    its next process finds it.
+    A process that dies, hangs or breaks the protocol is started again with back-off; meanwhile there are no
+    tuples. The new process knows nothing of the old one's tuples: they continue, but it does not learn their
+    outcome, which is counted (``counts["unknown_to_process"]``). A spout that must not lose tuples keeps them
+    where its next process finds them.
 
-    A component that asks for the tasks of its tuples gets an empty list, as tasks are chosen later. A spout cannot
-    emit to a task directly: such a tuple fails at once.
+    A component that asks for the tasks of its tuples gets an empty list, as tasks are chosen later. A spout
+    cannot emit to a task directly: such a tuple fails at once.
 
     Args:
         command: program and arguments, such as ``["node", "spout.js"]``.
@@ -96,7 +96,7 @@ class ShellSpout(Spout):
         return self._shell.output
 
     def open(self, conf: Mapping[str, Any], context: TaskContext, collector: SpoutOutputCollector) -> None:
-        """See ``Spout``. The process is started with the first call.
+        """The process is started with the first call.
 
         Raises:
             InvalidConfig: the command, or the folder it runs in, is not on this machine.
@@ -132,18 +132,16 @@ class ShellSpout(Spout):
         self._tell(message_id, Ack)
 
     def fail(self, message_id: Any, reason: str) -> None:
-        """See ``Spout``. Multilang has no word for the reason."""
+        """Multilang has no word for the reason."""
         del reason
         self._tell(message_id, Fail)
 
     def close(self) -> None:
-        """See ``Spout``. Ends the process."""
         self._talk = None
         if self._children is not None:
             self._close()
 
     def _command(self, command: Message) -> None:
-        """Give a command to the process, which is started if there is none, and do what it says in answer."""
         try:
             talk = self._talk or self._begin(command)
             if talk is not None:
@@ -154,7 +152,6 @@ class ShellSpout(Spout):
             self._discard(error)
 
     def _tell(self, message_id: SpoutMessage, command: type[Ack] | type[Fail]) -> None:
-        """Tell the process what became of a tuple, if it is the one that emitted it."""
         if self._talk is None or message_id.process != self._number:
             self._reports.count("unknown_to_process")
             return
@@ -166,7 +163,7 @@ class ShellSpout(Spout):
             self._command(told)
 
     def _begin(self, command: Message) -> Talk | None:
-        """Start the process; None while it backs off."""
+        """None while it backs off."""
         assert self._children is not None, "open comes first"
         lease = self._children.lease(self._key, self._child_settings, 0)
         if isinstance(lease, NotYet):

@@ -1,18 +1,17 @@
 """One task of a shell bolt: has a child to hand its tuples to, in each micro-batch.
 
-It leases the child for a micro-batch, from its first tuple to ``finish``. What is said to it, and by it, is
-``leased_child``'s.
+It leases the child for a micro-batch, from its first tuple to ``finish``. ``leased_child`` does the talking.
 
 When the child fails, the next one comes after a back-off, and one tuple at most is to blame:
 
 - the one that was alone at the child;
 - of several the one that the child had begun, because it had emitted something of it and of no other;
-- otherwise it is unknown. They are given to the next child one at a time, each when the one before it is answered.
-  So the one that kills stands alone when it kills again. A child that holds tuples back need not answer at first,
-  only when it fails once more.
+- otherwise it is unknown. They are given to the next child one at a time, each when the one before it is
+  answered. So the one that kills stands alone when it kills again. A child that holds tuples back need not
+  answer at first, only when it fails once more.
 
-A tuple that the child had begun is not given again in this micro-batch: what was emitted for it is on its way. If
-there are several, they are put off, and each comes again in a micro-batch of its own. When the time of the
+A tuple that the child had begun is not given again in this micro-batch: what was emitted for it is on its
+way. If there are several, they are put off, and each comes again in its own micro-batch. When the time of the
 micro-batch is over, the oldest tuple is to blame, and the others are put off. Being put off is no attempt.
 """
 
@@ -36,7 +35,7 @@ from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
 
 _PUT_OFF_SECONDS: Final = 1.0
-"""Until a tuple comes again that was not to blame."""
+"""Until a tuple that was not to blame comes again."""
 
 
 class NoChild(ComponentFailed):
@@ -87,12 +86,7 @@ class ShellTask:
             self._child_failed(child, error)
 
     def tick(self) -> None:
-        """Tell the child that time has passed; ``finish`` waits for what it says to that.
-
-        Raises:
-            InvalidConfig: the child cannot be started.
-            ComponentFailed: there is no child for it now.
-        """
+        """Send a tick; ``finish`` waits for what the child does with it. Raises as ``hand_over``."""
         child = self._child or self._begin(None)
         try:
             child.send_tick()
@@ -100,7 +94,7 @@ class ShellTask:
             self._child_failed(child, error)
 
     def finish(self) -> None:
-        """Wait until nothing is pending, or what is has no use any more; and give the child back."""
+        """Wait until nothing is pending, or only what is overdue; then give the child back."""
         while (child := self._child) is not None:
             try:
                 child.drain()
@@ -158,7 +152,7 @@ class ShellTask:
     def _discard(self, child: LeasedChild, error: ChildFailed) -> ComponentFailed:
         self._child = None
         self._has_discarded = True
-        # One that failed at a tuple that it had alone may be as good as any.
+        # One that failed at a tuple that it had alone can be as good as any.
         is_proven = child.is_proven or child.has_one
         words = self._children.discard(child.talk.lease, is_proven=is_proven)
         failed = ComponentFailed(f"{self._settings.key} (pid {self._reports.pid}) {error}; {words}")
@@ -169,7 +163,6 @@ class ShellTask:
         return failed
 
     def _child_failed(self, child: LeasedChild, error: ChildFailed) -> None:
-        """End the child, find out which of its tuples is to blame, and give the others to the next child."""
         failed = self._discard(child, error)
         suspects = deque(self._blame(child.take_back(), failed))
         waits_for_answers = not self._given_again.isdisjoint(map(id, suspects))
@@ -191,7 +184,6 @@ class ShellTask:
                 return
 
     def _blame(self, back: Unanswered, failed: ComponentFailed) -> list[Tuple]:
-        """Fail the tuple that is to blame, put off what cannot be given again, and give what can."""
         is_time_over, every = self._is_time_over, [*back.begun, *back.untouched]
         is_known = len(every) == 1 or len(back.begun) == 1
         guilty = back.oldest if is_known or is_time_over else None
@@ -207,13 +199,13 @@ class ShellTask:
         return [tup for tup in back.untouched if tup is not guilty]
 
     def _put_off(self, tuples: Iterable[Tuple], why: BaseException) -> None:
-        """Have tuples come again in another micro-batch; it was no attempt."""
+        """It was no attempt."""
         for tup in tuples:
             self._reports.count("put_off")
             self._collector.fail(tup, NotNow(_PUT_OFF_SECONDS, f"not to blame, and put off: {why}"))
 
     def _put_off_too_late(self, child: LeasedChild) -> None:
-        """Put off what a child did not answer in time that was started late, because another had failed."""
+        """Put off what a late child did not answer in time; it was started because another had failed."""
         age = self._clock.monotonic() - child.began_at
         if self._has_discarded and age < self._settings.message_timeout_seconds:
             self._put_off(child.given_up, ComponentFailed(f"there was too little time{self._last_failure}"))

@@ -1,7 +1,7 @@
 """Speaking with a child for as long as it is leased: messages out, messages in, and when it has failed.
 
-The states are ``conversation``'s. What comes in is read and parsed here; reports and invalid output are dealt
-with, so that the caller hears of tuples only.
+The states are ``conversation``'s. Input is read and parsed here; reports and invalid output are dealt
+with here, so that the caller hears of tuples only.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ _CLOSED_SECONDS: Final = 1.0
 
 
 class ChildFailed(Exception):  # noqa: N818 - the names of our errors say what happened; it never leaves this room
-    """The child has died, hangs, or said what cannot be true. It must be discarded."""
+    """The child has died, hangs, or broke the protocol. It must be discarded."""
 
 
 class Talk:
@@ -100,15 +100,10 @@ class Talk:
             self.check_silence("it did not answer the hand-shake")
 
     def encode(self, message: Message) -> bytes:
-        """Write a message as a frame, for ``put``.
-
-        Raises:
-            UnsendableValue: one of its values cannot be sent.
-        """
+        """Write a message as a frame, for ``put``. UnsendableValue: one of its values cannot be sent."""
         return self._codec.encode(message, self._component)
 
     def say(self, message: Message) -> None:
-        """Have a message sent, unless the child has failed, which the next ``hear`` raises."""
         if self._state in FAILED:
             return
         self._happened(Event.TASK_IDS_SENT if isinstance(message, TaskIds) else Event.COMMAND_SENT)
@@ -116,11 +111,9 @@ class Talk:
 
     @property
     def is_inside_a_frame(self) -> bool:
-        """Whether a frame is half sent, or half received."""
         return self.pipes.is_inside_a_frame or self._decoder.rest() is not None
 
     def expect_answer(self) -> None:
-        """Count its silence from here: the child owes a message."""
         self.heard_at = self._clock.monotonic()
 
     def check_silence(self, what: str) -> None:
@@ -142,14 +135,13 @@ class Talk:
             )
 
     def nonsense(self, what: str) -> None:
-        """Raise ``ChildFailed``, because of a message that cannot be true."""
         self._happened(Event.NONSENSE, what)
 
     def hear(self, wait_seconds: float) -> list[Message]:
-        """Send what waits, read what has come, waiting so long for it at most; give what is about tuples.
+        """Send what waits, read for this long at most; give the messages about tuples.
 
         Raises:
-            ChildFailed: it ended, or said what it may not. What came before is given first, by the call before.
+            ChildFailed: it ended, or broke the protocol. The call before gave what came before that.
         """
         if self._early:
             early, self._early = self._early, []
@@ -192,7 +184,7 @@ class Talk:
         return found
 
     def _parsed(self, raw: Any) -> Message | None:
-        """Make a message; None: it was none, and is dealt with."""
+        """None: invalid output, which is dealt with."""
         if type(raw) is dict and raw.get("command") == "ack" and type(raw.get("id")) is str:
             return Ack(id=raw["id"])  # the most of all messages
         if type(raw) is InvalidOutput:
@@ -234,5 +226,5 @@ class Talk:
 
 
 def _undamaged(raw: object, expected: str) -> InvalidOutput:
-    """Give what could be decoded and is no message; nothing is lost with it."""
+    """What could be decoded and is no message; nothing is lost with it."""
     return replace(invalid_output(repr(raw).encode(errors="replace"), expected), may_be_emit=False)

@@ -52,7 +52,6 @@ class HostLog(logging.Handler):
         self._dropped = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line; ``logging`` calls it under the handler's lock."""
         try:
             line = Log(msg=writable_text(self.format(record)), level=_host_level(record.levelno))
         except Exception:  # noqa: BLE001 - what `logging` asks of every handler
@@ -64,7 +63,6 @@ class HostLog(logging.Handler):
         self._lines.append(line)
 
     def taken(self) -> list[Log]:
-        """Give the lines that wait, oldest first, and keep them no longer."""
         if not self._lines:
             return []
         self.acquire()

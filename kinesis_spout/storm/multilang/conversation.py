@@ -22,8 +22,6 @@ from kinesis_spout.storm.multilang.messages import Message
 
 
 class State(Enum):
-    """Where the conversation with a component stands."""
-
     STARTING = auto()
     """The hand-shake was sent, or will be. Its answer is due."""
     READY = auto()
@@ -37,8 +35,6 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What may happen in a conversation."""
-
     # The host does
     COMMAND_SENT = auto()
     """A tuple, a tick or a heart-beat to a bolt; next, ack, fail, activate or deactivate to a spout."""

@@ -134,7 +134,6 @@ class JsonDecoder:
         return invalid_output(rest, "the bytes ended inside a frame") if rest.strip() else None
 
     def _cut_waiting(self) -> list[InvalidOutput]:
-        """Take away what waits for an end and is no frame, or too large for one."""
         waiting = self._waiting
         found: list[InvalidOutput] = []
         if not self._skipping and waiting[0] not in b"{[":  # what is rare is looked at closely
@@ -157,7 +156,6 @@ class JsonDecoder:
 
 
 def _salvaged(frame: bytes) -> list[Any]:
-    """Find the messages in a frame that is not one message."""
     found: list[Any] = []
     outside: list[bytes] = []
     lines = frame.split(b"\n")
@@ -195,7 +193,6 @@ def _may_begin_message(line: bytes | bytearray) -> bool:
 
 
 def _first_beginning(waiting: bytearray) -> int:
-    """Say where the first line begins that may begin a message, or that is not whole yet."""
     at = 0
     while (line_end := waiting.find(b"\n", at)) >= 0 and not _may_begin_message(waiting[at:line_end]):
         at = line_end + 1
@@ -203,7 +200,6 @@ def _first_beginning(waiting: bytearray) -> int:
 
 
 def _outside(text: bytes) -> list[InvalidOutput]:
-    """Give what stood outside of messages as invalid output; blank lines and a lone ``end`` are none."""
     lines = [line for line in text.split(b"\n") if line.strip() not in (b"", b"end")]
     reason = "expected a JSON object or array, then a line `end`"
     return [invalid_output(b"\n".join(lines), reason)] if lines else []

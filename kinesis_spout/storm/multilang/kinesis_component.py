@@ -135,12 +135,10 @@ class _Start:
         self._thread.start()
 
     def is_over(self, wait_seconds: float = 0.0) -> bool:
-        """Wait for it, so long at most; tell whether it is over, well or not."""
         self._thread.join(wait_seconds)
         return not self._thread.is_alive()
 
     def raise_failure(self) -> None:
-        """Raise what it raised, once; not before it is over."""
         error, self._error = self._error, None
         if error is not None:
             raise error

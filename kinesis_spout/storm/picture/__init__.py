@@ -1,6 +1,6 @@
 """How a topology is shown: its plan in words, and pictures of it, with what each component has done.
 
-Pure: nothing here reads a running query or writes a file. Begin with ``wiring``, then ``explanation`` and ``svg``.
+Pure: nothing here reads a running query or writes a file. Begin with ``wiring``.
 """
 
 from kinesis_spout.storm.picture.explanation import Explanation

@@ -12,7 +12,7 @@ BOLD_CHAR_WIDTH: Final = 8.6
 """Of the names, at 14 px."""
 LABEL_HEIGHT: Final = 14.0
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""The categories of characters that are controls, move others, or are none."""
+"""The categories of characters that are controls, move others, or are unassigned."""
 _ROUND: Final = 8.0
 _HEAD: Final = 7.0
 
@@ -38,10 +38,7 @@ _DARK: Final = """
 
 
 def cut(text: str, longest: int | None = None) -> str:
-    """Give a text as it is shown: without what is no character to be seen, and at most so wide.
-
-    It is cut in the middle: ids of one topology often begin alike, and differ in their ends.
-    """
+    """The visible characters of a text, cut in the middle to a width: ids often differ in their ends."""
     shown = "".join("\ufffd" if category(each) in _UNSEEN else each for each in text)
     if longest is None or columns(shown) <= longest:
         return shown
@@ -57,8 +54,6 @@ def columns(text: str) -> int:
 
 
 class Drawing:
-    """A picture that is being drawn. Mutable; what comes later covers what came before."""
-
     def __init__(self, width: float, height: float, title: str) -> None:
         size = {"width": _number(width), "height": _number(height)}
         self._root = ET.Element(
@@ -75,7 +70,7 @@ class Drawing:
         self._add("rect", {"class": "ground", **size})
 
     def text(self, left: float, line: float, text: str, kind: str, *, whole: str | None = None) -> None:
-        """Write a text on a line; ``whole`` is what was cut to become it."""
+        """``whole`` is the text before it was cut."""
         element = self._add("text", {"class": kind, "x": _number(left), "y": _number(line)})
         element.text = cut(text)
         if whole is not None and whole != text:
@@ -85,7 +80,6 @@ class Drawing:
         self._rectangle("frame", left, top, width, height, roundness=_ROUND)
 
     def box(self, left: float, top: float, width: float, height: float, *, is_spout: bool) -> None:
-        """Draw the box of a component; a spout's is rounder."""
         self._rectangle(
             "spout" if is_spout else "bolt",
             left,
@@ -100,7 +94,6 @@ class Drawing:
         self._add("line", {"class": "exchange", "x1": x, "x2": x, "y1": _number(top), "y2": _number(bottom)})
 
     def arrow(self, points: Sequence[tuple[float, float]], *, fused: bool) -> None:
-        """Draw an arrow through points: curves between them, and lines where it stays level."""
         steps = [f"M {_pair(*points[0])}"]
         for (x, y), (to_x, to_y) in pairwise(points):
             if abs(y - to_y) < 1:

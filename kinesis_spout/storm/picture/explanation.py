@@ -15,28 +15,23 @@ _DETAILS: Final = 6
 
 
 class Explanation:
-    """How a topology runs, for people and for programs. Nothing of it is run or opened."""
-
     def __init__(self, name: str, graph: ComponentGraph, options: TopologyConf) -> None:
         self._name = name
         self._graph = graph
         self._flows = [_Flow(graph, plan_of(graph, spout.name), options) for spout in graph.spouts]
 
     def text(self) -> str:
-        """Give it for people, at most 80 columns wide (a name that is longer by itself is not cut)."""
+        """For people, at most 80 columns wide (longer names are not cut)."""
         lines = list(_lines(f"topology {self._name}: {_counted(len(self._graph.order), 'component')}", 0))
         for flow in self._flows:
             lines += ["", *flow.lines()]
         return "\n".join(lines) + "\n"
 
     def document(self) -> dict[str, Any]:
-        """Give it for programs."""
         return {"topology": self._name, "spouts": [flow.document() for flow in self._flows]}
 
 
 class _Flow:
-    """How the tuples of one spout go through the topology; its micro-batches are its own."""
-
     def __init__(self, graph: ComponentGraph, plan: Plan, options: TopologyConf) -> None:
         self._graph = graph
         self._plan = plan

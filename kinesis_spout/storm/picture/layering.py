@@ -1,7 +1,8 @@
-"""Finds places for boxes in columns, so that arrows cross little: Sugiyama's method, as small as it serves here.
+"""Finds places for boxes in columns, so that few arrows cross: a small form of Sugiyama's method.
 
-An arrow over several columns gets a place of its own in each column between, so that it never runs through a box.
-The order within the columns comes from sweeps that put each item at the mean of its neighbours; the heights too.
+An arrow over several columns gets its own place in each column between, so that it never runs through a box.
+The order within the columns comes from sweeps that put each item at the mean of its neighbours; the heights
+too.
 """
 
 from collections import defaultdict
@@ -34,14 +35,9 @@ def layers_of(
     passing: float,
     apart: float,
 ) -> Layers:
-    """Place boxes and arrows.
+    """Place boxes, given by column, and arrows, each to a column further right.
 
-    Args:
-        columns: the boxes of each.
-        arrows: from box to box, each to a column further right.
-        heights: of the boxes.
-        passing: the height that an arrow takes where it passes a column.
-        apart: the least distance between two items of a column.
+    ``passing`` is the height of an arrow where it passes a column, ``apart`` the least distance in a column.
     """
     at = {name: number for number, column in enumerate(columns) for name in column}
     paths: list[list[Item]] = [
@@ -121,7 +117,7 @@ def _middles(
 def _stacked(
     column: Sequence[Item], wanted: Mapping[Item, float], height: Mapping[Item, float], apart: float
 ) -> dict[Item, float]:
-    """Give heights near the wanted ones, in the order of the column and far enough apart.
+    """Heights near the wanted ones, in the order of the column and far enough apart.
 
     Pushing down from the top and up from the bottom each keep the distances, and so does the mean of both.
     """

@@ -1,8 +1,8 @@
 """Draws a topology as an SVG picture: from left to right, a column for each step, a frame for each stage.
 
-Text is in a font whose characters are all equally wide, so that its width is known without the font. A name that
-is too long is cut; a browser shows the whole of it under the pointer (the element's ``title``). Labels stand on
-the level part of their arrow, between the curves and the box: neither boxes nor other arrows come there.
+Text is monospaced, so that its width is known without the font. A name that is too long is cut; a browser
+shows the whole of it under the pointer (the element's ``title``). Labels stand on the level part of their
+arrow, between the curves and the box: neither boxes nor other arrows come there.
 """
 
 from typing import Final
@@ -34,7 +34,7 @@ _FRAME: Final = 16.0
 _EXCHANGE: Final = 84.0
 """Between the frames of two stages: room for the line of the exchange and its name."""
 _CURVE: Final = 56.0
-"""What an arrow has within a stage to come to its height."""
+"""The width in which an arrow within a stage comes to its height."""
 _APART: Final = 24.0
 _PASSING: Final = 2.0
 _PORTS_APART: Final = LABEL_HEIGHT + 8.0
@@ -42,8 +42,6 @@ _LONGEST_LABEL: Final = 34
 
 
 class _Box:
-    """The box of a component: its id, what it is, and its counts."""
-
     def __init__(self, component: Component, counts: Counts | None, *, least_height: float) -> None:
         self._name = component.name
         self._kind = kind_text(component)
@@ -76,7 +74,7 @@ class _Box:
 def svg(graph: ComponentGraph, counts: Counts | None = None, *, title: str = "topology") -> str:
     """Draw a topology. Dashed lines are exchanges; an arrow that passes none stays in the task of its tuple.
 
-    The document stands for itself: no script, no font, no address. Light or dark as the reader's system is.
+    The document is complete: no script, no font, no address. Light or dark as the reader's system is.
     """
     return _Picture(graph, counts, title).drawn()
 
@@ -109,7 +107,6 @@ class _Picture:
         self._place_columns()
 
     def _place_columns(self) -> None:
-        """Find where each column's labels and boxes begin, and where it ends."""
         self._labels_from: list[float] = []
         self._boxes_from: list[float] = []
         self._ends: list[float] = []
@@ -175,7 +172,6 @@ class _Picture:
         drawing.text(self._labels_from[last] + 6, height - 5, _label(arrow), "label", whole=arrow.label)
 
     def _port(self, number: int, *, leaving: bool) -> float:
-        """Give the height at which an arrow leaves its source, or comes to its target."""
         arrow = self._wiring.arrows[number]
         box = arrow.source if leaving else arrow.target
 

@@ -1,7 +1,8 @@
-"""What pictures show of a topology: who is in which column, and the arrows between them; also as Mermaid.
+"""What pictures show of a topology: the components of each column, and the arrows between them; also as Mermaid.
 
-With several spouts a bolt may run in different stages, for its stage depends on whose tuples come. A picture shows
-each component once, in the latest of its stages, and an arrow as exchanged if it is for any of the spouts.
+With several spouts a bolt can run in different stages, as its stage depends on whose tuples come. A picture
+shows each component once, in the latest of its stages, and an arrow as exchanged if it is for any of the
+spouts.
 """
 
 import re
@@ -17,10 +18,10 @@ from kinesis_spout.storm.graph.plan import plan_of
 from kinesis_spout.storm.running.counts import ComponentCounts
 
 Counts = Mapping[str, ComponentCounts]
-"""What the components have done, to be written into their boxes."""
+"""What the components have done, for their boxes."""
 
 _SPECIAL: Final = re.compile(r"[^\w .,:()/+=*-]")
-"""What may mean something to Mermaid, or to HTML; written as the number of the character."""
+"""Characters with a meaning in Mermaid or in HTML; written as the number of the character."""
 _FUSED: Final = "-->"
 _EXCHANGED: Final = "==>"
 _WHOLE_MS: Final = 100.0
@@ -28,17 +29,13 @@ _WHOLE_MS: Final = 100.0
 
 
 def kind_text(component: Component) -> str:
-    """Say what a component is: its class, how many tasks it has, whether it keeps state."""
     tasks = "" if component.parallelism == 1 else f", {component.parallelism} tasks"
     state = ", state" if component.is_stateful else ""
     return f"{type(component.made_of).__name__}{tasks}{state}"
 
 
 def count_rows(component: Component, of_all: Counts | None) -> list[tuple[str, str]]:
-    """Give the name and the number of each count; none without counts.
-
-    What is an exception is left out while there is none.
-    """
+    """The name and the number of each count; none without counts. Counts of exceptions only where not 0."""
     if of_all is None:
         return []
     counts = of_all.get(component.name, ComponentCounts())
@@ -54,7 +51,7 @@ def count_rows(component: Component, of_all: Counts | None) -> list[tuple[str, s
 
 
 def latency_text(counts: ComponentCounts) -> str | None:
-    """Say how long a call of ``execute`` took on average, or a spout's tuple until its ack; None without any."""
+    """The mean time of a call of ``execute``, or of a spout's tuple until its ack; None without any."""
     latency_ms = counts.complete_latency_ms or counts.latency_ms
     if not latency_ms:
         return None
@@ -87,7 +84,7 @@ class Wiring:
 
     @property
     def columns(self) -> list[tuple[int, list[str]]]:
-        """The stage and the components of each column, from left to right: those with the same stage and depth."""
+        """From left to right, the stage and the components of each column: those with the same stage and depth."""
         columns: dict[tuple[int, int], list[str]] = defaultdict(list)
         for name, stage in self.stage_of.items():
             columns[stage, self.depth_of[name]].append(name)

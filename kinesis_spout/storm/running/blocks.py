@@ -1,7 +1,7 @@
-"""What travels between stages: tuples for one task, packed; and what became of trees, for one acker.
+"""What travels between stages: tuples for one task, packed; and what was done to trees, for one acker.
 
-A block is bytes and a few words about them, so that whoever only passes it on does not unpack it: packed, a tuple
-costs a third of what it costs alone.
+A block is bytes and a few words about them, so a process that only passes it on does not unpack it: packed, a
+tuple costs a third of what it costs alone.
 """
 
 import pickle
@@ -22,8 +22,6 @@ FULL_BLOCK: Final = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TupleBlock:
-    """Tuples of one stream of one task, for one task of a later stage."""
-
     component: str
     index: int
     """Which of the component's tasks they are for."""
@@ -37,7 +35,6 @@ class TupleBlock:
     """The other roots of those tuples that are part of several trees, by their number in the block."""
 
     def tuples(self) -> Iterator[tuple[Sequence[Any], int, tuple[int, ...] | None]]:
-        """Unpack tuples: values, root and other roots of each."""
         # The bytes are our own, made a moment ago by another task of the same job.
         values = pickle.loads(self.values)  # noqa: S301
         others = map(self.others.get, range(len(values))) if self.others else repeat(None)
@@ -46,8 +43,6 @@ class TupleBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckBlock:
-    """What a task did to the trees of one acker."""
-
     acker: int
     roots: bytes = field(repr=False)
     values: bytes = field(repr=False)
@@ -59,7 +54,7 @@ class AckBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTrees:
-    """Trees that were not done when their spout's tuples had gone through the first stage, for one acker."""
+    """Trees that were open after their spout's tuples had passed the first stage, for one acker."""
 
     acker: int
     batch: int
@@ -72,8 +67,6 @@ class OpenTrees:
 
 
 class ForDriver:
-    """What no stage looks at: it is for whoever collects the end of the job."""
-
     __slots__ = ()
 
 
@@ -92,20 +85,15 @@ Keyed = tuple[int, Block]
 """What travels, with the partition that it is for, before that is taken modulo the partitions of the exchange."""
 
 Refuse = Callable[[Collection[int], str], None]
-"""Is told of a tuple that cannot travel: the roots of its trees, and why."""
+"""Called for a tuple that cannot travel: the roots of its trees, and why."""
 Tell = Callable[[TupleBlock], None]
-"""Is told of tuples that leave."""
+"""Called for tuples that leave."""
 
 
 class Parcel:
     """A block that is being filled, by one route. Mutable.
 
-    Args:
-        component: the bolt that the tuples are for.
-        index: which of its tasks.
-        source: where they come from.
-        refuse: is told of those that cannot travel.
-        tell: is told of those that do.
+    ``refuse`` is called for tuples that cannot travel, ``tell`` for those that do.
     """
 
     __slots__ = ("_refuse", "_tell", "component", "index", "others", "roots", "source", "values")
@@ -116,7 +104,7 @@ class Parcel:
         self.source = source
         self._refuse = refuse
         self._tell = tell
-        # The same ones for ever: who fills them keeps their methods at hand.
+        # The same lists for ever: senders keep their methods at hand.
         self.values: list[Sequence[Any]] = []
         self.roots = array("Q")
         self.others: dict[int, tuple[int, ...]] = {}
@@ -134,7 +122,7 @@ class Parcel:
             roots.pop()
 
     def block(self) -> TupleBlock:
-        """Pack what is in it, but for the tuples that cannot travel, and draw edges."""
+        """Pack its tuples, except those that cannot travel, and draw edges."""
         try:
             values = packed(self.values)
         except Exception:  # noqa: BLE001 - a value's own code may raise anything; which one, is found out now
@@ -170,8 +158,7 @@ class Parcel:
 class Outbox:
     """What leaves one stage of one partition: parcels that are being filled, and blocks that are ready. Mutable.
 
-    Args:
-        partitions: how many there are after the exchange; a task lives in its index modulo that.
+    ``partitions`` are those after the exchange; a task lives in its index modulo that.
     """
 
     def __init__(self, partitions: int) -> None:
@@ -182,7 +169,7 @@ class Outbox:
         self._ready: list[Keyed] = []
 
     def fill(self, parcel: Parcel, *, is_undone: bool = False) -> Parcel:
-        """Take a parcel that is going to be filled; ``is_undone`` if its task undoes what a failed tree did."""
+        """``is_undone`` if the parcel's task undoes what a failed tree did."""
         self._parcels.append(parcel)
         if is_undone:
             self._undone.append(parcel)
@@ -194,17 +181,15 @@ class Outbox:
         self._ready.clear()
 
     def drop_last(self, root: int) -> None:
-        """Drop what a tree that failed has sent last to those that would undo it; what is packed already stays."""
+        """Drop what a failed tree has sent last to tasks that would undo it; what is packed already stays."""
         for parcel in self._undone:
             parcel.drop_last(root)
 
     def send(self, parcel: Parcel) -> None:
-        """Have a parcel ready, full or not, and begin it anew."""
         self._ready.append((parcel.index % self._partitions, parcel.block()))
         parcel.clear()
 
     def close(self) -> None:
-        """Have all parcels ready."""
         for parcel in self._parcels:
             if parcel.values:
                 self.send(parcel)
@@ -213,6 +198,5 @@ class Outbox:
         self._ready.append((partition, block))
 
     def take(self) -> list[Keyed]:
-        """Take what is ready."""
         ready, self._ready = self._ready, []
         return ready

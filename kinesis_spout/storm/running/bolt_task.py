@@ -18,7 +18,7 @@ from kinesis_spout.storm.running.trees import Trees
 from kinesis_spout.storm.state.key_values import PartitionState
 
 _SAMPLE: Final = 64
-"""One call in so many is timed, beginning with the first of each micro-batch."""
+"""One call in this many is timed, beginning with the first of each micro-batch."""
 _LOOK_THROUGH: Final = 1_024
 """Tuples held, at least, before those that the bolt has acked meanwhile are let go."""
 _NOT_ACKED: Final = "neither acked nor failed by the end of the micro-batch"
@@ -27,13 +27,8 @@ _NOT_ACKED: Final = "neither acked nor failed by the end of the micro-batch"
 class BoltTask:
     """One task of one bolt, in this process. Mutable.
 
-    Args:
-        bolt: the user's object, this task's own.
-        context: which task it is.
-        conf: for the component.
-        collector: already wired.
-        trees: of this process.
-        tells_touched: whether it says which roots have changed its state.
+    ``bolt`` is this task's own object, ``collector`` already wired. ``tells_touched``: whether the task
+    reports which roots have changed its state.
     """
 
     def __init__(
@@ -59,7 +54,7 @@ class BoltTask:
         self._ticked_in: str | None = None
         """The micro-batch of that tick."""
         self._state: PartitionState | None = None
-        """Its state, whose changes are told of roots; None where it has none, or nobody asks whose they are."""
+        """Its state, whose changes are reported by root; None where it has none, or they are not reported."""
         self._tells_touched = tells_touched
         self._came: list[TupleBlock] = []
         """What has come to a bolt with state in this micro-batch."""
@@ -78,12 +73,10 @@ class BoltTask:
         self._bolt.init_state(state)
 
     def come(self, block: TupleBlock) -> None:
-        """Take note of tuples that are about to be sent to it."""
         if self._state is not None:
             self._came.append(block)
 
     def sender(self, source: Source) -> Send:
-        """Give what has the bolt execute the tuples of one source."""
         counts, call, hold = self._counts, self._call, self._hold
 
         def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
@@ -105,7 +98,7 @@ class BoltTask:
         return send if self._state is None else self._touching(send, self._state)
 
     def _touching(self, send: Send, state: PartitionState) -> Send:
-        """Tell which roots change the state. What a tuple has changed that failed at once is undone at once."""
+        """Report which roots change the state. Undo at once what a tuple that failed at once has changed."""
         log, ends = state.log, self._trees.ends
 
         def send_and_tell(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
@@ -124,10 +117,9 @@ class BoltTask:
             trees.touched.update(roots)
 
     def run_as_root(self, work: Callable[[Tuple], None], root: int) -> None:
-        """Do work of a tick; see ``Collector.as_root``."""
         tup = Tuple((), TICK, root)
         if self._state is not None:
-            self._state.log.clear()  # What the tick has changed before is nobody's.
+            self._state.log.clear()  # What the tick has changed before belongs to no tuple.
         try:
             work(tup)
         except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tree
@@ -158,14 +150,14 @@ class BoltTask:
             self._call(tick)
         except BaseException as error:  # noqa: BLE001 - no tuple is at stake
             self.collector.report_error(error)
-        # Bolts of Storm ack ticks, too; but they are no tuples, and counted as executed neither.
+        # Bolts of Storm ack ticks, too; but ticks are no tuples, and not counted as executed either.
         self._counts.acked -= tick.state is TupleState.ACKED
         self._counts.failed -= tick.state is TupleState.FAILED
         if self._state is not None:
-            self._state.log.clear()  # It is nobody's tuple.
+            self._state.log.clear()  # A tick is no spout's tuple.
 
     def flush(self) -> None:
-        """Have the bolt finish. What it still holds then has timed out, or fails if ``flush`` raised."""
+        """What the bolt still holds after its flush has timed out, or fails if ``flush`` raised."""
         self.release()
         for tup in self._held:
             self.collector.time_out(tup, failure_saying(_NOT_ACKED))
@@ -173,7 +165,7 @@ class BoltTask:
         self._look_through_at = _LOOK_THROUGH
 
     def release(self) -> None:
-        """Have the bolt finish what it can. What it still holds then fails if ``flush`` raised."""
+        """Flush the bolt. What it still holds then fails only if ``flush`` raised."""
         try:
             self._bolt.flush()
         except BaseException as error:  # noqa: BLE001 - it fails what the bolt still holds
@@ -185,7 +177,7 @@ class BoltTask:
         self._held[:] = [tup for tup in self._held if not tup.state]
         if self._state is not None and self._state.log:
             self._state.log.clear()
-            # Whoever came may have left in the bolt's memory what was put now.
+            # Any tuple that came could have left in the bolt's memory what was put now.
             for block in self._came:
                 self._trees.touched.update(array("Q", block.roots))
                 self._trees.touched.update(*block.others.values())
@@ -205,7 +197,7 @@ class BoltTask:
         tup.is_held = True
         self._trees.count(tup.roots, 1)
         if self._state is not None:
-            # The bolt may put something for it while another one is executed.
+            # The bolt can put something for it while another one is executed.
             self._trees.touched.update(tup.roots)
         held = self._held
         held.append(tup)

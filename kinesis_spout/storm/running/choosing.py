@@ -12,20 +12,16 @@ from kinesis_spout.storm.graph.grouping import CustomGrouping, Grouping, Groupin
 from kinesis_spout.storm.running.collecting import Choose, Target
 
 _MOST_KEYS: Final = 100_000
-"""Keys whose tasks are remembered; with one more, all are forgotten and worked out anew."""
+"""Keys whose tasks are remembered; with one more, all are forgotten and chosen again."""
 _OTHER_CHOICE: Final = b"the other one of two"
 
 _Chosen = TypeVar("_Chosen")
 
 
 def chooser(grouping: Grouping, stream: Stream, targets: Sequence[Target], at_hand: int) -> Choose:
-    """Make the choice of a grouping.
+    """Make the choice of a grouping among the subscriber's tasks, by ascending ids.
 
-    Args:
-        grouping: of the subscription.
-        stream: what is subscribed to.
-        targets: the subscriber's tasks, by ascending ids.
-        at_hand: where to begin if any task will do, so that not everyone begins with the same.
+    ``at_hand`` is where to begin if any task will do, so that not everyone begins with the same.
     """
     count = len(targets)
     places = [stream.fields.index(field) for field in grouping.fields]
@@ -51,7 +47,6 @@ def chooser(grouping: Grouping, stream: Stream, targets: Sequence[Target], at_ha
 def _by_key(
     places: Sequence[int], choose: Callable[[tuple[Any, ...]], _Chosen]
 ) -> Callable[[Sequence[Any]], _Chosen]:
-    """Remember what was chosen for a key, a tuple of the values at these places."""
     pick, is_one = itemgetter(*places), len(places) == 1
     known: dict[Any, _Chosen] = {}
 
@@ -71,7 +66,6 @@ def _by_key(
 
 
 def _less_loaded(places: Sequence[int], alone: Sequence[tuple[Target]]) -> Choose:
-    """Choose, of the two tasks that a key may go to, the one that got less from here."""
     two = _by_key(places, lambda key: _two_choices(key, len(alone)))
     sent = [0] * len(alone)
 
@@ -85,7 +79,6 @@ def _less_loaded(places: Sequence[int], alone: Sequence[tuple[Target]]) -> Choos
 
 
 def _two_choices(key: tuple[Any, ...], tasks: int) -> tuple[int, int]:
-    """Give two different tasks, if there are two."""
     first = stable_hash(key)
     others = max(1, tasks - 1)
     return first % tasks, (first + 1 + crc32(_OTHER_CHOICE, first) % others) % tasks

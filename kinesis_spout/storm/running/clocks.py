@@ -1,18 +1,18 @@
 """What time it is for a topology, and when ticks are due: decided in one place for all copies of a bolt.
 
-**Processing time** never runs backwards and never jumps. The driver has it, and each micro-batch takes its time
-along: so all tuples of a micro-batch have one time, on every machine and in every run of it. It goes on as the
-machine's monotonic clock does, which nobody can set. Where the wall clock says something else, because it was set,
-it follows slowly: twice as fast as time while it is behind, half as fast while it is ahead. So one look at a wall
-clock that is wrong does no harm, and a clock that was wrong is right in the end.
+**Processing time** never runs backwards and never jumps. The driver has it, and each micro-batch takes its
+time along: so all tuples of a micro-batch have one time, on every machine and in every run of it. It advances
+as the machine's monotonic clock does, which nothing can set. Where the wall clock differs, because it was
+set, processing time follows slowly: twice as fast as time while it is behind, half as fast while it is ahead.
+So one look at a wrong wall clock does no harm, and a clock that was wrong is right in the end.
 
-**Ticks.** Whoever starts micro-batches numbers the ticks of each component. A micro-batch carries the newest
-numbers to all its tasks, the same ones however often it is run. A task ticks at its end if the number is new to
-it, or was new in an earlier run of that very micro-batch: what the tick did to state then is undone.
+**Ticks.** The starter of micro-batches numbers the ticks of each component. A micro-batch carries the newest
+numbers to all its tasks, the same ones however often it is run. A task ticks at its end if the number is new
+to it, or was new in an earlier run of that very micro-batch: what the tick did to state then is undone.
 
-So each copy of a bolt gets each tick at most once, and one that missed a tick gets the newest. Yet copies of a
-task with state have that in common, and those of a shell bolt their process: such a task ticks in the first
-micro-batch with a new number alone. If what that did to state does not count, the next one is the first.
+So each copy of a bolt gets each tick at most once, and one that missed a tick gets the newest. Yet copies of
+a task with state share that state, and those of a shell bolt their process: such a task ticks only in the
+first micro-batch with a new number. If what that did to state does not count, the next one is the first.
 """
 
 import logging
@@ -23,7 +23,7 @@ from math import inf
 from typing import Final
 
 _JUMP_SECONDS: Final = 0.1
-"""Between two looks; less is how exactly two clocks can be read one after the other."""
+"""Between two looks; below it is the error of reading two clocks one after the other."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -31,11 +31,8 @@ _log: Final = logging.getLogger(__name__)
 class ProcessingClock:
     """Says what time it is, in seconds since the epoch. Mutable.
 
-    Needs no lock: where there is state, and so where time matters, the micro-batches of a spout run one at a time.
-
-    Args:
-        monotonic: a clock that nobody sets.
-        wall_clock: seconds since the epoch; it may be set at any time.
+    Needs no lock: where there is state, and so where time matters, the micro-batches of a spout run one at a
+    time. ``monotonic`` cannot be set; ``wall_clock`` can, at any time.
     """
 
     def __init__(
@@ -47,7 +44,7 @@ class ProcessingClock:
         self._wall = self._time = wall_clock()
 
     def now(self) -> float:
-        """Give the time; never less than before."""
+        """Never less than before."""
         looked_at, wall = self._monotonic(), self._wall_clock()
         elapsed = max(0.0, looked_at - self._looked_at)
         self._tell_of_jump(wall - self._wall - elapsed)
@@ -57,7 +54,7 @@ class ProcessingClock:
         return self._time
 
     def not_before(self, earliest: float) -> None:
-        """Take in what time it was before, perhaps by another machine's clock: when the state was stored."""
+        """Take in the time when the state was stored, perhaps by another machine's clock."""
         ahead = earliest - self.now()
         if ahead > _JUMP_SECONDS:
             _log.warning(
@@ -78,8 +75,6 @@ class ProcessingClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticks:
-    """What a micro-batch knows of ticks and of time."""
-
     batch: str = ""
     """Tells the micro-batch from others; its runs have it in common."""
     numbers: Mapping[str, int] = field(default_factory=dict)
@@ -98,10 +93,7 @@ NO_TICKS = Ticks()
 class TickClock:
     """Numbers the ticks of one spout's part of a topology. Mutable; one thread calls ``advance``.
 
-    Args:
-        every: the seconds between two ticks, by component; 0: one in each micro-batch.
-        now: monotonic.
-        clock: of processing time.
+    ``every``: the seconds between two ticks, by component; 0: one in each micro-batch. ``now`` is monotonic.
     """
 
     def __init__(self, every: Mapping[str, float], now: float, clock: ProcessingClock | None = None) -> None:
@@ -116,12 +108,12 @@ class TickClock:
 
     @property
     def due_at(self) -> float | None:
-        """When the next tick is due, so that a micro-batch is run for it alone if need be; None: never."""
+        """When the next tick is due, so that a micro-batch runs for it alone if need be; None: never."""
         due = (self._ticked_at[component] + every for component, every in self._every.items() if every)
         return min(due, default=None)
 
     def advance(self, now: float, read_to: float | None = None) -> None:
-        """Have the ticks that are due come with the micro-batches that begin from now on; see ``BatchRunner``."""
+        """Put the ticks that are due into the micro-batches that begin from now on; see ``BatchRunner``."""
         if read_to is not None:
             self._read_to = max(self._read_to, self.clock.now() - (now - read_to))
         due = [name for name, every in self._every.items() if now - self._ticked_at[name] >= every]
@@ -131,11 +123,10 @@ class TickClock:
         self._new |= set(due)
 
     def ticks(self, batch: str) -> Ticks:
-        """Say what a micro-batch is to know that begins now. May be called on any thread."""
+        """The ticks of a micro-batch that begins now. Any thread can call it."""
         new, self._new = self._new, frozenset()
         time_now = self.clock.now()
         return Ticks(batch=batch, numbers=self._numbers, new=new, time=time_now, read_to=self._read_to)
 
     def did_not_count(self, ticks: Ticks) -> None:
-        """Take in that what a micro-batch did to state does not count."""
         self._new |= ticks.new

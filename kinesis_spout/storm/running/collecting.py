@@ -1,9 +1,9 @@
 """The collector that components use: sends tuples on, and counts what becomes of trees.
 
-Every tuple passes here, so what is done for each is little. A tuple that stays in the process is executed at
-once, before ``emit`` returns: nothing waits in a queue. All targets of a tuple are chosen before it is sent to the
-first, so a grouping that raises has sent it to nobody. A bolt may use its list of values again after ``emit``, so
-what is sent is a copy; a tuple of Python cannot change, and is sent as it is.
+Every tuple passes here, so each costs little. A tuple that stays in the process is executed at once, before
+``emit`` returns: nothing waits in a queue. All targets of a tuple are chosen before it is sent to the first,
+so a grouping that raises has sent it to no task. A bolt can use its list of values again after ``emit``, so
+the collector sends a copy; a Python tuple cannot change, and is sent as it is.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -29,20 +29,16 @@ Send = Callable[[Sequence[Any], int, tuple[int, ...] | None], None]
 Target = tuple[int, Send]
 """A task's id, and the way to it."""
 AsRoot = Callable[[Callable[[Tuple], None]], None]
-"""Takes work that is given the tuple to anchor to; it is acked when the work returns, and fails if that raises."""
+"""Takes work that gets the tuple to anchor to; it is acked when the work returns, and fails if that raises."""
 Choose = Callable[[Sequence[Any]], Sequence[Target]]
 """Gives those that get a tuple with these values."""
 
 
 class Output:
-    """One stream of a task: where its tuples go.
+    """One stream of a task: where its tuples go. ``size`` is how many values a tuple has.
 
-    Args:
-        size: how many values a tuple has.
-        direct: whether tuples go to the task that ``emit_direct`` names.
-        to_all: those that get every tuple.
-        chosen: each says for a tuple who else gets it.
-        tasks: of a direct stream: the tasks that may be named, by their ids.
+    ``to_all`` get every tuple; each of ``chosen`` chooses further tasks. ``direct``: tuples go to the task
+    that ``emit_direct`` names, one of ``tasks`` by its id.
     """
 
     __slots__ = ("_choose", "_to_all", "direct", "send", "size", "tasks")
@@ -60,9 +56,9 @@ class Output:
         self.direct = direct
         self._to_all = to_all
         self._choose = _one_choice(to_all, chosen)
-        """Says who gets a tuple; None if that is always ``to_all``."""
+        """Chooses the tasks that get a tuple; None if that is always ``to_all``."""
         self.send: Send = to_all[0][1] if len(to_all) == 1 and not chosen else self._send
-        """Takes a tuple to all who get it. To one who gets every tuple, as most do, it is their own way."""
+        """Sends a tuple to all its tasks. Where one task gets every tuple, as usual, it is that task's own."""
         self.tasks = tasks or {}
 
     def targets(self, values: Sequence[Any]) -> Sequence[Target]:
@@ -74,7 +70,6 @@ class Output:
 
 
 def _one_choice(to_all: Sequence[Target], chosen: Sequence[Choose]) -> Choose | None:
-    """Make one choice of several; what is a choice already is left as it is, because that is called most."""
     if not chosen:
         return None
     if len(chosen) == 1 and not to_all:
@@ -85,10 +80,7 @@ def _one_choice(to_all: Sequence[Target], chosen: Sequence[Choose]) -> Choose | 
 class Collector:
     """What one task emits, acks and fails with: an ``OutputCollector``. Emits spouts' tuples, too. Mutable.
 
-    Args:
-        component: whose.
-        trees: of this process.
-        ends_run: what is raised on to whoever runs the stage, in place of failing its tuple.
+    Exceptions in ``ends_run`` end the stage's run instead of failing their tuple.
     """
 
     def __init__(self, component: str, trees: Trees, ends_run: tuple[type[BaseException], ...] = ()) -> None:
@@ -99,8 +91,8 @@ class Collector:
         self.drop_last: Callable[[int], None] = _nothing_left
         """Drops what a tree that failed has sent last to bolts in other processes that would undo it."""
         self.as_root: AsRoot = _no_root
-        """Does work that no tuple asks for as the root of a tree of its own: what is anchored to the tuple that it
-        is given belongs to that tree, and what it changes in the state is undone if the tree fails, so that it may
+        """Does work that no tuple asks for as the root of its own tree: what is anchored to the tuple that it
+        gets belongs to that tree, and what it changes in the state is undone if the tree fails, so that it can
         be done again later. For ``execute`` with a tick, and never one within another."""
         self.counts = ComponentCounts()
         self.errors = ReportedErrors(f"component {component}", self.counts, trees.clock)
@@ -188,7 +180,6 @@ class Collector:
         )
 
     def time_out(self, tup: Tuple, failure: Failure) -> None:
-        """Say that it is no use any more to wait for a tuple, which is neither acked nor failed."""
         tup.state = TupleState.TIMED_OUT
         self.counts.timed_out += 1
         self._end(tup.roots, TreeEnd.after_time_out(failure, self._component), is_held=tup.is_held)
@@ -204,7 +195,6 @@ class Collector:
         self.errors.report(error)
 
     def let_through(self, error: BaseException) -> None:
-        """Raise it on if it ends the run."""
         if isinstance(error, self._ends_run):
             raise error
 
@@ -218,7 +208,7 @@ class Collector:
         return self._trees.is_overdue(tup.roots)
 
     def refused(self, roots: Collection[int], reason: str) -> None:
-        """Fail the trees of tuples, even acked ones: what came of them goes no further, or was undone.
+        """Fail the trees of tuples, even acked ones: their results cannot travel, or were undone.
 
         Without a tree the error is reported.
         """
@@ -253,7 +243,6 @@ class Collector:
         return output
 
     def _open(self, anchors: Tuple | Sequence[Tuple]) -> Sequence[Tuple]:
-        """Give the anchors of a tuple, once it is sure that they can be."""
         many: Sequence[Tuple]
         if isinstance(anchors, Tuple) or not isinstance(anchors, Iterable):
             many = (anchors,)
@@ -276,7 +265,7 @@ class Collector:
 
 
 def _nothing_left(_: int) -> None:
-    """Nothing leaves a process where all bolts are."""
+    """Nothing leaves a process that has all bolts."""
 
 
 def _no_root(work: Callable[[Tuple], None]) -> None:
@@ -284,7 +273,7 @@ def _no_root(work: Callable[[Tuple], None]) -> None:
 
 
 def _trees_of(anchors: Sequence[Tuple]) -> tuple[int, tuple[int, ...] | None]:
-    """Give the trees of all anchors, each once: a root, and the others."""
+    """The trees of all anchors, each once: a root, and the others."""
     roots = tuple(dict.fromkeys(root for anchor in anchors for root in anchor.roots))
     return (roots[0], roots[1:] or None) if roots else (0, None)
 

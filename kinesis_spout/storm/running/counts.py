@@ -37,7 +37,7 @@ class Metric:
     """The newest value, as JSON has it: it travels from task to task, whatever was reported."""
 
     def report(self, value: Any) -> None:
-        """Take in a value. Never raises: a report fails no tuple."""
+        """Never raises: a report fails no tuple."""
         self.count += 1
         number = _number(value)
         if number is None:
@@ -54,7 +54,6 @@ class Metric:
 
 
 def _number(value: Any) -> float | None:
-    """Give a number that can be summed, as Python has it: also one of numpy; None for NaN and everything else."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     try:
@@ -110,7 +109,6 @@ class ComponentCounts:
 
     @classmethod
     def of_trees(cls, count: int, *, unfinished: int, timed_out: int, seconds: float) -> Self:
-        """Give the counts of a spout, so many of whose trees ended in a micro-batch that took so many seconds."""
         acked = count - unfinished
         return cls(
             acked=acked,
@@ -122,7 +120,7 @@ class ComponentCounts:
 
     @classmethod
     def from_told(cls, told: Mapping[str, Any]) -> Self:
-        """Read what ``told`` gave, perhaps in another process; a count that is not there is 0.
+        """Read what ``told`` gave, perhaps in another process; a missing count is 0.
 
         Raises:
             ValueError, TypeError, AttributeError: it is something else.
@@ -139,7 +137,6 @@ class ComponentCounts:
         )
 
     def add(self, other: Self) -> None:
-        """Add what another has counted."""
         for each in fields(self):
             if each.name not in _NO_SUMS:
                 setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
@@ -148,16 +145,14 @@ class ComponentCounts:
             self.metrics.setdefault(name, Metric()).add(metric)
 
     def with_times_of(self, other: Self) -> Self:
-        """Give counts of their own, with the same numbers, but for what was timed, which is the other's."""
         metrics = {name: replace(metric) for name, metric in self.metrics.items()}
         return replace(self, metrics=metrics, **{name: getattr(other, name) for name in _TIMES})
 
     def report(self, name: str, value: Any) -> None:
-        """Take in what the component reports of itself."""
         self.metrics.setdefault(name, Metric()).report(value)
 
     def take(self) -> Self:
-        """Give what was counted, and begin anew; whoever counts in this object goes on to."""
+        """Give a copy and reset; counting in this object continues."""
         taken = replace(self)
         for each in fields(self):
             if each.name != "metrics":
@@ -176,7 +171,6 @@ class ComponentCounts:
         return 1000 * self.completing_seconds / self.completed if self.completed else 0.0
 
     def told(self) -> dict[str, Any]:
-        """Give the counts in the words of a query's progress."""
         return {
             **{word: getattr(self, name) for name, word in _WORDS.items()},
             "executeLatencyMs": round(self.latency_ms, 3),
@@ -187,7 +181,6 @@ class ComponentCounts:
 
 
 def added(counts: Iterable[Mapping[str, ComponentCounts]]) -> dict[str, ComponentCounts]:
-    """Add what the same components have counted in several places."""
     together: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
     for each in counts:
         for component, of_component in each.items():

@@ -1,16 +1,17 @@
 """How a tree that failed leaves no trace in the state: when roots run one by one, and what that is.
 
-At first all roots of a micro-batch run at once, in many processes. A tuple that fails where it has changed state
-is undone there. If a tree has failed that also changed state elsewhere, nobody can undo it alone: others have read
-what it put. Then nothing of what the micro-batch has changed counts. It is run again, *one by one*, and only what
-happens then decides, because what failed before may have failed for what was undone.
+At first all roots of a micro-batch run at once, in many processes. A tuple that fails where it has changed
+state is undone there. A failed tree that also changed state elsewhere cannot be undone alone: others have
+read what it put. Then nothing of what the micro-batch has changed counts. It is run again, *one by one*, and
+only what happens then decides, because what failed before can have failed because of what was undone.
 
-One by one, all bolts are in one process. A root's whole tree is executed, its bolts are flushed, and only then the
-next root begins. What the root has changed is then kept, or taken back, as if it had never come. So there is
-progress at any rate of failure. To a bolt each root is a micro-batch of its own.
+One by one, all bolts are in one process. A root's whole tree is executed, its bolts are flushed, and only
+then the next root begins. What the root has changed is then kept, or taken back, as if it had never come. So
+there is progress at any rate of failure. To a bolt each root is its own micro-batch.
 
-A bolt may hold a tuple over its flush, because it waits for another one. The roots until nothing is held any more
-are then one *unit*: all of it is kept, or it is taken back and run again without those that failed.
+A bolt can hold a tuple over its flush, because it waits for another one. The roots up to the moment when
+nothing is held are then one *unit*: all of it is kept, or it is taken back and run again without those that
+failed.
 """
 
 import sys
@@ -56,12 +57,9 @@ class RunChoice:
         one_by_one: Callable[[], _Found],
         has_failed: Callable[[_Found], bool],
     ) -> _Found:
-        """Run a micro-batch, and give what came of the run that counts.
+        """Run a micro-batch, and give the results of the run that counts.
 
-        Args:
-            at_once: runs all its roots; gives None if what that has changed of the state must not count.
-            one_by_one: runs it root by root.
-            has_failed: tells whether anything failed.
+        ``at_once`` gives None if its changes of the state must not count; then ``one_by_one`` runs.
         """
         if self._left:
             found = one_by_one()
@@ -90,16 +88,16 @@ class OneByOneRun(StageRun):
         self._record_kept = record
         self._open_state: OpenState | None = None
         self._states: dict[tuple[str, int], PartitionState] = {}
-        """Of the tasks that were given theirs in this micro-batch."""
+        """Of the tasks that got theirs in this micro-batch."""
         self._unit: list[_Root] = []
         """The roots whose work is neither kept nor taken back."""
         self._given: set[tuple[str, int]] = set()
-        """The tasks that were given their state in this unit, as at the beginning of a micro-batch."""
+        """The tasks that got their state in this unit, as at the beginning of a micro-batch."""
         self._active: dict[str, list[BoltTask]] = defaultdict(list)
         """These, and all without state, by component."""
         super().__init__(*args, record=None if record is None else self._note, **settings)
         self.emit_root = self._emit_root
-        # All bolts call each other here, also those that exchanges part elsewhere.
+        # All bolts call each other here, also those that exchanges separate elsewhere.
         needed = _USERS_CALLS + _CALLS_OF_A_BOLT * len(self._plan.stage_of)
         sys.setrecursionlimit(max(sys.getrecursionlimit(), needed))
 
@@ -114,10 +112,10 @@ class OneByOneRun(StageRun):
         super().begin(None, ticks)
 
     def _give_states(self, states: OpenState | None) -> None:
-        """A task is given its state when it gets its first tuple, or its tick."""
+        """A task gets its state with its first tuple, or its tick."""
 
     def _emit_root(self, values: Sequence[Any], root: int, stream: str = DEFAULT_STREAM) -> bool:
-        """Emit a spout's tuple, as ``Collector.emit_root``; its tree is open also while its unit is."""
+        """As ``Collector.emit_root``; the tree is open also while its unit is."""
         self._run_root(_Root(values, root, stream))
         self._run_again(self._ended_unit())
         return bool(self._unit) or root in self.trees.opened
@@ -132,7 +130,6 @@ class OneByOneRun(StageRun):
                 task.release()
 
     def _run_again(self, given: Iterable[_Root]) -> None:
-        """Run roots again whose unit was taken back because of others."""
         waiting = deque(given)
         while waiting:
             each = waiting.popleft()
@@ -144,7 +141,7 @@ class OneByOneRun(StageRun):
             waiting.extendleft(reversed(self._ended_unit()))
 
     def _ended_unit(self) -> list[_Root]:
-        """End the unit, unless a bolt holds a tuple of it. Gives the roots that are to be run again."""
+        """End the unit, unless a bolt holds a tuple of it. Gives the roots that must run again."""
         opened = self.trees.opened
         is_open = any(each.root in opened for each in self._unit)
         if is_open and any(task.is_holding for task in self._in_order()):
@@ -152,7 +149,7 @@ class OneByOneRun(StageRun):
         return self._settled() or []
 
     def finish(self) -> None:
-        """See ``StageRun``. The ticks come once more if they came among roots whose unit was taken back."""
+        """The ticks come once more if they came among roots whose unit was taken back."""
         while True:
             has_held = bool(self._unit)
             for task in self._ending():
@@ -174,15 +171,15 @@ class OneByOneRun(StageRun):
         yield from self._in_order()
 
     def _in_order(self) -> Iterator[BoltTask]:
-        """Give the tasks in the order of the flow, also those that get their first tuple meanwhile.
+        """The tasks in the order of the flow, also those that get their first tuple meanwhile.
 
-        Of those with state only the ones that were given it in this unit: the others have had no tuple.
+        Of those with state only the ones that got it in this unit: the others have had no tuple.
         """
         for component in self._plan.stages[0]:
             yield from tuple(self._active[component])
 
     def _settled(self) -> list[_Root] | None:
-        """End the unit. None: it is kept. Otherwise it is taken back: gives the roots to be run again."""
+        """End the unit. None: it is kept. Otherwise it is taken back: gives the roots that must run again."""
         unit, self._unit = self._unit, []
         self._forget_given()
         opened = self.trees.opened
@@ -196,14 +193,14 @@ class OneByOneRun(StageRun):
         return [each for each in unit if each.root not in opened]
 
     def _keep_work_of(self, task: BoltTask) -> None:
-        """Keep what a tick has changed, which is nobody's tuple."""
+        """Keep what a tick has changed, which belongs to no tuple."""
         unfit = self._kept()
         if unfit is not None:
             self._take_back()
             task.collector.refused((), unfit[1])
 
     def _kept(self) -> tuple[BoltTask, str] | None:
-        """Keep what was changed; gives who has put what cannot be kept, and why: then nothing is kept."""
+        """Keep what was changed; or keep nothing, and give the task that put an unfit value, and why."""
         pickled = {}
         for key, state in self._states.items():
             try:
@@ -229,7 +226,6 @@ class OneByOneRun(StageRun):
     # Wiring
 
     def _ready(self, component: str, index: int) -> BoltTask:
-        """Give a task, with its state."""
         key, task = (component, index), self._task(component, index)
         if self._graph[component].is_stateful and key not in self._given:
             assert self._open_state is not None
@@ -254,7 +250,6 @@ class OneByOneRun(StageRun):
         self._given.clear()
 
     def _way(self, component: str, index: int, source: Source, collector: Collector) -> Send:
-        """Send to a task that is here because all are; it is made when the first tuple comes."""
         del collector
         send: Send | None = None
 
@@ -267,7 +262,7 @@ class OneByOneRun(StageRun):
         return send_when_ready
 
     def _as_root(self, task: BoltTask) -> AsRoot:
-        """Have work be kept or taken back by itself; while a unit is open, it waits for another tick."""
+        """Keep or take back work alone; while a unit is open, the work waits for another tick."""
 
         def run_as_root(work: Callable[[Tuple], None]) -> None:
             if self._unit:
@@ -289,6 +284,5 @@ class OneByOneRun(StageRun):
 def run_of(
     program: Program, stage: int, partition: int, clock: Callable[[], float], **settings: Any
 ) -> StageRun:
-    """Make the run of a stage; see ``StageRun``."""
     kind = OneByOneRun if program.is_one_by_one else StageRun
     return kind(program, stage, partition, clock, **settings)

@@ -14,12 +14,12 @@ from kinesis_spout.storm.graph.plan import Plan, plan_of
 from kinesis_spout.storm.topology_conf import BuiltTopology
 
 SHELL_HOST: Final = "kinesis_spout.shell.host"
-"""The name in a component's conf of who shares the processes of shell components; see ``hosting.host_conf``."""
+"""In a component's conf: the id of the topologies that share shell processes; see ``hosting.host_conf``."""
 SHELL_PLACEMENT: Final = "kinesis_spout.shell.placement"
-"""The name in the conf of where to ask on which machine a process is, by component: a ``PlacementAddress`` for
+"""In the conf: where to ask on which machine a process is, by component: a ``PlacementAddress`` for
 each whose tuples come by an exchange. Without it a task has its process on the machine where it runs."""
 SHELL_SPOUT: Final = "kinesis_spout.shell.spout"
-"""The name in the conf of the spout whose tuples a component gets: each has bolts, and processes, of its own."""
+"""In the conf: the spout whose tuples a component gets. Each spout has its own bolts, and processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,6 @@ class Program:
     """Whether all bolts are in one stage, in one process: see ``one_by_one``."""
 
     def one_by_one(self) -> "Program":
-        """Give the program of the same whose roots run one by one."""
         return replace(self, plan=self.plan.in_one_stage(), partitions=1, is_one_by_one=True)
 
     @property
@@ -54,11 +53,10 @@ class Program:
         return [name for name in self.plan.stage_of if self.graph[name].is_stateful]
 
     def conf_of(self, component: str) -> dict[str, Any]:
-        """Give the topology's conf, with the component's own over it."""
+        """The topology's conf, with the component's own over it."""
         return {**self.conf, **self.graph[component].conf}
 
     def check_travels(self) -> None:
-        """Refuse what the topology is wired or configured with, and cannot be pickled."""
         _pickled("the conf of the topology", self.conf)
         for component in self.graph:
             _pickled(f"the conf of {component.name!r}", component.conf)
@@ -75,11 +73,8 @@ def program_of(
 ) -> Program:
     """Make the program of one of a topology's spouts.
 
-    Args:
-        topology: what is run.
-        spout: its name.
-        parallelism: how many tasks Spark runs at a time.
-        started: what components are told of this start, in their conf.
+    ``parallelism``: how many tasks Spark runs at a time. ``started`` is added to the components' conf at this
+    start.
     """
     graph, options = topology.graph, topology.options
     plan = plan_of(graph, spout)

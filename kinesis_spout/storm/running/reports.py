@@ -1,4 +1,4 @@
-"""What somebody who watches a running topology is told: the errors of its tasks, and counts since its start."""
+"""What a running topology reports to people: the errors of its tasks, and counts since its start."""
 
 import logging
 from collections import defaultdict, deque
@@ -19,13 +19,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class ReportedErrors:
-    """The errors of one task: each is counted; as many are logged as somebody can read. Mutable; for one thread.
-
-    Args:
-        who: the task, in log lines.
-        counts: where its errors are counted; all of them.
-        clock: monotonic, for the pace of log lines.
-    """
+    """The errors of one task: all are counted, as many logged as a person can read. Mutable; for one thread."""
 
     def __init__(self, who: str, counts: ComponentCounts, clock: Callable[[], float]) -> None:
         self._who = who
@@ -38,7 +32,6 @@ class ReportedErrors:
         self.log(self._counts.last_error)
 
     def count(self, text: str) -> None:
-        """Count an error that somebody is told of in another way."""
         self._counts.errors += 1
         self._counts.last_error = text
 
@@ -57,9 +50,9 @@ class ReportedErrors:
 class RunningCounts:
     """Counts since the start, with latencies of the last ten minutes. Mutable; for one thread at a time.
 
-    A mean since the start is for long that of the start, when workers and processes begin, and hides what is slow
-    now. So latencies are those of a window: Storm's shortest one, in as many parts.
-    Source: Storm's ``LatencyStatAndMetric``; ten minutes, in 20 buckets.
+    For long, a mean since the start is that of the start, when workers and processes begin, and hides what is
+    slow now. So latencies are those of a window: Storm's shortest one, in as many parts. Source: Storm's
+    ``LatencyStatAndMetric``; ten minutes, in 20 buckets.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -69,7 +62,6 @@ class RunningCounts:
         """What was timed in each part of the window, by its number, oldest first."""
 
     def add(self, component: str, counts: ComponentCounts) -> None:
-        """Add what a component did just now."""
         self._totals[component].add(counts)
         number = self._forget_old()
         if not self._parts or self._parts[-1][0] != number:
@@ -77,7 +69,7 @@ class RunningCounts:
         self._parts[-1][1][component].add(ComponentCounts().with_times_of(counts))
 
     def since_start(self) -> dict[str, ComponentCounts]:
-        """Give a copy."""
+        """A copy."""
         self._forget_old()
         recent = defaultdict(ComponentCounts, added(part for _, part in self._parts))
         return {
@@ -85,7 +77,6 @@ class RunningCounts:
         }
 
     def _forget_old(self) -> int:
-        """Keep the parts of the window; give the number of the one that it is time for."""
         number = int(self._clock() // _PART_SECONDS)
         while self._parts and self._parts[0][0] <= number - _PARTS:
             self._parts.popleft()

@@ -29,7 +29,7 @@ from kinesis_spout.storm.state.key_values import PartitionState
 
 Record = Callable[[str, str, Sequence[Any]], None]
 OpenState = Callable[[str, int], PartitionState]
-"""Gives the state of a task, by its component and index, as the micro-batch is to find it."""
+"""Gives the state of a task at the begin of the micro-batch, by its component and index."""
 EmitRoot = Callable[..., bool]
 """Emits a spout's tuple; see ``Collector.emit_root``."""
 
@@ -37,13 +37,8 @@ EmitRoot = Callable[..., bool]
 class StageRun:
     """One stage, in one partition. Mutable.
 
-    Args:
-        program: the topology.
-        stage: which stage.
-        partition: which partition of the stage; says which task a bolt is here that any task will do for.
-        clock: monotonic.
-        record: is told of all that is emitted, if given: component, stream, values.
-        ends_run: see ``Collector``.
+    ``partition`` decides which task a bolt is here if any will do. ``record``, if given, is called with all
+    that is emitted: component, stream, values. ``ends_run``: see ``Collector``.
     """
 
     def __init__(
@@ -77,12 +72,7 @@ class StageRun:
     # A micro-batch
 
     def begin(self, states: OpenState | None = None, ticks: Ticks = NO_TICKS) -> None:
-        """Begin a micro-batch.
-
-        Args:
-            states: gives each task with state its own; not needed where there are none.
-            ticks: that are to come at its end, and what time it is.
-        """
+        """Begin a micro-batch. ``states`` gives each task with state its own; ``ticks`` come at the end."""
         self.trees.begin()
         self._ticks = ticks
         self.outbox.clear()
@@ -96,7 +86,6 @@ class StageRun:
                     self._task(name, index).give_state(states(name, index))
 
     def receive(self, block: TupleBlock) -> None:
-        """Execute the tuples of a block that is for this stage."""
         task, trees = self._task(block.component, block.index), self.trees
         task.come(block)
         send, ends = task.sender(block.source), trees.ends
@@ -109,7 +98,7 @@ class StageRun:
     def run(
         self, blocks: Iterable[Keyed], states: OpenState | None = None, ticks: Ticks = NO_TICKS
     ) -> Iterator[Keyed]:
-        """Take a whole micro-batch of what has come here by an exchange. Gives what goes on, by partition."""
+        """Take a whole micro-batch that has come here by an exchange. Gives what is sent on, by partition."""
         self.begin(states, ticks)
         for partition, block in blocks:
             if isinstance(block, TupleBlock) and self._plan.stage_of[block.component] == self.stage:
@@ -121,14 +110,14 @@ class StageRun:
         yield from self.outbox.take()
 
     def finish(self) -> None:
-        """End the micro-batch: tick, flush, time out. What goes on is then in the outbox, counts and all."""
+        """End the micro-batch: tick, flush, time out. What is sent on is then in the outbox, with the counts."""
         for task in self._ending():
             task.tick(self._ticks)
             task.flush()
         self._close()
 
     def _ending(self) -> Iterator[BoltTask]:
-        """Give the tasks in the order of the flow, also those that only tick."""
+        """The tasks in the order of the flow, also those that only tick."""
         for component in self._plan.stages[self.stage]:
             if component in self._ticks.numbers and component in self._plan.exchanged:
                 for index in self._own(component):
@@ -136,7 +125,6 @@ class StageRun:
             yield from [task for (name, _), task in self._tasks.items() if name == component]
 
     def _close(self) -> None:
-        """Put what goes on into the outbox."""
         self.outbox.close()
         if self.program.ackers and self._plan.exchanges:
             for block in self.trees.ack_blocks(self.program.ackers):
@@ -144,11 +132,9 @@ class StageRun:
         self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
 
     def _own(self, component: str) -> range:
-        """Name the tasks of a component that are here, if its tuples come by an exchange."""
         return range(self._partition, self._graph[component].parallelism, self.program.partitions)
 
     def _taken_counts(self) -> dict[str, ComponentCounts]:
-        """Take what the components have done since the last micro-batch."""
         taken: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
         for (component, _), task in self._tasks.items():
             taken[component].add(task.collector.counts.take())
@@ -157,7 +143,6 @@ class StageRun:
         return dict(taken)
 
     def close(self) -> None:
-        """Clean up the bolts."""
         for task in self._tasks.values():
             task.cleanup()
 
@@ -215,7 +200,6 @@ class StageRun:
             )
 
     def _targets(self, route: Route, source: Source, collector: Collector) -> list[Target]:
-        """Give the tasks that a route may lead to: of a fused one, the one that is here."""
         tasks = self._graph.tasks[route.target]
         if route.fused:
             at_hand = self._partition % len(tasks)
@@ -243,7 +227,6 @@ class StageRun:
 
 
 def _chosen_by_none(record: Callable[[Sequence[Any]], None], values: Sequence[Any]) -> Sequence[Target]:
-    """Tell of a tuple, and send it to nobody else."""
     record(values)
     return ()
 
@@ -255,6 +238,5 @@ def _recorded(
     root: int,
     others: tuple[int, ...] | None,
 ) -> None:
-    """Tell of a tuple of a direct stream, too."""
     record(values)
     send(values, root, others)

@@ -1,21 +1,23 @@
-"""The trees of tuples as far as one process has to do with them, in one micro-batch; and who decides them.
+"""The trees of tuples within one process, in one micro-batch; and who decides them.
 
-A tuple that stays in its process needs no edge: it is enough to count those that are not acked. And nearly every
-tuple is acked when its bolt returns, which is before the ``emit`` that made it returns. So only those are counted
-that are not: a bolt holds them, or has failed them. A tree is open here while it has any.
+A tuple that stays in its process needs no edge: it is enough to count those that are not acked. And nearly
+every tuple is acked when its bolt returns, which is before the ``emit`` that made it returns. So only those
+are counted that are not: a bolt holds them, or has failed them. A tree is open here while it has any.
 
-Of trees that leave the process their acker hears: the edge of a tuple when it is packed, and when it has come to
-where it goes. At the end it hears of the trees that are open here: a random number for each, as of an edge that
-nobody acks. What leaves in one block is told at once, as it is in the block: that costs next to nothing a tuple.
+For trees that leave the process their acker gets messages: the edge of a tuple when it is packed, and when it
+has arrived. At the end it gets the trees that are open here: a random number for each, like an edge that is
+never acked. What leaves in one block is sent at once, as it is in the block: that costs next to nothing a
+tuple.
 
 **Who decides.** Two things are known of a tree, and each decides where the other knows nothing:
 
-- *Who held or failed one of its tuples* (``Trees.opened``) decides of all that came to a bolt. It decides alone in
-  a topology of one stage, and says which of the trees that an acker finds open failed, and where.
-- *The XOR of its edges* decides of all that was on its way between two stages: a tuple that left and never came
-  (its block was lost, or nobody took it), or that came without one of its roots. No bolt has seen it, so nobody
-  holds or failed it. Spark runs a job again that loses a block, so in a job that ends well this does not happen;
-  the XOR is what would tell.
+- *The task that held or failed one of its tuples* (``Trees.opened``) decides of all that came to a bolt. It
+  decides alone in a topology of one stage, and says which of the trees that an acker finds open failed, and
+  where.
+- *The XOR of its edges* decides of all that was on its way between two stages: a tuple that left and never
+  came (its block was lost, or no task took it), or that came without one of its roots. No bolt has seen it,
+  so no bolt holds or failed it. Spark runs a job again that loses a block, so in a job that ends well this
+  does not happen; the XOR would reveal it.
 """
 
 from array import array
@@ -37,17 +39,12 @@ NOBODY_SAID: Final = TreeEnd.after_time_out(
 
 
 def new_root() -> int:
-    """Give a root, which is never 0."""
+    """Never 0."""
     return getrandbits(64) or 1
 
 
 class Trees:
-    """What was done to trees in this process. Mutable.
-
-    Args:
-        clock: monotonic.
-        timeout_seconds: the message time-out.
-    """
+    """What was done to trees in this process. Mutable."""
 
     def __init__(self, clock: Callable[[], float], timeout_seconds: float) -> None:
         self.clock = clock
@@ -56,7 +53,7 @@ class Trees:
         self._resets: dict[int, float] = {}
         self._told = Acker()
         self.reset_at = self._began
-        """When the time-out of a tree was last begun anew."""
+        """When the time-out of a tree was last restarted."""
         self.has_left = False
         """Whether a tuple has left the process since this was last set to False, of whatever tree."""
         self.opened: dict[int, int] = {}
@@ -64,10 +61,9 @@ class Trees:
         self.ends: dict[int, TreeEnd] = {}
         """The trees that cannot complete, as was seen here."""
         self.touched: set[int] = set()
-        """The roots that have changed state here, or may have."""
+        """The roots that have changed state here, or could have."""
 
     def begin(self) -> None:
-        """Begin a micro-batch."""
         self.begin_waiting()
         self._told = Acker()
         self.has_left = False
@@ -76,15 +72,14 @@ class Trees:
         self.touched.clear()
 
     def begin_waiting(self) -> None:
-        """Have the time-outs of all trees begin now."""
         self._began = self.clock()
         self._resets.clear()
 
     def count(self, roots: Iterable[int], tuples: int) -> None:
-        """Take in that a tuple of these trees is held, or failed (1), or that one that was held is acked (-1).
+        """A tuple of these trees is held, or failed (1), or one that was held is acked (-1).
 
-        A thread of a bolt may ack beside us, though it must not. It gets its turn where something is called: so
-        nothing is called between reading a count and writing it.
+        A thread of a bolt can ack at the same time, though it must not. It gets its turn where something is
+        called: so nothing is called between reading a count and writing it.
         """
         opened = self.opened
         for root in roots:
@@ -95,16 +90,13 @@ class Trees:
                 del opened[root]
 
     def end(self, root: int, end: TreeEnd) -> None:
-        """Take in that a tree cannot complete."""
         note_end(self.ends, root, end)
 
     def reset_timeout(self, roots: Iterable[int]) -> None:
-        """Let the time-out of trees begin now."""
         self.reset_at = self.clock()
         self._resets.update(dict.fromkeys(roots, self.reset_at))
 
     def is_overdue(self, roots: Iterable[int]) -> bool:
-        """Tell whether the time-out of one of these trees is over."""
         until = self.clock() - self._timeout
         return any(self._resets.get(root, self._began) <= until for root in roots)
 
@@ -119,13 +111,12 @@ class Trees:
                 self._told.tell(root, edges[at])
 
     def take(self) -> tuple[Words, Words]:
-        """Take what ackers are told, at the end: a root and what was done to its tree, each."""
         told, self._told = self._told, Acker()
         told.tell_all(array("Q", self.opened), array("Q", (new_root() for _ in self.opened)))
         return told.words()
 
     def ack_blocks(self, ackers: int) -> Iterator[AckBlock]:
-        """Take what each of so many ackers is told, at the end; of those that are told something."""
+        """Take the messages for each of this many ackers, at the end; none for an acker without messages."""
         roots, values = self.take()
         of_acker = roots % np.uint64(ackers)
         for acker in range(ackers):
@@ -146,17 +137,12 @@ class Trees:
         return (self.ends.get(root) or NOBODY_SAID) if root in self.opened else None
 
     def all_decided(self, numbers: Mapping[int, int]) -> dict[int, TreeEnd]:
-        """Decide trees as ``decided`` does. Gives how those ended that are not complete, by their numbers.
-
-        Args:
-            numbers: of the spout's tuples, by root.
-        """
+        """Decide trees as ``decided`` does, given by root. Gives the ends of incomplete ones, by number."""
         found = {number: self.decided(root) for root, number in numbers.items()}
         return {number: end for number, end in found.items() if end is not None}
 
 
 def open_trees(numbers: Mapping[int, int], ackers: int, batch: int) -> Iterator[tuple[int, OpenTrees]]:
-    """Give the trees that ackers are to decide, each acker with its own; ``numbers`` as for ``all_decided``."""
     for acker in range(ackers):
         roots = array("Q", (root for root in numbers if root % ackers == acker))
         if roots:
@@ -166,8 +152,6 @@ def open_trees(numbers: Mapping[int, int], ackers: int, batch: int) -> Iterator[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """Those of ``OpenTrees`` that did not complete."""
-
     batch: int
     ends: Mapping[int, TreeEnd]
     """By the tuple's number in its batch."""
@@ -175,9 +159,9 @@ class Unfinished:
 
 
 def decide(blocks: Iterable[Block]) -> Iterator[Unfinished | Block]:
-    """Decide the trees of an acker's task, once all that concerns them has come. Other blocks are passed on.
+    """Decide the trees of an acker's task, once all their messages have come. Other blocks are passed on.
 
-    If a tree did not complete that has changed state, that is told first.
+    If an incomplete tree has changed state, that comes first.
     """
     acker = Acker()
     opened: list[OpenTrees] = []

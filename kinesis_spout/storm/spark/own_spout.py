@@ -1,7 +1,7 @@
-"""A spout of the user's own, on the driver: asked for tuples, run as micro-batches, told what became of each.
+"""A spout of the user's own, on the driver: asked for tuples, run as micro-batches, given the outcome of each.
 
 One thread does it all, so that the spout is never called by two: it asks for tuples until there are none or
-enough, or 50 ms are over, runs them as one job, and tells of each how it ended. At most ``max_spout_pending``
+enough, or 50 ms are over, runs them as one job, and reports each outcome. At most ``max_spout_pending``
 tuples are out at a time.
 """
 
@@ -77,7 +77,7 @@ class GatheringCollector:
         self._errors.report(error)
 
     def refused(self, given: GivenTuple, error: Exception) -> TreeEnd:
-        """Count a tuple that cannot travel, and give how its tree ends; report it if nobody waits for it."""
+        """Count a tuple that cannot travel, and give how its tree ends; report it if it is untracked."""
         fields = self._streams[given.stream].fields
         reason = why_unfit(given.stream, fields, given.values, error, cloudpickle.dumps)
         self.counts.emitted += 1
@@ -92,7 +92,7 @@ class GatheringCollector:
 
 
 class OwnSpoutQuery(RunningQuery):
-    """A running spout of the user's own. The handle's methods may be called from any thread."""
+    """A running spout of the user's own. Any thread can call the handle's methods."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class OwnSpoutQuery(RunningQuery):
         return self._ended.wait(timeout)
 
     def processAllAvailable(self) -> None:  # noqa: N802
-        """Wait until the spout has had nothing to emit, and nothing of it is under way, for a moment."""
+        """Wait until, for a moment, the spout has nothing to emit and nothing of it is under way."""
         since = monotonic()
         while not self._ended.wait(_SHORTEST_REST):
             idle_since = self._idle_since
@@ -195,10 +195,10 @@ class OwnSpoutQuery(RunningQuery):
             raise self._error
 
     def stop(self) -> None:
-        """End: what runs may end, then the spout is deactivated and closed. May be called twice.
+        """End: what runs can end, then the spout is deactivated and closed. Can be called twice.
 
         Raises:
-            SpoutHangs: the spout does not return from a call, so that nobody can end it.
+            SpoutHangs: the spout does not return from a call, so it cannot be ended.
         """
         self._stopping.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
@@ -247,9 +247,9 @@ class OwnSpoutQuery(RunningQuery):
             self._error = self._error or error
 
     def _gather(self) -> list[Gathered]:
-        """Ask for tuples until there are none, or as many as may be out, or the time is over.
+        """Ask for tuples until there are none, or ``max_spout_pending``, or the time is over.
 
-        What one call emits beyond as many as may be out waits.
+        What one call emits beyond that waits.
         """
         gathered, until = self._collector.gathered, self._clock() + _GATHER_SECONDS
         while len(gathered) < self._max_pending and not self._stopping.is_set():
@@ -266,7 +266,7 @@ class OwnSpoutQuery(RunningQuery):
         return due_at is not None and due_at <= monotonic()
 
     def _run_batch(self, gathered: list[Gathered]) -> None:
-        """Run tuples, and tell of each how it ended; without tuples it is for the ticks alone."""
+        """Run tuples, and report how each ended; without tuples it is for the ticks alone."""
         began, number = monotonic(), self._batches
         if gathered:
             self._idle_since = None
@@ -328,7 +328,7 @@ class OwnSpoutQuery(RunningQuery):
             with guard:
                 found = self._jobs.run(tag, packs, first, ticks=ticks)
         except HandlerKilledWorker as error:
-            # Nobody knows which tuple is to blame: the spout decides what comes again.
+            # It is unknown which tuple is to blame: the spout decides what comes again.
             _log.warning("micro-batch %s died: %s", tag, error)
             return dict.fromkeys(range(len(given)), self._died(error, guard)) | ends
         finally:

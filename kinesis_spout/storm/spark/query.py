@@ -21,24 +21,23 @@ from kinesis_spout.storm.topology_conf import BuiltTopology
 
 _LOOK_SECONDS: Final = 0.05
 _WATCH_SECONDS: Final = 0.5
-"""How often it is looked for a spout that has ended with an error."""
+"""How often to look for a spout that has ended with an error."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RunningSpout:
-    """One spout of a running topology."""
-
     query: SpoutQuery | OwnSpoutQuery
     counts: Callable[[], Mapping[str, ComponentCounts]]
 
 
 class TopologyQuery(RunningQuery):
-    """One running topology. Its methods may be called from any thread.
+    """One running topology. Any thread can call its methods.
 
-    With several spouts each runs its own micro-batches through the graph, and this speaks for all of them; a shard
-    is then called ``spout/shardId``, and ``spout/stream/shardId`` where that spout may read several streams.
+    With several spouts each runs its own micro-batches through the graph, and this speaks for all of them; a
+    shard is then called ``spout/shardId``, and ``spout/stream/shardId`` where that spout can read several
+    streams.
     """
 
     _shard_form: ClassVar[str] = "spout/shardId"
@@ -50,7 +49,7 @@ class TopologyQuery(RunningQuery):
         self._stopping = threading.Event()
 
     def watch(self) -> None:
-        """Have all spouts end once one has ended with an error: then the query has ended, and may be run again."""
+        """End all spouts once one has ended with an error: then the query has ended, and can be run again."""
         if len(self._spouts) > 1:
             name = f"kinesis-spout-{self._name}-spouts"
             threading.Thread(target=self._end_together, name=name, daemon=True).start()
@@ -106,7 +105,7 @@ class TopologyQuery(RunningQuery):
 
     def _status_while_active(self) -> dict[str, Any]:
         running = [query.status for query in self._queries.values() if query.isActive]
-        # One may have ended a moment ago.
+        # One can have ended a moment ago.
         each = running or [query.status for query in self._queries.values()]
         return next((status for status in each if status["isTriggerActive"]), each[0])
 
@@ -171,7 +170,7 @@ class TopologyQuery(RunningQuery):
         return next((error for error in errors if error is not None), None)
 
     def _await_end(self, timeout: float | None) -> bool:
-        """Wait for the first of the spouts that ends, or the last that is done, until it has given all up."""
+        """Wait until the first failed spout, or the last that is done, has given up its shards."""
         until = None if timeout is None else monotonic() + timeout
         while (ended := self._ended) is None:
             left = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - monotonic())
@@ -187,10 +186,10 @@ class TopologyQuery(RunningQuery):
             query.processAllAvailable()
 
     def stop(self) -> None:
-        """End all spouts, as ``SpoutQuery.stop``. May be called twice.
+        """End all spouts, as ``SpoutQuery.stop``. Can be called twice.
 
         Raises:
-            KinesisSpoutError: what the first of them that could not store its last progress raised.
+            KinesisSpoutError: that of the first spout that could not store its last progress.
         """
         self._stopping.set()
         with ExitStack() as stopping:

@@ -30,15 +30,7 @@ Packs = Sequence[Sequence[WorkSlice]]
 
 
 class TopologyRunner(SparkRunner):
-    """A ``BatchRunner`` that pushes records through the graph of a topology. Mutable; thread-safe.
-
-    Args:
-        context: what the jobs run on.
-        settings: of the tasks that read.
-        program: what runs.
-        to_values: makes a tuple's values of a record.
-        state: of the bolts that keep some.
-    """
+    """A ``BatchRunner`` that pushes records through the graph of a topology. Mutable; thread-safe."""
 
     def __init__(
         self,
@@ -81,7 +73,6 @@ class TopologyRunner(SparkRunner):
         return results
 
     def _run_exactly(self, tag: str, packs: Packs, state: KeyedState) -> list[Block]:
-        """Run a micro-batch so that what it has changed may count."""
         manifest = state.begin()
         if manifest is None:
             raise HandlerRaised("the shards of the micro-batch were lost before it began")
@@ -106,7 +97,7 @@ class TopologyRunner(SparkRunner):
         return found
 
     def settled(self, tag: str, *, is_whole: bool) -> bool:
-        """State that records have changed which do not count does not count either."""
+        """Changes of state by records that do not count do not count either."""
         changes = self._changes.pop(tag, None)
         if changes is None or self._state is None:
             return True

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 _JOB_TIMEOUTS: Final = 3.0
-"""A job may take so many message time-outs, for a tree's may be reset. What hangs longer is cancelled."""
+"""A job may take this many message time-outs, as a tree's can be reset. A job that hangs longer is cancelled."""
 _LEAST_JOB_SECONDS: Final = 60.0
-"""A job may take so long in any case: its Python workers may have to start first. On a busy machine that takes
-longer than three short time-outs; cancelled, the job would start them anew, until its records are given up."""
+"""A job may take this long in any case: its Python workers can have to start first. On a busy machine that takes
+longer than three short time-outs; if cancelled, the job would start them again, until its records are given up."""
 
 
 def check_runnable(topology: BuiltTopology) -> None:
@@ -98,7 +98,6 @@ def _check_state(topology: BuiltTopology, stateful: list[str]) -> None:
 
 
 def start_topology(topology: BuiltTopology, spark: "SparkSession", name: str) -> TopologyQuery:
-    """Start every spout of a topology, once all of them are known to be right. See ``Topology.run``."""
     context = classic_context(spark)
     check_runnable(topology)
     programs = programs_of(topology, context)
@@ -133,7 +132,7 @@ def _program(topology: BuiltTopology, component: Component, context: "SparkConte
 
 
 def _with_placement(topology: BuiltTopology, program: Program, context: "SparkContext") -> Program:
-    """Tell bolts whose keys must find the same task again where to ask for its machine, if there are several."""
+    """With several machines, give bolts whose keys must find the same task again the address to ask for it."""
     having = [name for name in program.plan.exchanged if topology.graph[name].made_of.is_sticky]
     placement = placement_of(context) if having else None
     if placement is None:
@@ -197,7 +196,7 @@ def _start(
 
 
 def config_of(topology: BuiltTopology, component: Component, program: Program) -> SpoutConfig:
-    """Give the settings of a KinesisSpout, as far as the topology says more than they do.
+    """The settings of a KinesisSpout, with what the topology adds.
 
     A process of a shell bolt serves one micro-batch at a time. Two micro-batches, each with a process that
     the other one needs next, would wait for each other until their tuples time out.

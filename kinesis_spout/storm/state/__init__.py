@@ -1,7 +1,7 @@
-"""Keyed state of stateful bolts: its files on executors; on the driver the manifest that says which of them count.
+"""Keyed state of stateful bolts: its files on executors, the manifest that names them on the driver.
 
-How it is committed with the checkpoints is not here but in ``kinesis_spout.consumer.owning.companion`` and the
-stores. Begin with ``manifest``, then ``partition`` (an executor's part) and ``versions`` (the driver's).
+How it is committed with the checkpoints is in ``kinesis_spout.consumer.owning.companion``. Begin with
+``manifest``.
 """
 
 from typing import TYPE_CHECKING
@@ -41,7 +41,7 @@ __all__ = [
     "rescale",
 ]
 
-# These try a store of files again as AWS is, whose client a local run need not load.
+# These retry a store of files as calls of AWS; a local run need not load its client.
 __getattr__, __dir__ = lazy_names(
     __name__,
     {

@@ -1,13 +1,13 @@
-"""Which files of a part to write anew together with its newest changes, and which of them a memory still lacks.
+"""Which files of a part to write again together with its newest changes, and which of them a memory still lacks.
 
 **Merging.** New changes are merged with the last file while that is at most twice as large; so sizes at least
-halve from file to file. A part has few files (their number grows as the logarithm of its size), and a change is
-written anew only as often as the files that hold it grow by half: amortised, a constant number of times for each
-power of 1.5 between a micro-batch and the whole. Small files are always merged.
+halve from file to file. A part has few files (their number grows as the logarithm of its size), and a change
+is written again only as often as the files that hold it grow by half: amortised, a constant number of times
+for each power of 1.5 between a micro-batch and the whole. Small files are always merged.
 
-**Catching up.** A file of changes tells after which states it applies: those since the file before it in the list.
-So a memory that is some micro-batches old reads only the last files, although older ones were merged meanwhile.
-A state is named by its last file; no two files have the same name.
+**Catching up.** A file of changes names the states to which it applies: those since the file before it in the
+list. So a memory that is some micro-batches old reads only the last files, although older ones were merged
+meanwhile. A state is named by its last file; no two files have the same name.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 SMALL_BYTES: Final = 64 * 1024
-"""A file of at most so many bytes is always merged with what comes next."""
+"""A file of at most this many bytes is always merged with what comes next."""
 _GROWTH: Final = 2
 MAX_STATES: Final = 64
-"""So many states are named that a file applies after, the newest. A memory that is older reads everything."""
+"""A file names this many states to which it applies, the newest. An older memory reads everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,8 @@ class StateFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """What to write after a micro-batch."""
-
     keeps: int
-    """So many of the files stay; the new one takes the place of the others. 0: it is whole."""
+    """This many of the files stay; the new one replaces the others. 0: it is whole."""
     keys: Collection[Any] = ()
     """What the new file changes; nothing where it is whole."""
     after: tuple[str, ...] = ()
@@ -46,7 +44,6 @@ class Merge:
 
 
 def merge_of(files: Sequence[StateFile], changed: Collection[Any], changed_bytes: int) -> Merge:
-    """Decide what to write, as so many bytes of these keys have changed."""
     keys = dict.fromkeys(changed)
     size_bytes = float(changed_bytes)
     keeps = len(files)
@@ -68,8 +65,6 @@ def merge_of(files: Sequence[StateFile], changed: Collection[Any], changed_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUp:
-    """How a memory comes to the state that is wanted."""
-
     keeps_memory: bool
     """Whether the files are applied to what is in memory; else to nothing."""
     reads: tuple[str, ...] = ()
@@ -78,12 +73,9 @@ class CatchUp:
 def catch_up(
     held: Sequence[str] | None, wanted: Sequence[str], after: Callable[[str], Collection[str]]
 ) -> CatchUp:
-    """Decide what to read.
+    """Decide what to read to come from the state of the files ``held``, None without any, to that of ``wanted``.
 
-    Args:
-        held: the files whose state is in memory; None if there is nothing.
-        wanted: the files whose state is needed.
-        after: tells after which states a file applies. Called only for files that are read in any case.
+    ``after`` gives the states to which a file applies. It is called only for files that are read in any case.
     """
     if held is not None and tuple(held) == tuple(wanted):
         return CatchUp(keeps_memory=True)

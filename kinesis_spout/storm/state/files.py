@@ -33,7 +33,7 @@ _ROWS: Final = 64 * 1024
 _KEY_BYTES: Final = 24
 _OPTIONS: Final = {"compression": "lz4"}
 _WITHOUT_FOLDERS: Final = frozenset({"s3", "gcs", "abfs"})
-"""Stores of objects: a folder there is an object of its own, which nobody needs. Each level costs a request."""
+"""Stores of objects: a folder there is an object, which is not needed. Each level costs a request."""
 _COLUMNS: Final = [pa.field("key", pa.large_binary(), nullable=False), pa.field("value", pa.large_binary())]
 _NOT_THERE: Final = "the folder of the keyed state is not there: is it mounted on this machine?"
 
@@ -53,7 +53,7 @@ class FileContent:
 
 
 def payload_bytes_of(rows: Rows) -> int:
-    """Say about how much rows are, for comparison: what their values weigh, and a little for each key."""
+    """About how large rows are, for comparison: what their values weigh, and a little for each key."""
     return sum(_KEY_BYTES + len(value or b"") for value in rows.values())
 
 
@@ -65,16 +65,12 @@ class StateFiles:
         self.address = address
         self.filesystem, self.root = _opened(address)
         self._was_there = False
-        """Whether the folder was seen. It is made once: in the place of a disk that is away it would hide that."""
+        """Whether the folder was seen. It is made once: made again, it would hide that a disk is away."""
 
     def write(self, place: PartitionPlace, number: int, rows: Rows, after: Sequence[str] = ()) -> str:
         """Store rows, durably, and give the file's name, which no other file has. StateUnavailable: retriable.
 
-        Args:
-            place: of whom.
-            number: comes first in the name, for whoever looks at the folder.
-            rows: what the file says.
-            after: after which states it applies.
+        ``number`` comes first in the name, for people; ``after`` names the states to which the file applies.
         """
         content = _encoded(rows, after)
         name = f"{number}-{zlib.crc32(content):08x}{secrets.token_hex(3)}"
@@ -117,13 +113,13 @@ class StateFiles:
         return _decoded(content, where)
 
     def _is_there(self) -> bool:
-        """Tell whether the folder is there that all files are in. A store of objects has no folders."""
+        """Whether the folder of all files is there. A store of objects has no folders."""
         if self.filesystem.type_name in _WITHOUT_FOLDERS:
             return True
         return bool(self.filesystem.get_file_info(self.root).type is not fs.FileType.NotFound)
 
     def size_bytes(self, paths: Sequence[str]) -> int:
-        """Say how large files are together; those that are gone count nothing. StateUnavailable: retriable."""
+        """How large files are together; missing ones count nothing. StateUnavailable: retriable."""
         try:
             found = self.filesystem.get_file_info([f"{self.root}/{path}" for path in paths])
         except OSError as error:
@@ -131,7 +127,7 @@ class StateFiles:
         return sum(info.size or 0 for info in found)
 
     def modified(self, folder: str) -> Mapping[str, float]:
-        """Name every file below a folder, with the time of its last change in seconds since the epoch."""
+        """The files below a folder, with the time of their last change in seconds since the epoch."""
         selector = fs.FileSelector(f"{self.root}/{folder}", recursive=True, allow_not_found=True)
         return {
             info.path[len(self.root) + 1 :]: (info.mtime_ns or 0) / 1e9
@@ -144,7 +140,7 @@ class StateFiles:
 
 
 def merged_rows(files: StateFiles, manifest: StateManifest, component: str, index: int) -> dict[Key, bytes]:
-    """Read one task's part: its keys, with their values as they are pickled. Raises as ``read``."""
+    """One task's part: its keys, with their pickled values. Raises as ``read``."""
     place = manifest.place(component, index)
     merged: dict[Key, bytes] = {}
     for name in manifest.files(component, index):

@@ -1,11 +1,11 @@
-"""What a stateful bolt is given: ``KeyValueState`` on what is stored, with the changes of one micro-batch over it.
+"""What a stateful bolt gets: ``KeyValueState`` on what is stored, with the changes of one micro-batch over it.
 
-Stored values are kept as they were pickled. ``get`` of one that this micro-batch has not put gives a new object
-each time: so whatever is done to it in place is forgotten with the micro-batch, unless it is put.
+Stored values are kept as they were pickled. ``get`` of one that this micro-batch has not put gives a new
+object each time: so changes in place are forgotten with the micro-batch, unless the value is put.
 
-As a rule values are pickled when the micro-batch ends: a key that many tuples change is pickled once. While roots
-run one by one they are pickled unit by unit, so that a value can go back to what it was, also one that was changed
-in place; and so that a value that cannot be kept is found where it was put.
+As a rule values are pickled when the micro-batch ends: a key that many tuples change is pickled once. While
+roots run one by one they are pickled unit by unit, so that a value can go back to what it was, also one that
+was changed in place; and so that a value that cannot be kept is found where it was put.
 """
 
 import pickle
@@ -26,11 +26,11 @@ _PLAIN: Final = frozenset((str, bytes, int, bool, type(None)))
 _PLAIN_VALUES: Final = _PLAIN | {float}
 _CAN_BE_READ: Final = _PLAIN_VALUES | {OpenWindows}
 """The types of values that can be unpickled if they can be pickled. What is in windows was unpickled when it came
-here: to do that again would cost as much as to pickle it."""
+here: unpickling it again would cost as much as to pickle it."""
 
 
 _MOVED: Final = {"kinesis_spout.topology.components.open_windows": OpenWindows.__module__}
-"""Modules whose names are in stored values, by the names that they had."""
+"""The new names of modules, by the old names that are in stored values."""
 
 
 class UnfitValue(Exception):  # noqa: N818 - what was found; the runner says what follows
@@ -40,8 +40,8 @@ class UnfitValue(Exception):  # noqa: N818 - what was found; the runner says wha
 class PartitionState:
     """Implements ``KeyValueState``. Mutable; of one task.
 
-    A key of one grouping field is its value; ``(value,)`` means the same, and must be written where the value is a
-    tuple itself.
+    A key of one grouping field is its value; ``(value,)`` means the same, and must be written where the value
+    is a tuple itself.
     """
 
     __slots__ = ("_due_at", "_index", "_parallelism", "changes", "kept", "log", "stored", "unreadable")
@@ -54,11 +54,11 @@ class PartitionState:
         self.changes: dict[Any, Any] = {}
         """What this micro-batch has put, by key; ``DELETED`` where it has deleted."""
         self.log: list[tuple[Any, Any]] = []
-        """What changed since somebody last cleared it: keys, each with what ``changes`` had of it before."""
+        """What changed since it was last cleared: keys, each with what ``changes`` had of it before."""
         self.kept: dict[Any, bytes | None] | None = None
         """The changes that stand, pickled; None until ``changed`` is asked, or ``begin_unit`` was called."""
         self._due_at: dict[Any, tuple[bytes, float]] = {}
-        """When stored values are due, by key: what was pickled, and what was said of it. See ``due_keys``."""
+        """When stored values are due, by key: what was pickled, and the answer for it. See ``due_keys``."""
         self.unreadable: StateUnreadable | None = None
         """Why a stored value could not be read. It fails no record: the micro-batch must not count."""
 
@@ -87,10 +87,10 @@ class PartitionState:
         self.put(key, DELETED)
 
     def undo(self) -> bool:
-        """Take back what the log tells, and clear it; False if a value may have been changed in place.
+        """Take back what the log says, and clear it; False if a value could have been changed in place.
 
-        A value that this micro-batch has put is the bolt's own object. What it was before is known of plain values
-        only.
+        A value that this micro-batch has put is the bolt's own object; only plain values are known to be
+        unchanged.
         """
         log, changes = self.log, self.changes
         can = all(
@@ -105,7 +105,7 @@ class PartitionState:
         return can
 
     def begin_unit(self) -> None:
-        """Have the changes of each unit of roots be kept or taken back by itself, from now on."""
+        """From now on, keep or take back the changes of each unit of roots separately."""
         if self.kept is None:
             self.kept = {}
         self.log.clear()
@@ -138,7 +138,7 @@ class PartitionState:
         return self.get(key, _ABSENT) is not _ABSENT
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        # A copy: what is put by whoever goes through them must not come a second time.
+        # A copy: what the caller puts while it iterates must not come a second time.
         changes = dict(self.changes)
         for key, pickled in self.stored.items():
             if key not in changes:
@@ -165,7 +165,7 @@ class PartitionState:
         return due
 
     def changed(self) -> dict[Any, bytes | None]:
-        """Pickle what is not as it is stored; None for keys that are deleted.
+        """Pickle the changes that are not as stored; None for keys that are deleted.
 
         Raises:
             UnfitValue: a value cannot be kept.
@@ -185,7 +185,6 @@ class PartitionState:
                 self.stored[key] = pickled
 
     def forget_changes(self) -> None:
-        """Begin a micro-batch, or one that is run again."""
         self.changes, self.unreadable, self.kept = {}, None, None
         self.log.clear()
 
@@ -216,7 +215,7 @@ class PartitionState:
         return changed
 
     def _own(self, key: Any) -> Any:
-        """Give a key as it is kept. InvalidConfig: it is another task's, NaN, or cannot be pickled."""
+        """A key as it is kept. InvalidConfig: it is another task's, NaN, or cannot be pickled."""
         own = kept_key(key)
         if type(own) not in _PLAIN:
             _check_key(own)
@@ -231,7 +230,7 @@ class PartitionState:
 
 
 def read_value(key: Any, pickled: bytes) -> Any:
-    """Give a stored value. StateUnreadable: its class is not there any more, or refuses."""
+    """Unpickle a stored value. StateUnreadable: its class is gone, or refuses."""
     try:
         try:
             return pickle.loads(pickled)  # noqa: S301 - written by the user's own bolt
@@ -245,8 +244,6 @@ def read_value(key: Any, pickled: bytes) -> Any:
 
 
 class _MovedNames(pickle.Unpickler):
-    """Reads values of classes of this package that had another module when they were stored."""
-
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         return super().find_class(_MOVED.get(module_name, module_name), global_name)
 
@@ -266,12 +263,12 @@ def _check_key(key: Any) -> None:
 
 
 def kept_key(key: Any) -> Any:
-    """Give a key as it is kept: a tuple of one value, unless that is a tuple too, as the value."""
+    """A key as it is kept: a tuple of one value, unless that is a tuple too, as the value."""
     if isinstance(key, tuple) and len(key) == 1 and not isinstance(key[0], tuple):
         return key[0]
     return key
 
 
 def task_of(key: Any, parallelism: int) -> int:
-    """Say which of so many tasks has a key, as ``fields_grouping`` does; or InvalidConfig."""
+    """Which task has a key, as ``fields_grouping`` decides. Raises InvalidConfig."""
     return stable_hash(key if isinstance(key, tuple) else (key,)) % parallelism

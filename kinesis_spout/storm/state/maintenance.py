@@ -1,4 +1,4 @@
-"""What the driver does with files of state between micro-batches: lays them out anew, deletes old ones."""
+"""What the driver does with files of state between micro-batches: lays them out again, deletes old ones."""
 
 import logging
 import math
@@ -11,11 +11,11 @@ from kinesis_spout.storm.state.key_values import task_of
 from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate, life_folder
 
 PASS_BYTES: Final = 128 * 1024 * 1024
-"""About so much of the files, compressed as they are, is spread over the new tasks at a time."""
+"""About this much of the files, in compressed bytes, is spread over the new tasks at a time."""
 SWEEP_SECONDS: Final = 60.0
-"""How often it is looked for garbage at most."""
+"""How often to look for garbage at most."""
 STRAGGLER_SECONDS: Final = 3600.0
-"""A file of so little age is left alone: the manifest that names it may be on its way."""
+"""A younger file is left alone: the manifest that names it can be on its way."""
 
 _log = logging.getLogger(__name__)
 
@@ -29,8 +29,8 @@ def rescale(
 ) -> StateManifest:
     """Lay a bolt's state out for another number of tasks, before the first micro-batch.
 
-    The new files stand beside the old ones, which no one changes. So a crash in between, or at any time before the
-    new manifest is committed, leaves the state as it was. All files of the bolt are read once for each
+    The old files stay unchanged. So a crash at any time before the
+    new manifest is committed leaves the state as it was. All files of the bolt are read once for each
     ``pass_bytes`` of them; in memory are one old part and one pass's share of the new ones.
 
     Raises:
@@ -52,7 +52,6 @@ def rescale(
 def _gathered(
     files: StateFiles, manifest: StateManifest, component: str, parallelism: int, chosen: range
 ) -> Mapping[int, dict[Key, bytes]]:
-    """Collect what the chosen new tasks have of every old one."""
     gathered: dict[int, dict[Key, bytes]] = {index: {} for index in chosen}
     for old_index in manifest.components[component].files:
         for key, value in merged_rows(files, manifest, component, old_index).items():
@@ -63,15 +62,12 @@ def _gathered(
 
 
 def collect_garbage(files: StateFiles, kept: Iterable[StateManifest], *, modified_before: float) -> int:
-    """Delete what none of these manifests names, of their own state's folder only; give the number of files.
+    """Delete what none of the ``kept`` manifests names, in their own state's folder; give the number of files.
 
-    What cannot be deleted is logged, and tried again the next time: it costs room and nothing else.
-
-    Args:
-        files: the address.
-        kept: what is committed, what is about to be, and what is in force.
-        modified_before: seconds since the epoch. It must be well before the beginning of a commit that succeeded
-            and after which ``kept`` was taken: whoever took the state over since then wrote later.
+    What cannot be deleted is logged, and tried again the next time: it costs room and nothing else. ``kept``
+    is what is committed, what is about to be, and what is in force. ``modified_before``, in seconds since the
+    epoch, must be well before the beginning of a commit that succeeded, and after which ``kept`` was taken: a
+    process that took the state over since then wrote later.
     """
     manifests = tuple(kept)
     named = frozenset[str]().union(*(manifest.paths() for manifest in manifests))
@@ -106,11 +102,10 @@ class Sweeper:
         self._due_at = 0.0
 
     def sweep(self, kept: Iterable[StateManifest], *, committing_since: float) -> int:
-        """Collect, if ``SWEEP_SECONDS`` have passed since it was done last.
+        """Collect, if ``SWEEP_SECONDS`` have passed since the last time.
 
-        Args:
-            kept: see ``collect_garbage``.
-            committing_since: when the commit began that has just succeeded, in seconds since the epoch.
+        ``kept``: see ``collect_garbage``. ``committing_since``: when the commit that has just succeeded
+        began, in seconds since the epoch.
         """
         if committing_since < self._due_at:
             return 0

@@ -23,8 +23,6 @@ _LONGEST_FOLDER_BYTES: Final = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlace:
-    """Which part of which state."""
-
     topology: str
     life: str
     """Of this state from its beginning to its removal. No other state's files are in its folder."""
@@ -34,7 +32,6 @@ class PartitionPlace:
 
     @property
     def folder(self) -> str:
-        """Where its files are, below the address of all state."""
         life = life_folder(self.topology, self.life)
         return f"{life}/{_segment(self.component)}/{self.parallelism}/{self.index}"
 
@@ -44,8 +41,6 @@ class PartitionPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateUpdate:
-    """What a task's part consists of after a micro-batch that changed it."""
-
     component: str
     index: int
     files: tuple[str, ...]
@@ -61,8 +56,6 @@ class ComponentState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateManifest:
-    """The whole state of a topology at one moment."""
-
     topology: str
     life: str
     components: Mapping[str, ComponentState] = field(default_factory=dict)
@@ -92,10 +85,10 @@ class StateManifest:
         ]
 
     def with_components(self, parallelism: Mapping[str, int]) -> "StateManifest":
-        """Give the manifest for a topology with these stateful bolts.
+        """The manifest for a topology with these stateful bolts.
 
-        A bolt that has no files begins empty. One that has files keeps them and its parallelism: see ``rescale``.
-        State of a bolt that is no longer there is kept, in case that it comes back.
+        A bolt that has no files begins empty. One that has files keeps them and its parallelism: see
+        ``rescale``. State of a bolt that is no longer there is kept, in case that it comes back.
         """
         components = dict(self.components)
         for component, tasks in parallelism.items():
@@ -105,7 +98,7 @@ class StateManifest:
         return self if components == self.components else replace(self, components=components)
 
     def with_updates(self, updates: Sequence[StateUpdate], time: float = 0.0) -> "StateManifest":
-        """Give the manifest after a micro-batch that had this processing time. Components must be known."""
+        """The manifest after a micro-batch that had this processing time. Components must be known."""
         names = {update.component for update in updates}
         changed = {name: dict(self.components[name].files) for name in names}
         for update in updates:
@@ -118,13 +111,13 @@ class StateManifest:
     def with_component(
         self, component: str, parallelism: int, updates: Iterable[StateUpdate]
     ) -> "StateManifest":
-        """Give the manifest in which one bolt's state is another whole, of other tasks."""
+        """The manifest in which one bolt's state is replaced, with other tasks."""
         files = {update.index: update.files for update in updates if update.files}
         state = ComponentState(parallelism=parallelism, files=files)
         return replace(self, components={**self.components, component: state})
 
     def encode(self) -> bytes:
-        """Give the stored form: JSON, whose last field is the checksum of all bytes before it."""
+        """JSON, whose last field is the checksum of all bytes before it."""
         components = {
             name: {"parallelism": state.parallelism, "files": dict(sorted(state.files.items()))}
             for name, state in self.components.items()
@@ -141,7 +134,7 @@ class StateManifest:
 
     @classmethod
     def decode(cls, stored: bytes) -> "StateManifest":
-        """Read the stored form. StateUnreadable: it is damaged, or of a newer version."""
+        """StateUnreadable: it is damaged, or of a newer version."""
         try:
             document = json.loads(stored)
             if document["version"] != VERSION:
@@ -165,7 +158,7 @@ class StateManifest:
 
 
 def life_folder(topology: str, life: str) -> str:
-    """Say where a state's files are, below the address of all state: one folder from its beginning to its end."""
+    """A state's folder, below the address of all state: one from its beginning to its end."""
     return f"{_segment(topology)}/{_segment(life)}"
 
 
@@ -180,7 +173,6 @@ def check_folder(what: str, name: str) -> None:
 
 
 def _segment(name: str) -> str:
-    """Make a name one element of a path, whatever it contains."""
     quoted = quote(name, safe=" ")
     return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
 

@@ -20,8 +20,6 @@ _RETRY_POLICY: Final = RetryPolicy(
 
 
 class _Written(NamedTuple):
-    """What a micro-batch wrote, and nobody has said yet that it counts."""
-
     files: list[StateFile]
     changes: Rows
 
@@ -42,9 +40,10 @@ class StatePartition:
         self._written: _Written | None = None
 
     def load(self, files: Sequence[str]) -> None:
-        """Come to the state that these files are, reading as little as possible.
+        """Come to the state of these files, reading as little as possible.
 
-        Nothing is read where the last micro-batch here led to it, or was dropped: its changes are taken or left.
+        Nothing is read where the last micro-batch here led to it, or was dropped: its changes are taken or
+        left.
 
         Raises:
             StateUnreadable: a file is gone or damaged.
@@ -82,9 +81,7 @@ class StatePartition:
     def end_batch(self) -> StateUpdate | None:
         """Write what the micro-batch has changed, durably; None if it has changed nothing.
 
-        Raises:
-            UnfitValue, StateUnreadable: see ``PartitionState.changed``.
-            StateUnavailable: retriable.
+        Raises as ``PartitionState.changed``; StateUnavailable: retriable.
         """
         held = self._held
         assert held is not None, "load comes first"
@@ -130,11 +127,7 @@ def _described(name: str, content: FileContent) -> StateFile:
 
 
 class StateParts:
-    """The parts that one stage of a worker has, by component and index. Mutable.
-
-    Args:
-        address: where the files are.
-    """
+    """The parts that one stage of a worker has, by component and index. Mutable."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -144,7 +137,6 @@ class StateParts:
         self._failed: StateError | None = None
 
     def begin(self, manifest: StateManifest) -> Callable[[str, int], PartitionState]:
-        """Begin a micro-batch; gives what loads the state of a task."""
         self._in_use = []
         self._failed = None
 

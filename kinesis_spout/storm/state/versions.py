@@ -14,13 +14,7 @@ from kinesis_spout.storm.state.partition import patiently
 
 
 class KeyedState:
-    """A consumer's companion (see ``kinesis_spout.consumer.ports``), and the runner's. Mutable; thread-safe.
-
-    Args:
-        topology: its name, and that of the attachment.
-        address: where the files are.
-        parallelism: of each stateful bolt.
-    """
+    """A consumer's companion (see ``kinesis_spout.consumer.ports``), and the runner's. Mutable; thread-safe."""
 
     def __init__(self, topology: str, address: str, parallelism: Mapping[str, int]) -> None:
         self.name = topology
@@ -33,16 +27,15 @@ class KeyedState:
         """The state that the next micro-batch begins with; None while it is not known: no shard is owned then."""
         self._committed: StateManifest | None = None
         self._offered: dict[bytes, StateManifest] = {}
-        """What was given to be committed and has not been reported as such: it may be what is stored."""
+        """What was handed over to be committed, and is not known to be: it can be what is stored."""
         self._offered_at = self._committed_at = 0.0
 
     # What the runner calls
 
     def begin(self) -> StateManifest | None:
-        """Give the state that a job begins with, laid out for the tasks of now; None if its shards were lost.
+        """The state that a job begins with, laid out for the current tasks; None if its shards were lost.
 
-        Raises:
-            StateUnreadable, StateUnavailable: it has to be laid out anew, and cannot.
+        StateUnreadable, StateUnavailable: it cannot be laid out again.
         """
         with self._lock:
             current, kept, committed_at = self._current, self.kept(), self._committed_at
@@ -60,14 +53,8 @@ class KeyedState:
     def settled(self, began_with: StateManifest, updates: Sequence[StateUpdate], time: float = 0.0) -> bool:
         """Take in what a micro-batch has changed, at the moment when its records are taken as finished.
 
-        Args:
-            began_with: as ``begin`` gave it.
-            updates: of its tasks.
-            time: its processing time.
-
-        Returns:
-            Whether it counts. It does not where the state was lost or replaced since: its records must not be
-            taken as finished then.
+        ``began_with`` is what ``begin`` gave it. False if the state was lost or replaced since: then the
+        changes do not count, and its records must not be taken as finished.
         """
         with self._lock:
             if self._current is not began_with:
@@ -77,7 +64,6 @@ class KeyedState:
             return True
 
     def kept(self) -> tuple[StateManifest, ...]:
-        """Give every manifest whose files must be kept."""
         known = (self._committed, *self._offered.values(), self._current)
         return tuple({id(each): each for each in known if each is not None}.values())
 
@@ -86,8 +72,7 @@ class KeyedState:
     def load(self, stored: bytes | None) -> None:
         """Where nothing is stored the state begins, empty.
 
-        Raises:
-            StateUnreadable: what is stored cannot be read, or is of another topology.
+        StateUnreadable: what is stored cannot be read, or is of another topology.
         """
         manifest = None if stored is None else StateManifest.decode(stored)
         if manifest is not None and manifest.topology != self.name:

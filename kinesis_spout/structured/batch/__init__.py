@@ -1,4 +1,1 @@
-"""The batch read: streams between two positions, planned once, each record once.
-
-Begin with ``batch_reader``.
-"""
+"""The batch read: streams between two positions, planned once, each record once."""

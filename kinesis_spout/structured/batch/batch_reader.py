@@ -1,11 +1,10 @@
 """The batch read of ``format("kinesis")``: streams between two positions, planned once, each record once.
 
-Everything that could differ between two readings is decided when the read is planned: LATEST becomes the time at
-which the data was asked for, and the shards are listed after that. So a task that is tried again and a second
-action on the DataFrame give the same rows, as long as retention leaves them (``shard_interval`` has the rules).
+Planning decides everything that could differ between two readings: LATEST becomes the time at which the data
+was asked for, and the shards are listed after that. So a repeated task and a second action on the DataFrame
+give the same rows, while retention keeps them (``shard_interval`` has the rules).
 
-Rows are in the order of their shard. Across shards there is no order, not even of parents before children:
-a batch is whole anyway, and a reader that wants an order sorts.
+Rows are in the order of their shard. Across shards there is no order, not even of parents before children.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -53,7 +52,7 @@ class ReadPlan:
         return ShardInterval(stream=stream, shard_id=shard_id, start=start, end=end)
 
     def intervals(self) -> list[ShardInterval]:
-        """Give what is to be read, without the shards that can have nothing."""
+        """Without the shards that can have nothing."""
         every = (
             self.interval(stream, shard_id) for stream in self.listed for shard_id in self.listed[stream]
         )
@@ -61,10 +60,10 @@ class ReadPlan:
         return [interval for interval in ordered if not interval.is_empty]
 
     def unlisted(self, parent: ShardInterval, children: tuple[Shard, ...]) -> list[ShardInterval]:
-        """Give the children for which there is no task, and which the reader of ``parent`` is to read.
+        """The children without a task, which the reader of ``parent`` reads.
 
-        A listing may lag behind a reshard, but the last page of a parent does not. A merged child is read by one
-        of its parents' readers: the first of those who surely come to their shard's end, or past the read's.
+        A listing can lag behind a reshard, but the last page of a parent does not. One parent's reader reads
+        a merged child: the first of those that surely come to their shard's end, or past the read's.
         """
         intervals = []
         for child in children:
@@ -95,10 +94,8 @@ class ShardIntervals(InputPartition):
 class KinesisBatchReader(DataSourceReader):
     """Reads streams once. Only its options and the time travel to the executors.
 
-    Args:
-        options: what ``spark.read`` was told.
-        now: what LATEST means, in seconds since the epoch; by default, the time of this call. PySpark 4.0 makes
-            a reader for every action: given the time of ``load``, they all read the same.
+    ``now`` is what LATEST means, in seconds since the epoch; by default, the time of this call. PySpark 4.0
+    makes a reader for every action: with the time of ``load`` all read the same.
     """
 
     def __init__(self, options: BatchReadOptions, *, now: float | None = None) -> None:
@@ -107,14 +104,12 @@ class KinesisBatchReader(DataSourceReader):
 
     @said_as_options()
     def partitions(self) -> list[InputPartition]:
-        """List the shards and divide them among tasks; runs on the driver.
-
-        Throttles, time-outs and lost connections are tried again without limit, and logged.
+        """List the shards and divide them among tasks, on the driver. Retries transient errors without limit.
 
         Raises:
-            InvalidConfig: the end is yet to come, or a sequence number is given for several shards.
-            DataLoss: a start is behind retention, or a shard is named that is not there (``failOnDataLoss``).
-            StreamNotFound, AccessDenied: at once. So if patterns find nothing.
+            InvalidConfig: the end is in the future, or a sequence number is given for several shards.
+            DataLoss: a start is behind retention, or a named shard does not exist (``failOnDataLoss``).
+            StreamNotFound, AccessDenied: at once, also if patterns find nothing.
         """
         print_log_lines(spell=as_option)
         options = self._options
@@ -122,7 +117,7 @@ class KinesisBatchReader(DataSourceReader):
         intervals = plan.intervals()
         self._check_retention(intervals)
         settings = options.read.for_one_of(len(intervals))
-        # One task at least: some versions of Spark cannot do with none.
+        # One task at least: some versions of Spark fail with none.
         count = max(1, -(-len(intervals) // (options.shards_per_task or SHARDS_PER_TASK)))
         return [
             ShardIntervals(intervals[task::count], plan=plan, client=options.client, settings=settings)
@@ -130,7 +125,7 @@ class KinesisBatchReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a partition, on an executor."""
+        """Runs on an executor."""
         assert isinstance(partition, ShardIntervals)
         print_log_lines(spell=as_option)
         with said_as_options():
@@ -172,7 +167,7 @@ class KinesisBatchReader(DataSourceReader):
             )
 
     def _check_retention(self, intervals: list[ShardInterval]) -> None:
-        """Compare start times with retention: Kinesis itself begins at the oldest record, and says nothing."""
+        """Compare start times with retention: Kinesis itself silently begins at the oldest record."""
         oldest: dict[str, float] = {}
         for interval in intervals:
             if interval.start.timestamp is not None:
@@ -196,12 +191,10 @@ class KinesisBatchReader(DataSourceReader):
 
 
 def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.RecordBatch]:
-    """Read what a task is to read, a page of one shard after a page of another, each as soon as its rate allows.
+    """Read a task's intervals, page by page, each shard as soon as its rate allows.
 
-    So the task holds one page at a time, and a shard that is throttled or slow delays no other.
-
-    Raises:
-        What ``IntervalRead.next_rows`` raises.
+    The task holds one page at a time, and a throttled or slow shard delays no other. Raises like
+    ``IntervalRead.next_rows``.
     """
 
     def begin(interval: ShardInterval) -> IntervalRead:

@@ -1,20 +1,20 @@
-"""One shard between two positions: which of its records a batch read has, and when there can be no more of them.
+"""One shard between two positions: which of its records a batch read has, and when no more of them can come.
 
-**Which records.** A sequence number cuts the shard there. A time is applied to
-every record by itself, to the microsecond: ``start <= arrival < end``. So of two reads, one of which ends where
-the other starts, each record is in exactly one; and a second read of an interval gives the same records.
+**Which records.** A sequence number cuts the shard there. A time is compared with every record, to the
+microsecond: ``start <= arrival < end``. So of two reads, one of which ends where the other starts, each
+record is in exactly one; and a second read of an interval gives the same records.
 
-**When it is done.** Arrival times only nearly increase along a shard, and two clocks only nearly agree; by how
-much they differ at most is assumed to be ``MARGIN_SECONDS``. Kinesis is asked from so long before a start time,
-and an interval that ends at a time is read on until the first of these:
+**When it is done.** Arrival times increase only roughly along a shard, and two clocks agree only roughly;
+``MARGIN_SECONDS`` is the assumed maximum of both errors. Reading begins that long before a start time, and an
+interval that ends at a time is read until the first of these:
 
 * the end of the closed shard;
 * a page of which *every* record arrived more than the margin after the end;
 * the tip of the shard (an empty page that is not behind), seen by a read that was begun more than the margin
   after the end: what arrives from then on is not in the interval.
 
-An interval that ends at a sequence number is over with the record there, with the first one past it, or at the
-end of the shard. If the tip comes first, the record is not in the shard, which is a data loss.
+An interval that ends at a sequence number is over with the record there, with the first one past it, or at
+the end of the shard. If the tip comes first, the record is not in the shard, which is a data loss.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class ShardInterval:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the two positions alone tell that there is nothing in between."""
+        """Whether the two positions alone show that nothing is in between."""
         start, end = self.start, self.end
         if start.timestamp is not None and end.timestamp is not None:
             return end.timestamp <= start.timestamp
@@ -56,17 +56,16 @@ class ShardInterval:
 
     @property
     def first_position(self) -> Position:
-        """From where Kinesis is asked: nothing of the interval comes before."""
+        """Where reading begins: nothing of the interval comes before."""
         if self.start.timestamp is None:
             return self.start
         earlier = self.start.timestamp - MARGIN_SECONDS
         return Position.at_timestamp(earlier) if earlier > 0 else Position.trim_horizon()
 
     def part_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Give the rows that are in the interval; ``batch`` is a page that was read from ``first_position`` on.
+        """The rows in the interval, of a page that was read from ``first_position`` on.
 
-        Raises:
-            KinesisError: a row has no arrival time, and one is needed.
+        Raises KinesisError if a row lacks an arrival time that is needed.
         """
         if self.end.sequence_number is not None:
             batch = batch.slice(0, _rows_before(self.end, batch))
@@ -82,7 +81,7 @@ class ShardInterval:
         return batch if pc.all(inside).as_py() else batch.filter(inside)
 
     def is_behind(self, batch: pa.RecordBatch) -> bool:
-        """Tell whether nothing of the interval follows a page, by the page's rows alone."""
+        """Whether a page's rows show that nothing of the interval follows."""
         if batch.num_rows == 0:
             return False
         if self.end.sequence_number is not None:
@@ -107,14 +106,7 @@ class ShardInterval:
 
 
 class IntervalRead:
-    """Reads an interval, page by page. Mutable, owns nothing that needs closing.
-
-    Args:
-        interval: which.
-        client: reaches Kinesis.
-        settings: how.
-        clock: dates the reads, and paces them.
-    """
+    """Reads an interval, page by page. Mutable, needs no closing. ``clock`` dates and paces the reads."""
 
     def __init__(
         self, interval: ShardInterval, client: KinesisClientSettings, settings: ReadSettings, *, clock: Clock
@@ -134,14 +126,13 @@ class IntervalRead:
         """The shards that continue this one, if its end was read."""
 
     def next_rows(self) -> pa.RecordBatch | None:
-        """Read a page, and give what is in the interval; None if this read gave no page.
+        """Read a page and return its rows in the interval; None if this read gave no page.
 
-        What may pass (throttles, time-outs, lost connections) is logged; the next call tries again.
+        Transient errors are logged; the next call tries again.
 
         Raises:
-            DataLoss: the interval starts behind retention, or ends at a record that is not there, and
+            DataLoss, ShardNotFound: retention took records, or the record at the end does not exist, and
                 ``fail_on_data_loss`` is set.
-            ShardNotFound: retention took the shard, and ``fail_on_data_loss`` is set.
             StreamNotFound, AccessDenied: at once.
         """
         begun = self._clock.time()
@@ -165,7 +156,7 @@ class IntervalRead:
                 self.is_done = True
                 self._check_end_at_tip()
             else:
-                # The tip so early tells nothing: ask again when it does. (Just after, as it has to be later.)
+                # The tip proves nothing this early: read again just after it does.
                 wait = self._tip_counts_from - begun + 0.001
                 self.ready_at = max(self.ready_at, self._clock.monotonic() + wait)
 
@@ -196,7 +187,7 @@ class IntervalRead:
 
 
 def _rows_before(end: Position, batch: pa.RecordBatch) -> int:
-    """Count the rows up to an end at a sequence number; rows are in the order of theirs."""
+    """Count the rows before a sequence number; rows are in that order."""
     assert end.sequence_number is not None
     inclusive = end.type is PositionType.AFTER_SEQUENCE_NUMBER
     count = rows_up_to if inclusive else rows_before

@@ -1,4 +1,4 @@
 """Pages of records on their way: from the processes that fetch, to the reader, to the tasks.
 
-What is fetched, and when, is ``stream``'s. Begin with ``page_server``.
+``stream`` decides what is fetched, and when. Begin with ``page_server``.
 """

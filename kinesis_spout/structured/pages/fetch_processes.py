@@ -1,9 +1,8 @@
-"""Has GetRecords called, and the replies decoded, by other processes: more than one core can do.
+"""Other processes call GetRecords and decode the replies, where one core is not enough.
 
-A reader's threads wait for the network at the same time, but decode one after the other. That is enough for some
-hundred shards; beyond, ``fetchProcesses`` gives each of so many processes one call at a time. Everything
-that must be remembered of a shard stays with the reader, so any of them can make any call, and one that ends
-is replaced: the call is made again.
+A reader's threads wait for the network concurrently, but decode one after the other. That is enough for some
+hundred shards; beyond, each of ``fetchProcesses`` processes gets one call at a time. The reader keeps all
+state of a shard, so any process can make any call; one that ends is replaced, and its call is repeated.
 """
 
 import logging
@@ -29,21 +28,21 @@ _log = logging.getLogger(__name__)
 
 
 class FetchProcesses:
-    """So many processes at most, started as they are needed. Thread-safe; call it to have a call made."""
+    """At most so many processes, started when needed. Thread-safe."""
 
     def __init__(self, count: int, settings: KinesisClientSettings) -> None:
         if os.name != "posix":
             raise InvalidConfig(f"fetchProcesses: expected 0 on this system ({os.name}), got {count}")
         self._settings = settings
         self._is_closed = False
-        # The last one used comes first, so that no more run than are needed.
+        # The last one used comes first, so that no more run than needed.
         self._free: queue.LifoQueue[_FetchProcess | None] = queue.LifoQueue()
         for _ in range(count):
             self._free.put(None)
         self._count = count
 
     def __call__(self, iterator: str, limit: int, form: ArrowForm) -> ArrowReply:
-        """See ``FetchArrow``; waits for a process that is free. Raises Unavailable also if the process ended."""
+        """See ``FetchArrow``; waits for a free process. Also raises Unavailable if the process ended."""
         process = self._free.get()
         try:
             if self._is_closed:
@@ -62,7 +61,7 @@ class FetchProcesses:
             self._free.put(process)
 
     def close(self) -> None:
-        """End the processes, after the calls that are under way. May be called twice."""
+        """End the processes after the calls that are under way. May be called twice."""
         self._is_closed = True
         for _ in range(self._count):
             process = self._free.get()
@@ -81,7 +80,7 @@ class _FetchProcess:
                 [sys.executable, "-m", "kinesis_spout.structured.pages.fetch_worker", str(descriptor)],
                 pass_fds=[descriptor],
                 stdin=subprocess.DEVNULL,
-                # What this process can import, it can.
+                # The process can import what this one can.
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             )
         seconds = _START_SECONDS + settings.connect_timeout_seconds + settings.read_timeout_seconds

@@ -1,7 +1,7 @@
 """A process that calls GetRecords and makes columns of the replies, for a reader that has too much to do.
 
-It is started as ``python -m kinesis_spout.structured.pages.fetch_worker DESCRIPTOR``, with one end of a pair of
-sockets, and ends when the other end is closed: so it does not outlive its reader, however that ends.
+It is started as ``python -m kinesis_spout.structured.pages.fetch_worker DESCRIPTOR``, with one end of a pair
+of sockets, and ends when the other end is closed: so it does not outlive its reader, however that ends.
 """
 
 import pickle
@@ -37,7 +37,7 @@ def serve(channel: PageChannel) -> None:
 
 
 def receive_outcome(channel: PageChannel) -> ArrowReply:
-    """Wait for what became of a request; raises what the call raised there, OSError if the process ended."""
+    """Wait for the reply. Raises the error of the call, or OSError if the process ended."""
     content, count = _received(channel)
     apart = [channel.receive() for _ in range(count)]
     outcome: ArrowReply | Exception = pickle.loads(content, buffers=apart)  # noqa: S301 - as below

@@ -1,13 +1,13 @@
 """The pages that the driver-side reader has fetched, until their batch is done.
 
-Per shard they are consecutive, in order. A batch takes a run of rows from the front; rows are addressed by page
-number and index in the page, so that a batch limit may cut a page without copying it.
+Per shard they are consecutive, in order. A batch takes a run of rows from the front; rows are addressed by
+page number and index in the page, so that a batch limit can cut a page without copying it.
 
-A record that came aggregated has a row for each user record inside. These rows are one after the other in one
-page, and have one sequence number.
+An aggregated record has a row for each user record. These rows are consecutive in one page, and share one
+sequence number.
 
-A row's *arrival* is the latest ``approximateArrivalTimestamp`` of its page up to it, in microseconds since the
-epoch: Kinesis does not promise that it grows, and a shard's order must stay.
+A row's *arrival* is the latest ``approximateArrivalTimestamp`` of its page up to it, in microseconds since
+the epoch: Kinesis does not promise that it grows, and a shard's order must stay.
 """
 
 import itertools
@@ -59,7 +59,7 @@ class StoredPage:
         return self.size_bytes / self.rows
 
     def sequence(self, row: int) -> SequenceNumber:
-        """Give the sequence number of a row; those of one aggregated record have the same."""
+        """The rows of one aggregated record share it."""
         return sequence_at(self.batch, row)
 
     def rows_up_to(self, last: SequenceNumber) -> int:
@@ -93,7 +93,7 @@ class PageBuffer:
         self.rows = 0
 
     def append(self, shard: ShardKey, batch: pa.RecordBatch, data_bytes: int) -> None:
-        """Keep a page, the next one of its shard."""
+        """Add the next page of a shard."""
         page = StoredPage(
             number=next(self._numbers),
             batch=batch,
@@ -115,7 +115,7 @@ class PageBuffer:
         return self._bytes_by_shard.get(shard, 0)
 
     def after(self, shard: ShardKey, last: SequenceNumber | None) -> Iterator[tuple[StoredPage, int]]:
-        """Go through a shard's pages beyond ``last`` (None: all): each with its first row that counts."""
+        """Yield a shard's pages beyond ``last`` (None: all), each with its first row that counts."""
         for page in self._by_shard.get(shard, ()):
             if last is None or page.first > last:
                 yield page, 0
@@ -123,7 +123,7 @@ class PageBuffer:
                 yield page, page.rows_up_to(last)
 
     def segments(self, shard: ShardKey, first: SequenceNumber, last: SequenceNumber) -> list[Segment]:
-        """Name the rows from ``first`` to ``last``, both included, as far as they are here."""
+        """The available rows from ``first`` to ``last``, both included."""
         found: list[Segment] = []
         for page in self._by_shard.get(shard, ()):
             if page.last < first or page.first > last:
@@ -145,7 +145,7 @@ class PageBuffer:
         self._bytes_by_shard.pop(shard, None)
 
     def oldest_arrival(self, shard: ShardKey, last: SequenceNumber | None) -> int | None:
-        """Tell when the first row beyond ``last`` (None: the first of all) arrived; None if there is none."""
+        """When the first row beyond ``last`` (None: the first of all) arrived; None if there is none."""
         for page, row in self.after(shard, last):
             return int(page.arrivals[row])
         return None
@@ -158,6 +158,6 @@ class PageBuffer:
 
 
 def _arrivals(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    # A record without a time arrived when the one before it did, as far as anybody knows.
+    # A record without a time counts as arrived with the one before it.
     known = pc.fill_null(batch.column("approximateArrivalTimestamp").cast(pa.int64()), 0)
     return np.maximum.accumulate(known.to_numpy(zero_copy_only=False))

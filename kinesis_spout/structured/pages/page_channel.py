@@ -1,7 +1,7 @@
 """The connection between the reader and a task: authenticated, with messages that carry pages.
 
-Messages go over a Unix socket where both ends are on one machine (Linux), else over TCP, which costs more. Both
-ends prove that they know a key (``processes.keyed_connections``). Nothing is encrypted.
+Messages use a Unix socket where both ends are on one machine (Linux), else TCP, which costs more. Both ends
+prove that they know a key (``processes.keyed_connections``). Nothing is encrypted.
 """
 
 import contextlib
@@ -64,10 +64,10 @@ def listen_locally(name: str) -> socket.socket | None:
 
 
 class PageChannel:
-    """One end of a connection over which pages are asked for, and sent. A message is its length and its bytes.
+    """One end of a connection over which pages are requested and sent. A message is its length and its bytes.
 
-    Mutable; owns its socket, whose ends have proved each other; one thread's at a time. ``receive`` fails when
-    nothing comes for ``wait_seconds``.
+    Mutable; owns its socket, which is authenticated; one thread's at a time. ``receive`` fails when nothing
+    comes for ``wait_seconds``.
     """
 
     def __init__(self, connected: socket.socket, *, wait_seconds: float | None) -> None:
@@ -75,7 +75,7 @@ class PageChannel:
         self._wait_seconds = wait_seconds
         connected.setblocking(True)
         if connected.family != getattr(socket, "AF_UNIX", None):
-            # A message is sent as a length and a body: the end of it would wait 40 ms for Nagle.
+            # A message is sent as a length and a body: Nagle's algorithm would delay the body's end by 40 ms.
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if wait_seconds is not None and os.name != "nt":  # which takes such times in another form
             time = _TIME.pack(int(wait_seconds), round(wait_seconds % 1 * 1e6))
@@ -83,7 +83,7 @@ class PageChannel:
 
     @classmethod
     def connected(cls, address: PageServerAddress, *, wait_seconds: float) -> Self:
-        """Connect to a server, and prove each other. Raises OSError, also if there is no slot free."""
+        """Connect and authenticate both ends. Raises OSError, also if there is no slot free."""
         connected = _connect(address)
         try:
             introduce(connected, address.key)
@@ -96,7 +96,7 @@ class PageChannel:
         self.send(b"".join(_WANTED.pack(*segment, rows_at_once) for segment in segments))
 
     def asked(self) -> list[tuple[Segment, int]]:
-        """Wait for a request: gives the segments, each with how many rows to send at once."""
+        """Wait for a request: the segments, each with how many rows to send at once."""
         request = self.receive(_MAX_REQUEST_BYTES)
         if request.size % _WANTED.size:
             raise OSError(f"expected a request for pages, got {request.size} bytes")
@@ -109,7 +109,7 @@ class PageChannel:
         self._socket.close()
 
     def is_quiet(self) -> bool:
-        """Tell whether the other end waits for a request: it neither closed the connection nor sent anything."""
+        """Whether the other end waits for a request: it neither closed the connection nor sent anything."""
         self._socket.setblocking(False)
         try:
             self._socket.recv(1, socket.MSG_PEEK)
@@ -167,5 +167,5 @@ def _has_local_names() -> bool:
 
 
 def _abstract(name: str) -> bytes:
-    """Give the address of a Unix socket that is in no folder and vanishes with its listener (Linux)."""
+    """A Unix socket address that is in no folder and vanishes with its listener (Linux)."""
     return b"\0kinesis-spout-" + name.encode()

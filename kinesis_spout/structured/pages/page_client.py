@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 def fetch_segments(
     address: PageServerAddress, segments: Sequence[Segment], schema: pa.Schema, *, rows_at_once: int
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Fetch segments, in their order, as far as available: it ends early where one is missing.
+    """Yield the rows of segments in order, up to the first segment that is missing.
 
     A connection that was not read to its end is not used again.
     """
@@ -61,7 +61,7 @@ class _Connections:
         self._unreachable: dict[PageServerAddress, float] = {}
 
     def take(self, address: PageServerAddress) -> PageChannel | None:
-        """Give a connection; None if the server cannot be reached."""
+        """None if the server cannot be reached."""
         idle = self._idle.pop(address, None)
         if idle is not None:
             if idle.is_quiet():
@@ -85,7 +85,7 @@ class _Connections:
             return None
 
     def put_back(self, address: PageServerAddress, channel: PageChannel) -> None:
-        """Keep a connection that nothing is under way on; the one that was not used longest is given up for it."""
+        """Keep an idle connection, and close the least recently used one if there are too many."""
         self._idle[address] = channel
         while len(self._idle) > _KEPT_CONNECTIONS:
             self._idle.pop(next(iter(self._idle))).close()

@@ -1,10 +1,10 @@
-"""Hands the reader's pages to the executors, over an authenticated socket; see ``page_channel``.
+"""Sends the reader's pages to the executors, over an authenticated socket; see ``page_channel``.
 
-Spark's own way, the data inside the partitions, costs four times as much. The key that both ends prove to know is
-made anew for every reader and travels with Spark's tasks. That authenticates, it does not encrypt: where Spark's
-own traffic must be encrypted, this must stay on one machine (``pageServerHost``: 127.0.0.1).
+Spark's own way, the data inside the partitions, costs four times as much. Every reader makes a key, which
+travels with Spark's tasks and which both ends prove to know. That authenticates, it does not encrypt: where
+Spark's own traffic must be encrypted, this must stay on one machine (``pageServerHost``: 127.0.0.1).
 
-What is missing here is read from Kinesis again, so every failure of this is a cost, never an error.
+Tasks read from Kinesis whatever is missing here, so every failure of this is a cost, never an error.
 """
 
 import contextlib
@@ -39,8 +39,8 @@ _log = logging.getLogger(__name__)
 def advertised_host() -> str:
     """Name this machine as Spark's driver does by default: SPARK_LOCAL_IP, else the host name's address.
 
-    On many machines that is a loopback address, at which another machine finds only itself. Then, like Spark, it
-    is the address that this machine has on the network, if there is one.
+    On many machines that is a loopback address, which no other machine can reach. Then, like Spark, it is the
+    machine's address on the network, if there is one.
     """
     named = os.environ.get("SPARK_LOCAL_IP")
     if named:
@@ -53,7 +53,7 @@ def advertised_host() -> str:
 
 
 def _network_address() -> str | None:
-    """Give the address that this machine uses towards others; None without a network."""
+    """The address that this machine uses towards others; None without a network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_ELSEWHERE)  # sends nothing: it only chooses a way
@@ -68,9 +68,9 @@ class PageServer:
 
     Args:
         host: where to listen.
-        find: gives the page of a number, None if it is gone; called on the server's threads.
-        max_connections: at a time. For a new one the connection is ended that has waited longest for its other
-            end; where all are at work, the new one is ended, and its task reads Kinesis itself.
+        find: returns the page of a number, None if it is gone; called on the server's threads.
+        max_connections: at a time. A new one replaces the connection that has waited longest for its other
+            end; if all are at work, the new one is closed, and its task reads Kinesis itself.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class PageServer:
             ).start()
 
     def close(self) -> None:
-        """Take no more connections; those that are open end with their clients. May be called twice."""
+        """Accept no more connections; open ones end with their clients. May be called twice."""
         self._is_closed = True
         for listening in self._sockets:
             with contextlib.suppress(OSError):  # not every system does it, and not twice
@@ -121,7 +121,7 @@ class PageServer:
                 self._say_that_it_is_full()
                 client.close()
                 continue
-            # Each on a thread of its own from the first byte: nobody waits for a stranger who says nothing.
+            # Each on its own thread from the first byte: a silent client delays no other.
             threading.Thread(
                 target=self._serve, args=(client,), name="kinesis-page-client", daemon=True
             ).start()
@@ -159,19 +159,19 @@ class PageServer:
         if page is None:
             channel.send(b"")
             return
-        # So a piece is sent, received and handed on while the processor's caches have it. A page of 10 MB that
-        # goes these ways as a whole costs twice as much.
+        # So a piece is sent, received and passed on while the processor's caches have it. A page of 10 MB that
+        # is moved as a whole costs twice as much.
         for start in range(0, segment.rows, step):
             rows = min(step, segment.rows - start)
             channel.send(page.batch.slice(segment.offset + start, rows).serialize())
 
 
 class ConnectionSlots:
-    """A slot for each connection, and no more than ``most``. Thread-safe.
+    """A slot for each connection, at most ``most``. Thread-safe.
 
-    A connection either waits for its other end, or is at work. Where all slots are taken, the one that has
-    waited longest is ended for a new one. It is a stranger who says nothing, or a worker that has nothing to ask;
-    that worker connects again when it has.
+    A connection either waits for its other end, or is at work. If all slots are taken, a new connection
+    replaces the one that has waited longest. That is a stranger or an idle worker, which connects again when
+    it needs pages.
     """
 
     def __init__(self, most: int) -> None:
@@ -184,7 +184,7 @@ class ConnectionSlots:
         """The one that was ended for a new one."""
 
     def take(self, new: socket.socket, patience_seconds: float) -> bool:
-        """Give a new connection a slot, in which it waits; False if none becomes free for so long."""
+        """Give a new connection a slot, in which it waits; False if none becomes free in time."""
         with self._changed:
             if not self._changed.wait_for(self._has_room, patience_seconds):
                 return False
@@ -194,7 +194,7 @@ class ConnectionSlots:
 
     @contextlib.contextmanager
     def waiting(self, connection: socket.socket) -> Iterator[None]:
-        """Have a connection count as one that waits while the block runs, and as one at work after it."""
+        """The connection counts as waiting while the block runs, and as at work after it."""
         with self._changed:
             self._waiting.pop(connection, None)
             self._waiting[connection] = None

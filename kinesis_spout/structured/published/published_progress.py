@@ -1,25 +1,26 @@
-"""The progress of a query in ZooKeeper, beside Spark's checkpoint: options ``checkpointApp`` and ``zookeeper``.
+"""A query's progress in ZooKeeper, next to Spark's checkpoint: options ``checkpointApp``, ``zookeeper``.
 
-It is for looking at (``kinesis-spout shards``), and for beginning from: a query without a Spark checkpoint begins
+It is for inspection (``kinesis-spout shards``), and for starting: a query without a Spark checkpoint begins
 where the application ended, be that a query or a spout. Shards born since are read from their beginning,
-whatever ``initialPosition`` says. ``published_stream`` has what is stored, and who may write it.
+whatever ``initialPosition`` says. ``published_stream`` defines what is stored, and who may write it.
 
-**Which one wins.** Where Spark has a checkpoint, it wins (``progressFrom=spark``): ZooKeeper is only written, on
-a thread of its own, and a ZooKeeper that cannot be reached delays nothing. With ``progressFrom=zookeeper`` the
-stored progress moves the query, once in each run, from where Spark would go on. So ``kinesis-spout checkpoints
+**Which one wins.** Where Spark has a checkpoint, it wins (``progressFrom=spark``): ZooKeeper is only written,
+on its own thread, and an unreachable ZooKeeper delays nothing. With ``progressFrom=zookeeper`` the stored
+progress moves the query, once in each run, from where Spark would continue. So ``kinesis-spout checkpoints
 reset`` moves a query, too.
 
-**How far it may be behind.** Spark says that a batch is done only by asking for the next one. And it stops a
-query by ending the reader's process, without a word. So what is published may lack the last batches: those whose
-publication was under way, and the last one, if the query was stopped before it asked again. It never has more
-than was processed. Beginning from it may repeat those batches, and loses nothing; with
-``progressFrom=zookeeper`` they come again as *new* batches, so a sink that knows repeated batches by their number
-does not notice. (A batch that Spark itself replays at the start is not read once more because of it.) A run of
-``Trigger.AvailableNow`` publishes everything before it ends, unless ZooKeeper takes longer than 5 s to answer.
+**How far it can be behind.** Spark reports that a batch is done only by asking for the next one. And it stops
+a query by ending the reader's process without notice. So what is published can lack the last batches: those
+whose publication was under way, and the last one, if the query was stopped before it asked again. It never
+has more than was processed. Beginning from it can repeat those batches, and loses nothing; with
+``progressFrom=zookeeper`` they come again as *new* batches, so a sink that knows repeated batches by their
+number does not notice. (A batch that Spark itself replays at the start is not read once more because of it.)
+A run of ``Trigger.AvailableNow`` publishes everything before it ends, unless ZooKeeper takes longer than 5 s
+to answer.
 
-**One at a time.** An application's progress on a stream has one writer. Another living consumer or query under
-the same name is an error that ends this one: at once where the progress is needed to begin, else when it is
-found. A process that was killed is registered until its session ends, so it is waited for.
+**One at a time.** An application's progress on a stream has one writer. Another living consumer or query
+under the same name is an error that ends this one: at once where the progress is needed to begin, else when
+it is found. A killed process stays registered until its session ends, so the query waits for that.
 """
 
 import logging
@@ -48,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class ZooKeeperPlaces:
-    """The places of one application. Mutable: starts the embedded server, where that is asked for, once."""
+    """The places of one application. Mutable: starts the embedded server once, if the options ask for it."""
 
     def __init__(self, settings: ZooKeeperSettings) -> None:
         self._settings = settings
@@ -59,7 +60,7 @@ class ZooKeeperPlaces:
         """Connect to the place of a stream, given by its name or ARN.
 
         Raises:
-            StoreUnavailable: nobody answers.
+            StoreUnavailable: no server answers.
             InvalidConfig, StoreError: the embedded server does not start, or ZooKeeper refuses us.
         """
         if self._server is None:
@@ -74,10 +75,10 @@ class PublishedProgress:
     """Mutable; its methods are called by one thread.
 
     Args:
-        open_place: connects to the place of a stream, by the name or ARN that the options gave. Called once for
-            each stream, and again if it raised ``StoreUnavailable``.
+        open_place: connects to the place of a stream, by the name or ARN that the options gave. Called once
+            for each stream, and again if it raised ``StoreUnavailable``.
         app: the application, for messages.
-        zookeeper_wins: over Spark's checkpoint, where both are there.
+        zookeeper_wins: over Spark's checkpoint, where both exist.
         close_places: called when everything that was opened is closed.
     """
 
@@ -106,7 +107,7 @@ class PublishedProgress:
 
     @classmethod
     def of(cls, options: StreamReadOptions) -> "PublishedProgress | None":
-        """Make it as the options say; None if they do not ask for it. Connects to nothing yet.
+        """None if the options do not ask for it. Connects to nothing yet.
 
         Raises:
             InvalidConfig: two streams have one name, and would have one place.
@@ -127,14 +128,14 @@ class PublishedProgress:
         )
 
     def start(self, first: QueryOffset) -> QueryOffset:
-        """Say where a query without a Spark checkpoint begins: the same for the whole run.
+        """Where a query without a Spark checkpoint begins: the same for the whole run.
 
-        Args:
-            first: where it would begin by its options, every listed shard in it. That holds for streams on
-                which the application has not begun; it begins there, with the first publication.
+        ``first`` is where it would begin by its options, with every listed shard. It applies to streams on
+        which the application has not begun; the first publication begins it there.
 
         Raises:
-            StoreUnavailable: nobody answers. Once somebody did, what may pass is tried again without limit.
+            StoreUnavailable: no server answers. After the first answer, transient errors are retried without
+                limit.
             ConsumerAlive: another consumer or query is at work under this name.
             StreamRecreated, CheckpointUnreadable, StoreError: see ``PublishedStream``.
         """
@@ -158,17 +159,12 @@ class PublishedProgress:
             self._replayed_from = start
 
     def moved(self, start: QueryOffset, listed: Callable[[], QueryOffset]) -> QueryOffset | None:
-        """Say where a query goes on instead, when Spark would do so at ``start``; None: there.
+        """Where a query continues instead of ``start``, where Spark would; None: at ``start``.
 
-        What is not None is the end of a batch of nothing, so that Spark's log has the move before anything is
-        read: read at once, the end could be the very one where Spark stands, and Spark would see nothing new.
-
-        Args:
-            start: where the last batch ended.
-            listed: gives an offset with every listed shard in it, for the parents of shards new to Spark.
-
-        Raises:
-            ConsumerAlive, StreamRecreated, CheckpointUnreadable, StoreError: see ``start``.
+        The result is the end of an empty batch, so that Spark's log has the move before anything is read:
+        read at once, the end could be the very one where Spark stands, and Spark would see nothing new.
+        ``listed`` gives an offset with every listed shard, for the parents of shards new to Spark. Raises
+        like ``start``.
         """
         is_first, self._is_going_on = not self._is_going_on, True
         if not is_first or not self._zookeeper_wins:
@@ -182,17 +178,15 @@ class PublishedProgress:
         return None if stays else going_on
 
     def publish(self, done: QueryOffset) -> None:
-        """Have it stored that everything up to ``done`` is processed. Does no I/O.
+        """Store, on the publisher's thread, that everything up to ``done`` is processed. Does no I/O.
 
-        Of several that wait only the newest is stored. After ``finish`` or ``close`` it is passed over.
-
-        Raises:
-            What ended the publishing: see ``start``. A lost connection does not.
+        Of several that wait only the newest is stored. Ignored after ``finish`` or ``close``. Raises what
+        ended the publishing (see ``start``); a lost connection does not.
         """
         self._publisher.publish(done)
 
     def finish(self) -> None:
-        """Close, for a query that has ended by itself. Raises as ``publish`` does."""
+        """Close, for a query that has reached its end. Raises as ``publish`` does."""
         self.close()
         self._publisher.check()
 
@@ -213,7 +207,7 @@ class PublishedProgress:
         self._close_places()
 
     def _stored(self, offset: QueryOffset) -> dict[str, Mapping[str, Checkpoint]]:
-        """Read what is stored of every stream, once nobody else is at work on it."""
+        """Read the stored progress of every stream, once no other process works on it."""
         work = "the look at the stored progress"
         while not persistently(partial(self._entered, offset.streams), work, self._clock):
             self._clock.sleep(_LOOK_AGAIN_SECONDS)
@@ -264,12 +258,12 @@ class PublishedProgress:
 
 
 def _from_its_beginning(shard: ShardOffset) -> ShardOffset:
-    """Give the start of a shard that was born after the application began (invariant 7)."""
+    """The start of a shard that was born after the application began (invariant 7)."""
     return ShardOffset(position=Position.trim_horizon(), parents=shard.parents)
 
 
 def _with_replayed(offset: StreamOffset, batch_start: StreamOffset, batch_end: StreamOffset) -> StreamOffset:
-    """Go to the end of a batch that this run has just replayed, in the shards that stand at its start."""
+    """Move the shards that stand at the start of the batch this run has just replayed to its end."""
     beginning = ShardOffset(position=Position.trim_horizon())
 
     def replayed(shard_id: str, shard: ShardOffset) -> ShardOffset:

@@ -1,17 +1,17 @@
 """The progress of a query on one stream, in the place of an application: as a spout would leave it.
 
-What is written is what a consumer writes, under the same fence: a query registers as a member, owns the shards
-that it reads, and each write is conditional on the ownership's epoch. So the command line shows a query as it
-shows a spout, and each can go on where the other ended.
+A query writes what a consumer writes, under the same fence: it registers as a member, owns the shards that it
+reads, and each write is conditional on the ownership's epoch. So the command line shows a query like a spout,
+and each can continue where the other ended.
 
     at its end                     SHARD_END, before anything is written of the children (invariant 8)
     after a record                 that record as the base
     nothing read yet               the start, no base
 
-A query finishes records in order: it leaves no holes. Where a spout left some, the query begins at the base, and
-the records in them, which are finished, come again.
+A query finishes records in order: it leaves no holes. Where a spout left some, the query begins at the base,
+and the finished records in them come again.
 
-A base that is stored never goes back (invariant 1). Where it is ahead of the query it stays until the query has
+A base that is stored never goes back (invariant 1). If it is ahead of the query it stays until the query has
 passed it: what is finished stays finished, also when another reads it again.
 """
 
@@ -56,13 +56,8 @@ class Place(Protocol):
 class PublishedStream:
     """Mutable; used by one thread at a time, but for ``close``.
 
-    Every method but ``close`` may raise ``StoreUnavailable``, after which it is called again; what else it
-    raises ends the query.
-
-    Args:
-        place: already connected.
-        what: the application and the stream, for messages.
-        clock: measures how long others are there.
+    Every method but ``close`` can raise ``StoreUnavailable``, and the caller repeats it; any other error ends
+    the query. ``place`` is connected already; ``what`` names application and stream in messages.
     """
 
     def __init__(self, place: Place, what: str, clock: Clock) -> None:
@@ -78,13 +73,10 @@ class PublishedStream:
         self._refused_since: float | None = None
 
     def enter(self) -> bool:
-        """Register as the only living member.
-
-        Returns:
-            False while somebody else is registered: call again soon.
+        """Register as the only living member; False while another one is registered: call again soon.
 
         Raises:
-            ConsumerAlive: somebody else has been registered for longer than a session of the dead lives.
+            ConsumerAlive: another member has been registered for longer than a dead one's session lives.
             StoreError: ZooKeeper refuses us.
         """
         if not self._entered:
@@ -98,10 +90,10 @@ class PublishedStream:
         return True
 
     def stored(self, stream: StreamOffset) -> Mapping[str, Checkpoint]:
-        """Give every shard's checkpoint; nothing if the application has not begun on the stream.
+        """Every shard's checkpoint; none if the application has not begun on the stream.
 
         Raises:
-            StreamRecreated: what is stored was made for a stream created at another time than ``stream``.
+            StreamRecreated: what is stored is of a stream created at another time than ``stream``.
             CheckpointUnreadable: what is stored cannot be read.
         """
         if not self._place.store.load():
@@ -112,12 +104,8 @@ class PublishedStream:
     def write(self, done: StreamOffset) -> bool:
         """Store that everything up to ``done`` is processed; begin the application if it has not begun.
 
-        Returns:
-            False if some of it could not be stored, because a shard was not ours: call again soon.
-
-        Raises:
-            ConsumerAlive: somebody else owns a shard, and keeps it.
-            StreamRecreated, CheckpointUnreadable: see ``stored``.
+        False if some of it could not be stored, because a shard was not ours: call again soon. Raises like
+        ``stored``, and ConsumerAlive if another member owns a shard and keeps it.
         """
         if not self.enter():
             return False
@@ -224,12 +212,12 @@ def restored(
     stored: Mapping[str, Checkpoint],
     unknown: Callable[[ShardOffset], ShardOffset],
 ) -> StreamOffset:
-    """Give the offset that the stored checkpoints stand for.
+    """The offset that the stored checkpoints stand for.
 
     Args:
         stream: the shards, with their parents.
         stored: wins, shard by shard.
-        unknown: says from where a shard is read of which nothing is stored.
+        unknown: where to read a shard from that has no checkpoint.
     """
     shards = {shard_id: unknown(shard) for shard_id, shard in stream.shards.items() if shard_id not in stored}
     for shard_id, checkpoint in stored.items():
@@ -260,10 +248,10 @@ def _base(shard: ShardOffset) -> SequenceNumber:
 
 
 def _advanced(held: Checkpoint, shard: ShardOffset, member: str) -> Checkpoint | None:
-    """Give what is to be stored; None if that is stored, or more."""
+    """The checkpoint to store; None if it is stored, or a later one."""
     base = _base(shard)
     if base > held.base:
-        # What the holes said of the records up to here is in the base now; what they say beyond is given up.
+        # The base now covers what the holes held up to here; the holes beyond are given up.
         return replace(held, base=base, holes=(), anchor=None, attempts=(), app_instance=member)
     if base == held.base == SHARD_START and shard.position != held.start and not held.holes:
         return replace(held, start=shard.position, attempts=(), anchor=None, app_instance=member)

@@ -1,4 +1,4 @@
-"""Stores a query's progress beside the query: on a daemon thread, the newest first and the older not at all."""
+"""Stores a query's progress in the background: on a daemon thread, only the newest."""
 
 import logging
 import threading
@@ -35,7 +35,7 @@ class Publisher:
         self._thread: threading.Thread | None = None
 
     def publish(self, done: QueryOffset) -> None:
-        """Have ``done`` stored, instead of what still waits. Does no I/O. After ``leave``, does nothing.
+        """Queue ``done`` in place of what still waits. Does no I/O. After ``leave``, does nothing.
 
         Raises:
             What ended the writing.
@@ -51,7 +51,6 @@ class Publisher:
             self._changed.notify_all()
 
     def check(self) -> None:
-        """Raise what ended the writing, if something did."""
         with self._changed:
             if self._failure is not None:
                 raise self._failure
@@ -89,7 +88,7 @@ class Publisher:
                     return
 
     def _store(self, done: QueryOffset) -> float | None:
-        """Store progress, and give how many seconds to wait before the next try; None if all of it is stored."""
+        """Store progress; return the seconds to wait before the next try, None if all of it is stored."""
         try:
             is_stored = self._write(done)
         except KinesisSpoutError as error:

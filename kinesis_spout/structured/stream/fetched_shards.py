@@ -74,7 +74,7 @@ class FetchedShards:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is anything that a batch could have: records, or the end of a shard."""
+        """Whether a batch could have anything: records, or the end of a shard."""
         # What is done was freed, so whatever is in the buffer is new.
         return self.buffer.size_bytes > 0 or any(fetcher.at_end for fetcher in self._fetchers.values())
 
@@ -83,14 +83,14 @@ class FetchedShards:
         return all(fetcher.at_end or fetcher.has_all_until for fetcher in self._fetchers.values())
 
     def at_end(self) -> dict[ShardKey, bool]:
-        """Name the shards that are read; True where the buffer has everything up to the shard's end."""
+        """The shards that are read; True where the buffer has everything up to the shard's end."""
         return {key: fetcher.at_end for key, fetcher in self._fetchers.items()}
 
     def behind(self) -> list[int]:
-        """Give how many milliseconds each shard is behind, as far as that is known.
+        """How many milliseconds each shard is behind, where known.
 
-        That is how far behind its latest record the last read of it ended, or the age of its oldest record that
-        is not done, whichever is more: what waits in the buffer is not done.
+        The larger of two values: how far behind its latest record the last read of the shard ended, and the
+        age of its oldest record that is not done (which includes records in the buffer).
         """
         now = self._clock.time()
         behind: list[int] = []
@@ -103,10 +103,10 @@ class FetchedShards:
         return behind
 
     def await_furthest_behind(self) -> int:
-        """Say up to which arrival records may be handed out, in microseconds since the epoch.
+        """Up to which arrival records may be handed out, in microseconds since the epoch.
 
-        Later ones wait: another shard may have unread ones that arrived before them (invariant 18). The shard
-        that they wait for is read though there is no room.
+        Later ones wait, because another shard can have unread ones that arrived earlier (invariant 18). That
+        shard is read even without room.
         """
         behind = [fetcher for fetcher in self._fetchers.values() if fetcher.is_waited_for]
         furthest = min(behind, key=lambda fetcher: fetcher.read_until, default=None)
@@ -118,7 +118,7 @@ class FetchedShards:
         return round((furthest.read_until + self._options.max_arrival_skew_seconds) * 1_000_000)
 
     def late_seconds(self) -> float:
-        """Say how late the records that are here are at least; 0 if it is no use to wait for more of them."""
+        """How late the buffered records are at least; 0 if waiting for more of them is useless."""
         if any(fetcher.at_end for fetcher in self._fetchers.values()):
             return 0.0  # children wait for the batch
         parked = set(self.room.parked)
@@ -134,7 +134,7 @@ class FetchedShards:
         return ((key[0], each.failure) for key, each in self._fetchers.items() if each.failure is not None)
 
     def leave(self, stream: str) -> bool:
-        """Read no more of a stream that is gone; what was read stays. Tells whether all of that is done."""
+        """Stop reading a stream that is gone; what was read stays. True if all of that is done."""
         keys = [key for key in self._fetchers if key[0] == stream]
         for key in keys:
             self._fetchers[key].leave()
@@ -147,12 +147,12 @@ class FetchedShards:
             self._close(key)
 
     def close_subscriptions(self) -> None:
-        """End the threads that read subscriptions. Not under the lock: one may be about to tell of records."""
+        """End the threads that read subscriptions. Not under the lock: one can be about to report records."""
         for getters in (*self._getters.values(), *self._left):
             getters.close()
 
     def _go_on(self, key: ShardKey, shard: ShardOffset) -> None:
-        """Free what is done of a shard; start to read it where that is not done, or done from another position."""
+        """Free what is done of a shard; start its fetcher, or restart it to go back."""
         last = read_up_to(shard.position)
         freed = self._freed.get(key)
         if key in self._fetchers and freed is not None and (last is None or last < freed):

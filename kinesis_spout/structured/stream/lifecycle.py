@@ -1,4 +1,4 @@
-"""What a streaming read says of its life in the log, at INFO: a line for each change, a summary once a minute."""
+"""A streaming read's life in the log, at INFO: a line for each change, a summary once a minute."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Lifecycle:
-    """Tells the life of one run of a query. Mutable; one thread's."""
+    """Logs the life of one run of a query. Mutable; one thread's."""
 
     def __init__(self, streams: Sequence[str]) -> None:
         self._streams = streams
@@ -45,7 +45,7 @@ class Lifecycle:
         self.listed(listed)
 
     def resolved(self, start: Position, first: Position) -> None:
-        """Say what LATEST means to a query that has no checkpoint yet. Told once."""
+        """Log, once, what LATEST means to a query without a checkpoint."""
         if start.type is PositionType.LATEST and not self._is_resolved:
             self._is_resolved = True
             _log.info(
@@ -63,7 +63,8 @@ class Lifecycle:
     def advanced(self, start: QueryOffset, *, is_short: bool, now: float) -> None:
         """Take in up to where everything is done, and whether reading ahead waits for room.
 
-        A backlog has it wait before each batch. So a pause is told once, and its end after a minute without one.
+        With a backlog it waits before each batch. So a pause is logged once, and its end after a minute
+        without one.
         """
         finished = {
             (name, shard_id)

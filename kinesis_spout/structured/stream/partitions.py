@@ -1,8 +1,8 @@
 """What a task reads: exact ranges of shards, from the reader's pages or, where they are gone, from Kinesis.
 
-A range says which records the batch has, by the sequence numbers of the first and the last and by their count.
-So every reading of it gives the same rows in the same order: by a task that is tried again, by a second action,
-after a restart. The rows of an aggregated record have its sequence number, all of them; a range has all or none.
+A range says which records the batch has, by the sequence numbers of the first and the last and by their
+count. So every reading of it gives the same rows in the same order: by a repeated task, by a second action,
+after a restart. All rows of an aggregated record share its sequence number; a range has all or none of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,8 +37,6 @@ _BYTES_PER_BATCH: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardRange:
-    """Consecutive records of one shard."""
-
     stream: str
     shard_id: str
     first: SequenceNumber
@@ -71,18 +69,18 @@ class ShardRanges(InputPartition):
 def in_tasks(
     ranges: Sequence[ShardRange], *, bytes_per_task: int, shards_per_task: int | None
 ) -> list[list[ShardRange]]:
-    """Divide ranges among tasks: few, because a Python task costs more than a shard, and of like size.
+    """Divide ranges among tasks: few, because a Python task costs more than a shard, and of similar size.
 
-    The tasks, one after the other, have the ranges in an order that depends on nothing but which they are. So a
-    replay, which does not know their sizes, gives a batch's rows in the same order. A range, and so its shard's
-    order, goes to one task as a whole.
+    The tasks, one after the other, have the ranges in an order that depends only on which ranges there are.
+    So a replay, which does not know their sizes, gives a batch's rows in the same order. A range goes to one
+    task as a whole, which keeps its shard's order.
     """
     total = sum(shard.size_bytes for shard in ranges)
     count = max(1, min(len(ranges), -(-total // bytes_per_task)))
     tasks: list[list[ShardRange]] = [[] for _ in range(count)]
     before = 0
     for shard in sorted(ranges, key=lambda shard: (shard.stream, shard.shard_id)):
-        # Where its middle is: so the tasks' borders are at the shards' that are nearest to even ones.
+        # By a range's middle: so the tasks' borders are those between shards that are nearest to even ones.
         middle = before + shard.size_bytes / 2
         tasks[min(count - 1, int(count * middle / total)) if total else 0].append(shard)
         before += shard.size_bytes
@@ -91,9 +89,7 @@ def in_tasks(
 
 
 def read_ranges(partition: ShardRanges) -> Iterator[pa.RecordBatch]:
-    """Read what a task is to read; runs on an executor.
-
-    Throttles, time-outs and lost connections are tried again without limit, and logged.
+    """Runs on an executor. Retries transient errors without limit.
 
     Raises:
         DataLoss: retention took some of it (``failOnDataLoss``).
@@ -141,7 +137,7 @@ class _Range:
     def _from_kinesis(self) -> Iterator[pa.RecordBatch]:
         shard = self._shard
         getters = ShardGetters(self._partition.client.connect(), shard.stream, self._settings)
-        # From the last record again: perhaps not all of its user records came from the pages.
+        # From the last record again: the pages possibly lacked some of its user records.
         start = Position.at(shard.first if self._done is None else self._done)
         getter = getters.polled(shard.shard_id, start)
         while True:
@@ -159,7 +155,7 @@ class _Range:
                 return  # the tip: what was here once is not here any more
 
     def _not_handed_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Leave out what came from the pages of the record that Kinesis was asked for again."""
+        """Drop the rows of the repeated record that the pages had already."""
         again = self._rows_of_done if batch.num_rows and sequence_at(batch, 0) == self._done else 0
         return batch.slice(again)
 
@@ -173,7 +169,7 @@ class _Range:
 
 
 def patiently_read(getter: PollingShardGetter, limit: int) -> ArrowPage:
-    """Read a page, again and again while that may help; the getter waits in between."""
+    """Read a page, retrying transient errors without limit; the getter waits in between."""
     while True:
         try:
             return getter.read_arrow(limit)
@@ -201,5 +197,5 @@ def _up_to(batch: pa.RecordBatch, last: SequenceNumber) -> pa.RecordBatch:
 
 
 def _is_behind(batch: pa.RecordBatch, last: SequenceNumber) -> bool:
-    """Tell whether all up to ``last`` was read with a page."""
+    """Whether a page shows that all up to ``last`` was read."""
     return bool(batch.num_rows) and sequence_at(batch, batch.num_rows - 1) >= last

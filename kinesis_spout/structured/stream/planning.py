@@ -1,12 +1,12 @@
 """The next batch: how long it waits, and what of the fetched pages it takes, within its limits.
 
-Decided before the batch runs and from nothing but its arguments. A batch takes the oldest arrivals first, over
-all shards (invariant 18): a shard with little in it would otherwise run ahead of one with much, and a watermark
-would follow it and drop what was only unread of the other. Of records that arrived in the same millisecond the
-shards take turns: each round, what is left of the limits is divided among those that have something left.
+Decided before the batch runs and only from its arguments. A batch takes the oldest arrivals first, over all
+shards (invariant 18): otherwise a shard with few records would run ahead of one with many, and a watermark
+would follow it and drop the other's unread records. Shards take turns with records of the same millisecond:
+each round divides what is left of the limits among the shards that have something left.
 
-Limits count user records. A batch ends between records of Kinesis: what came in one aggregated record is taken as
-a whole or not at all. Where the very first one is more than the limits allow, it is a batch of its own.
+Limits count user records. A batch ends between records of Kinesis: an aggregated record is taken whole or not
+at all. If the very first one exceeds the limits, it is a batch alone.
 """
 
 import math
@@ -31,7 +31,7 @@ EVERYTHING: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """How much a batch may have; None: as much as there is. A batch has one record of Kinesis at least."""
+    """None: as much as there is. A batch has one record of Kinesis at least."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -41,8 +41,6 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatchPlan:
-    """The end of a batch, and how much is in it."""
-
     end: QueryOffset
     rows: int
     bytes: int
@@ -61,11 +59,12 @@ def patience_seconds(
     reads_under_way: int,
     late_seconds: float,
 ) -> float:
-    """Say how long records that could be a batch wait for others that may be in it.
+    """How long records that could be a batch wait for others that could join it.
 
-    They wait a moment for the reads under way. If they are late (by ``late_seconds`` at least), they wait longer,
-    because a micro-batch costs nearly the same whatever is in it, and a tenth more of being late is nothing to
-    anybody. Nothing waits beyond the limits, or beyond half of the room: the rest is for what is read meanwhile.
+    They wait a moment for the reads under way. If they are late (by ``late_seconds`` at least), they wait
+    longer, because a micro-batch costs nearly the same whatever is in it, and being late by another tenth
+    does not matter. Nothing waits beyond the limits, or beyond half of the room: the rest is for what is read
+    meanwhile.
     """
     moment = _MOMENT_SECONDS if reads_under_way else 0.0
     most_bytes = room_bytes / 2 if limits.bytes is None else min(limits.bytes, room_bytes / 2)
@@ -91,8 +90,8 @@ def plan_batch(
         at_end: the shards that may be read now; True where the buffer has everything up to the shard's end.
         limits: of this batch.
         first: whose turn it is, so that small batches do not serve the same shard always.
-        until: records that arrived later wait: something that arrived before them may be unread. Microseconds
-            since the epoch.
+        until: records that arrived later wait, because earlier ones can be unread. Microseconds since the
+            epoch.
     """
     keys = sorted(at_end)
     turn = first % len(keys) if keys else 0
@@ -127,7 +126,7 @@ def _last_read(start: QueryOffset, key: ShardKey) -> SequenceNumber | None:
 
 
 def read_up_to(position: Position) -> SequenceNumber | None:
-    """Give the last record before a position, as far as it names one."""
+    """The last record before a position, if the position names one."""
     number = position.sequence_number
     if number is None:
         return None
@@ -148,7 +147,7 @@ def _entry(shard: ShardOffset, take: "_Take | None", *, at_end: bool) -> ShardOf
 
 
 def _take_oldest(takes: list["_Take"], limits: BatchLimits, until: int) -> bool:
-    """Take what arrived first, up to ``until``. Tells whether the limits left some of that."""
+    """Take what arrived first, up to ``until``; True if the limits left some of that."""
     rows = math.inf if limits.rows is None else limits.rows
     size = math.inf if limits.bytes is None else limits.bytes
     cut = _latest_that_fits(takes, rows, size, until)
@@ -166,7 +165,7 @@ def _take_oldest(takes: list["_Take"], limits: BatchLimits, until: int) -> bool:
 
 
 def _latest_that_fits(takes: Sequence["_Take"], rows: float, size: float, until: int) -> int:
-    """Find the latest moment, to a millisecond, of which everything that arrived by then is within the limits."""
+    """The latest moment, to a millisecond, such that everything that arrived by then is within the limits."""
 
     def fits(moment: int) -> bool:
         weights = [take.arrived_by(moment) for take in takes]
@@ -197,7 +196,7 @@ def _share_out(takes: Sequence["_Take"], rows: float, size: float) -> None:
         hungry = [take for take in hungry if not take.is_empty]
         if rows == before and divisor == 1:
             break  # nobody's next record fits
-        # A share that is too small for a record is no share: then the first who fit get what is left.
+        # A share too small for one record is useless: then the first that fit get what is left.
         divisor = 1 if rows == before else max(1, len(hungry))
     if all(take.rows == 0 for take in takes):
         hungry[0].next_record()
@@ -235,7 +234,7 @@ class _Take:
         return self.next_arrival is None or self.next_arrival > self.until
 
     def arrived_by(self, moment: int) -> tuple[int, float]:
-        """Count the rows, and weigh them, that come before the first one that arrived after ``moment``."""
+        """Count the rows and their bytes before the first one that arrived after ``moment``."""
         rows, weight = 0, 0.0
         for page, start in self._pages:
             arrived = page.rows_arrived_by(moment)
@@ -262,7 +261,7 @@ class _Take:
         return taken, weight
 
     def next_record(self) -> None:
-        """Take the next record of Kinesis, whatever it weighs. There is one."""
+        """Take the next record of Kinesis, whatever its size. There is one."""
         page = self._pages[self._at][0]
         self._take(page.rows_up_to(page.sequence(self._row)) - self._row)
 

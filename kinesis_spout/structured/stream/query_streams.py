@@ -1,14 +1,14 @@
 """The streams that a query reads now, and where it begins on each.
 
-What the options name must be there: without it, the query ends. What a pattern finds may come and go:
+The streams that the options name must exist, or the query ends. Those that a pattern finds come and go:
 
-* one that is found later is read from then on. If it is younger than the query it is read from its oldest record
-  under LATEST: somebody may have written to it before anybody noticed it, also while nothing ran. An older one
+* one that is found later is read from then on. If it is younger than the query, LATEST means its oldest
+  record, because records can have been written before it was found, also while nothing ran. An older one
   begins at ``initialPosition``. The offset log carries when the query began (``began``);
-* one that is deleted ends alone. What was read of it before is handed out, then it leaves the offset, and it is
-  looked for again like any other;
-* one that is in the offset and was not listed at a start is asked for: only a stream that Kinesis does not know is
-  left out, for with its offset its progress is gone.
+* one that is deleted ends alone. What was read of it before is handed out, then it leaves the offset, and the
+  query looks for it again like for any other;
+* one that is in the offset and was not listed at a start is asked for: only a stream that Kinesis does not
+  know is left out, because its progress goes with its offset.
 """
 
 import logging
@@ -78,10 +78,10 @@ class QueryStreams:
     # With I/O, so not under the lock
 
     def open(self) -> None:
-        """Find the streams, and the shards of each.
+        """Find the streams, and the shards of each. Retries transient errors without limit.
 
         Raises:
-            StreamNotFound, AccessDenied: at once. What may pass is tried again without limit, and logged.
+            StreamNotFound, AccessDenied: at once.
         """
         for name in streams_at_start(self._options.streams, self._client, self._clock):
             self._open(name)
@@ -126,12 +126,12 @@ class QueryStreams:
         return self._next_look()
 
     def _open_late(self, name: str) -> None:
-        """Open a stream while others are read. What keeps it from that is logged, and it is tried again."""
+        """Open a stream while others are read. An error is logged, and the opening is tried again."""
         shards = self._unopened(name)
         try:
             shards.load_once()
         except KinesisSpoutError as error:
-            # Streams that are being deleted are listed for a while.
+            # Kinesis lists streams for a while after their deletion has begun.
             if name not in self._gone or not isinstance(error, StreamNotFound):
                 self._tell(name, f"stream {name} cannot be read yet: {error}")
             return
@@ -171,7 +171,7 @@ class QueryStreams:
     # Under the lock
 
     def first_offset(self) -> QueryOffset:
-        """Give the offset of a query's very first start: LATEST resolved to now (invariant 9)."""
+        """The offset of a query's very first start: LATEST resolved to now (invariant 9)."""
         now, start = self._clock.time(), self._options.start
         if self.has_patterns and self._began is None:
             self._began = now
@@ -182,12 +182,12 @@ class QueryStreams:
         )
 
     def brought_up_to_date(self, start: QueryOffset) -> QueryOffset:
-        """Add the streams and the shards that are there since; leave out those that are gone."""
+        """Add the streams and shards that are new since; leave out those that are gone."""
         if self.has_patterns and self._began is None:
             # A query whose options named all its streams so far begins to find streams now.
             self._began = self._clock.time() if start.began is None else start.began
         streams: dict[str, StreamOffset] = {}
-        # What is left out must be logged before it may come back, and LATEST before anything is read.
+        # What is left out must be logged before it can come back, and LATEST before anything is read.
         unlogged = start.unlogged or not start.streams.keys() <= self.shards.keys()
         for name, shards in self.shards.items():
             known = start.streams.get(name)
@@ -232,7 +232,7 @@ class QueryStreams:
         return shards.anew()
 
     def raise_failure(self) -> None:
-        """Raise what the listing of streams, or of a stream's shards, ended with; not for one that is gone."""
+        """Raise what ended the listing of streams or shards; not for a stream that is gone."""
         if self._failure is not None:
             raise self._failure
         for name, stream in self.shards.items():
@@ -240,7 +240,7 @@ class QueryStreams:
                 raise stream.failure
 
     def ends(self, name: str, error: Exception) -> bool:
-        """Tell whether an error of a stream's ends it alone; take that in if so."""
+        """Whether an error ends this stream alone; if so, ends it."""
         if name in self._named or not isinstance(error, StreamNotFound):
             return False
         if name not in self._leaving:
@@ -253,7 +253,7 @@ class QueryStreams:
         return frozenset(self._leaving)
 
     def leave(self, name: str) -> None:
-        """Read a stream no more, for it is gone, and everything that was read of it is done."""
+        """Stop reading a stream that is gone and completely done."""
         self._leaving.discard(name)
         self._gone.add(name)
         del self.shards[name]

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReadAhead:
-    """Reads the shards of a query's streams into memory. Mutable; used by one thread, its own threads beside it.
+    """Reads the shards of a query's streams into memory. Mutable; one thread calls it.
 
     ``until``: for a query that ends with what is available; seconds since the epoch.
     """
@@ -79,7 +79,7 @@ class ReadAhead:
         self._life = Lifecycle(options.streams)
 
     def open(self) -> None:
-        """Find out which shards there are. Raises what ``QueryStreams.open`` raises; then it is to be closed."""
+        """List the shards. Raises what ``QueryStreams.open`` raises; the caller must then close this."""
         self._streams.open()
         with self._changed:
             self._life.started(self._streams.listed())
@@ -94,9 +94,9 @@ class ReadAhead:
             return self._streams.first_offset()
 
     def advance(self, start: QueryOffset) -> QueryOffset:
-        """Go on from ``start``, up to which everything is done: free it, and read what follows.
+        """Continue from ``start``, up to which everything is done: free it, and read what follows.
 
-        Gives ``start`` with the shards that were born since, and the streams that came and went. Raises
+        Returns ``start`` with the shards that were born since, and the streams that came and went. Raises
         ``StreamRecreated`` where a stream is not the one that the offset was made for (``failOnDataLoss``).
         """
         with self._changed:
@@ -117,9 +117,9 @@ class ReadAhead:
         return current
 
     def wait_for_batch(self, start: QueryOffset, limits: BatchLimits) -> QueryOffset | None:
-        """Wait for records beyond ``start``, which ``advance`` gave, and give the end of a batch of them.
+        """Wait for records beyond ``start``, which ``advance`` returned; return the end of a batch of them.
 
-        None: there is none now; for a query that ends with what is available: there is none any more. Raises what
+        None: there is none now; for a query that ends with what is available: none will come. Raises what
         ended the reading of a shard or the listing of a stream.
         """
         deadline = self._clock.monotonic() + _LONGEST_WAIT_SECONDS
@@ -128,7 +128,7 @@ class ReadAhead:
                 self._gather(limits)
                 plan = None
                 if self._fetched.has_news:
-                    # Once, when all is gathered: with many shards it is what this thread mostly does.
+                    # Once, when all is gathered: with many shards this takes most of the thread's time.
                     plan = self._plan(start, limits)
                 now = self._clock.monotonic()
                 if plan is not None and self._is_enough(plan, start, limits):
@@ -148,7 +148,7 @@ class ReadAhead:
         return plan_batch(start, self._buffer, fetched.at_end(), limits, self._batches, until=until)
 
     def _gather(self, limits: BatchLimits) -> None:
-        """If there is something new, wait for what may soon come as well."""
+        """If there is something new, wait for what can soon come as well."""
         fetched, begun = self._fetched, self._clock.monotonic()
         while True:
             self._raise_failure()
@@ -176,9 +176,9 @@ class ReadAhead:
         return end
 
     def ranges(self, end: QueryOffset) -> list[ShardRange]:
-        """Say what the batch that ends at ``end`` reads, and where the reader has it."""
+        """What the batch that ends at ``end`` reads, and where the reader has it."""
         with self._changed:
-            # What is here was read under the options of now. A replayed batch may have been read under others.
+            # What is here was read with the present options. A replayed batch can have been read with others.
             is_here = end.deaggregated == self._options.read.deaggregate
             self._lose_what_is_gone(end)
             return [
@@ -189,11 +189,11 @@ class ReadAhead:
             ]
 
     def settings_of(self, end: QueryOffset) -> ReadSettings:
-        """Say how the batch that ends at ``end`` is read from Kinesis: as it was when it was planned."""
+        """How to read the batch that ends at ``end`` from Kinesis: as when it was planned."""
         return replace(self._options.read, deaggregate=end.deaggregated)
 
     def server_address(self) -> PageServerAddress | None:
-        """Say where executors get the pages; the server is started when it is first needed.
+        """Where executors get the pages; starts the server when first needed.
 
         None if it cannot be started, which is tried once: executors then read Kinesis again.
         """
@@ -281,7 +281,7 @@ class ReadAhead:
             self._fetched.leave(stream)
 
     def _lose_what_is_gone(self, end: QueryOffset) -> None:
-        """Say what a batch that is replayed has of streams that were deleted since."""
+        """Report what a replayed batch has of streams that were deleted since."""
         for name, stream in end.streams.items():
             rows = sum(shard.read.rows for shard in stream.shards.values() if shard.read is not None)
             if rows and name not in self._streams.shards:
@@ -312,7 +312,7 @@ class ReadAhead:
         )
 
     def _find(self, number: int) -> StoredPage | None:
-        """Give a page; called on the server's threads."""
+        """Called on the server's threads."""
         with self._changed:
             return self._buffer.page(number)
 

@@ -47,10 +47,7 @@ except ImportError:  # PySpark 4.0 and 4.1
 
 
 def default_limit(options: StreamReadOptions) -> ReadLimit:
-    """Give the limit that Spark passes back.
-
-    Never ``ReadAllAvailable``: so when Spark passes that, it means a query that takes what is available, once.
-    """
+    """Never ``ReadAllAvailable``: when Spark passes that, the query takes what is available, once."""
     if options.max_records_per_trigger is not None:
         return ReadMaxRows(options.max_records_per_trigger)
     if options.max_bytes_per_trigger is not None:

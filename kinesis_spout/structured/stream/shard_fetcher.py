@@ -1,4 +1,4 @@
-"""Reads one shard ahead of Spark, page by page, within what the buffer has room for."""
+"""Reads one shard ahead of Spark, page by page, within the room of the buffer."""
 
 import logging
 import math
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class FetchCounters:
-    """What the fetchers of a query did so far. Mutable; guarded by the reader's lock."""
+    """Counts over all fetchers of a query. Mutable; guarded by the reader's lock."""
 
     throttles: int = 0
     aggregates: int = 0
@@ -44,10 +44,10 @@ class FetchCounters:
 
 
 class ShardFetcher(ShardReader[ArrowPage]):
-    """Reads one shard forward for a query. Mutable; guarded by ``changed``, on which it tells what is new.
+    """Reads one shard forward for a query. Mutable; guarded by ``changed``, which it notifies of news.
 
-    ``until``: for a query that ends with what is available; seconds since the epoch. What arrived later is not
-    read, roughly.
+    ``until``: for a query that ends with what is available; seconds since the epoch. Roughly nothing that
+    arrived later is read.
     """
 
     def __init__(
@@ -103,16 +103,16 @@ class ShardFetcher(ShardReader[ArrowPage]):
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether records of other shards that arrived after ``read_until`` wait until this one is read further.
+        """Whether records of other shards that arrived after ``read_until`` wait for this shard's.
 
-        So it is while more is known to be waiting in it, but for a shard that could not be read for a minute.
+        True while more is known to wait in it, unless it could not be read for a minute.
         """
         if self.at_end or self.has_all_until or not self._is_behind:
             return False
         return not self._is_given_up
 
     def leave(self) -> None:
-        """Read no more, because the stream is gone; what was read stays."""
+        """Stop reading, because the stream is gone; what was read stays."""
         self.has_all_until, self.failure = True, None
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
 
     def _note_reached(self, page: ArrowPage) -> None:
         behind_seconds = page.millis_behind_latest / 1000
-        # A full page has more behind it, also where the endpoint does not say so.
+        # A full page has more behind it, even if the endpoint does not say so.
         is_full = page.kinesis_records >= self._settings.max_records_per_fetch
         self._is_behind = is_full or behind_seconds > _LIVE_SECONDS
         self._failing_since = None
@@ -166,7 +166,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
         if newest is not None:
             self.read_until = max(self.read_until, newest)
         elif page.kinesis_records == 0:
-            # Nothing is there until so long before now, as far as the two clocks agree.
+            # The shard has nothing until so long before now, if the two clocks agree.
             self.read_until = max(self.read_until, self._clock.time() - behind_seconds)
 
     def _failed(self, error: Exception) -> float | None:
@@ -203,10 +203,10 @@ class ShardFetcher(ShardReader[ArrowPage]):
 
 
 def _reaches(page: ArrowPage, until: float) -> bool:
-    """Tell whether nothing that arrived before ``until`` follows the page.
+    """Whether nothing that arrived before ``until`` follows the page.
 
-    Arrival times and this clock are only nearly right, so at the tip (of which some emulators speak too early)
-    a record that came later has to be seen, or nothing at all; away from it, one that came clearly later.
+    Arrival times and this clock are only roughly right. At the tip, which some emulators report too early,
+    the page must have a record that came later, or nothing at all; elsewhere, one that came clearly later.
     """
     if page.kinesis_records == 0:
         return page.millis_behind_latest == 0
@@ -218,6 +218,6 @@ def _reaches(page: ArrowPage, until: float) -> bool:
 
 
 def _newest_arrival(page: ArrowPage) -> float | None:
-    """Tell when the newest record arrived, in seconds since the epoch; None if no record says it."""
+    """When the newest record arrived, in seconds since the epoch; None if no record has a time."""
     newest = pc.max(page.batch.column("approximateArrivalTimestamp")).as_py()
     return None if newest is None else float(newest.timestamp())

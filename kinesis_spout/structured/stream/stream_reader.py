@@ -1,8 +1,9 @@
-"""The streaming read of ``format("kinesis")``: what Spark asks, answered from ``ReadAhead``.
+"""The streaming read of ``format("kinesis")``: answers Spark's calls from ``ReadAhead``.
 
-Spark keeps one of these in a process of its own beside the driver, and sends copies to the executors, which only
-``read``. It asks in this order: ``latestOffset`` from where the last batch ended, ``partitions`` of the batch in
-between, ``commit`` of the one before. When it asks ``latestOffset`` again, everything before is done.
+Spark keeps one of these in a separate process next to the driver, and sends copies to the executors, which
+only ``read``. It calls, in this order: ``latestOffset`` from where the last batch ended, ``partitions`` of
+the batch in between, ``commit`` of the one before. When it calls ``latestOffset`` again, everything before is
+done.
 """
 
 import logging
@@ -39,10 +40,7 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def one_message() -> Iterator[None]:
-    """Raise our own errors in the words of the options, without what led to them.
-
-    Spark shows the user every traceback of the chain.
-    """
+    """Raise our errors in the words of the options, without causes: Spark would show every traceback."""
     try:
         yield
     except KinesisSpoutError as error:
@@ -62,14 +60,14 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the last batch ends; PySpark before 4.2 does not say it."""
 
     def __reduce__(self) -> tuple[type["KinesisStreamReader"], tuple[StreamReadOptions]]:
-        """Only the options travel; to executors, which know nothing of ZooKeeper, and get no password for it."""
+        """Only the options travel; executors know nothing of ZooKeeper, and get no password for it."""
         return KinesisStreamReader, (replace(self._options, published_in=None),)
 
     @one_message()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Give the start of the query's first batch.
+        """The start of the query's first batch.
 
-        Asked again when that batch is replayed: so every end offset tells its batch's data by itself.
+        Spark asks again when it replays that batch: so every end offset alone defines its batch's data.
         """
         first = self._opened().first_offset()
         if self._published is not None:
@@ -89,15 +87,15 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Give the end of the next batch, or ``start`` if nothing came within a second.
+        """The end of the next batch, or ``start`` if nothing came within a second.
 
         Args:
             start: where the last batch ended; None under PySpark before 4.2.
-            limit: the query's own, or ``ReadAllAvailable``: ``trigger(once=True)`` takes all that is available
-                in one batch, but for the children of shards that end in it.
+            limit: the query's own, or ``ReadAllAvailable``: ``trigger(once=True)`` takes all that is
+                available in one batch, but for the children of shards that end in it.
 
         Raises:
-            What ends a query: see ``ReadAhead``. Throttles, time-outs and lost connections do not.
+            What ends a query: see ``ReadAhead``. Transient errors do not.
         """
         if isinstance(limit, ReadAllAvailable) and self._until is None:
             self.prepareForTriggerAvailableNow()
@@ -116,8 +114,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._published.publish(current)
         end = ahead.wait_for_batch(current, self._limits(limit))
         if end is None and current.unlogged:
-            # A batch of nothing, so that Spark's log has what LATEST was before anything is read, and which
-            # streams are gone before one of the same name may come.
+            # An empty batch, so that Spark's log has what LATEST was before anything is read, and which
+            # streams are gone before one of the same name can come.
             end = current.without_read()
         if end is None and self._until is not None and self._published is not None:
             self._published.finish()
@@ -125,7 +123,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._latest
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Give the metrics that Spark shows in the progress, as ``sources[].latestOffset``."""
+        """The metrics that Spark shows in the progress, as ``sources[].latestOffset``."""
         return None if self._ahead is None else self._ahead.progress().as_document()
 
     @one_message()
@@ -167,7 +165,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             print_log_lines(level=self._options.log_level, spell=as_option)
             ahead = ReadAhead(self._options, until=self._until)
             if self._options.published_in is not None:
-                # Here, because executors have no use for what it imports.
+                # Imported here, because executors do not need it.
                 from kinesis_spout.structured.published.published_progress import PublishedProgress  # noqa: PLC0415
 
                 self._published = PublishedProgress.of(self._options)
@@ -188,9 +186,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Takes the place of a reader whose options are wrong: raises ``InvalidConfig`` at whatever is asked first.
+    """Replaces a reader whose options are wrong: its first call raises ``InvalidConfig``.
 
-    PySpark 4.3 hides what is raised while a reader is made behind an ``UnboundLocalError`` of its own.
+    PySpark 4.3 hides what is raised while a reader is made behind its own ``UnboundLocalError``.
     """
 
     def __init__(self, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Which shards a stream has, kept up to date beside the reading."""
+"""Which shards a stream has, kept up to date in the background."""
 
 import logging
 import threading
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 class StreamShards:
     """The shards of one stream. Mutable; what is listed is guarded by ``changed``.
 
-    It is a ``ShardLister`` too, which does not take a promised child for one that is gone.
+    It is a ``ShardLister`` too, which does not take an announced child for one that is gone.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class StreamShards:
         """What listing ended with."""
 
     def load(self) -> StreamSummary:
-        """Ask what the stream is and which shards it has, and wait for it.
+        """Describe the stream and list its shards. Retries transient errors without limit.
 
         Raises:
-            StreamNotFound, AccessDenied: at once. What may pass is tried again without limit, and logged.
+            StreamNotFound, AccessDenied: at once.
         """
         work = f"the beginning of a query on {self.name}"
         summary = persistently(self._lister.summary, work, self._clock)
@@ -88,7 +88,7 @@ class StreamShards:
         return self._clock.monotonic() + self._period_seconds
 
     def found(self, children: Iterable[Shard]) -> None:
-        """Add what the last page of a closed shard names. The lock is held."""
+        """Add the children that the last page of a closed shard names. The lock is held."""
         for child in children:
             if child.shard_id not in self._listed:
                 self._listed[child.shard_id] = self._promised[child.shard_id] = child
@@ -97,7 +97,7 @@ class StreamShards:
         return self._lister.summary()
 
     def list_shards(self) -> list[Shard]:
-        """List anew, and add what last pages named: a listing may lag behind them."""
+        """List again, and add what last pages named: a listing can lag behind them."""
         shards = self._lister.list_shards()
         with self._changed:
             return self._with_promised(shards)
@@ -113,7 +113,7 @@ class StreamShards:
             shards={
                 shard.shard_id: ShardOffset(
                     position=start.of_shard(shard.shard_id).resolved(now),
-                    # A closed shard gets no more: at LATEST nothing of it is left, so nobody waits for it.
+                    # A closed shard gets no more: at LATEST nothing of it is left, so nothing waits for it.
                     at_end=shard.closed and start.of_shard(shard.shard_id).type is PositionType.LATEST,
                     parents=self._parents(shard, ()),
                 )
@@ -125,7 +125,7 @@ class StreamShards:
         return is_same_creation(offset.created, self.created)
 
     def brought_up_to_date(self, offset: StreamOffset) -> StreamOffset:
-        """Add the shards that were born since, at their beginning; leave out what is at its end and gone."""
+        """Add the shards that were born since, at their beginning; drop those at their end that are gone."""
         shards = {
             shard_id: shard
             for shard_id, shard in offset.shards.items()
@@ -142,10 +142,10 @@ class StreamShards:
         return StreamOffset(created=offset.created, shards=shards)
 
     def _left_out_before(self, shards: Mapping[str, ShardOffset]) -> set[str]:
-        """Name the shards that were left out because they were at their end and gone, should they be listed again.
+        """The shards that were left out at their end and gone, in case they are listed again.
 
-        Who is the parent of a shard in the offset was in it, too. So were the parents of those, if they are
-        listed at all.
+        The parent of a shard in the offset was in it, too. So were that one's parents, if they are listed at
+        all.
         """
         found: set[str] = set()
         left = [parent for shard in shards.values() for parent in shard.parents]
@@ -160,7 +160,7 @@ class StreamShards:
         return self.first_offset(StartPositions(default=Position.trim_horizon()), now=0.0)
 
     def _parents(self, shard: Shard, known: Iterable[str]) -> tuple[str, ...]:
-        # A parent that is neither listed nor known has outlived retention: it blocks nobody.
+        # A parent that is neither listed nor known has outlived retention: it blocks nothing.
         return tuple(parent for parent in shard.parents if parent in self._listed or parent in known)
 
     def _ended_with(self, error: Exception) -> None:

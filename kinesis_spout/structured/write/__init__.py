@@ -1,4 +1,4 @@
 """The sink: rows to records, checked, put, counted, or sent to the dead letters.
 
-The calls themselves are ``kinesis.write``'s. Begin with ``writer``.
+``kinesis.write`` makes the calls. Begin with ``writer``.
 """

@@ -1,8 +1,8 @@
 """Rows that cannot become records: an error that says which, or dead letters.
 
-A dead letter is made for a record that was read. A row has no shard and no sequence number; instead of them it
-gets ``partition-<n>`` and its number there, and for stream the one that it was meant for. So dead letters of
-the sink are listed and redriven like others.
+A dead letter is made for a record that was read. A row has no shard and no sequence number; it gets
+``partition-<n>`` and its number there instead, and the stream that it was meant for. So dead letters of the
+sink are listed and redriven like others.
 """
 
 from typing import Final
@@ -21,16 +21,13 @@ _BYTES_AT_A_TIME: Final = 8 * 1024 * 1024
 
 
 class UnwritableRow(KinesisSpoutError):  # noqa: N818 - the names say what happened
-    """A row can never become a record, and there are no dead letters. Says which row, and why."""
+    """A row can never become a record, and there are no dead letters. Names the row and the reason."""
 
 
 class RejectedRows:
-    """Takes the rows of one task that cannot be written. Mutable: holds dead letters that are not durable yet.
+    """The rows of one task that cannot be written. Mutable: holds dead letters that are not durable yet.
 
-    Args:
-        sink: where they become dead letters; None: the first one is an error.
-        partition: the task's.
-        clock: dates them.
+    Without a ``sink`` the first row is an error. ``partition`` is the task's; ``clock`` dates the letters.
     """
 
     def __init__(self, sink: DeadLetterSink | None, partition: int, clock: Clock) -> None:
@@ -42,7 +39,7 @@ class RejectedRows:
         self.count = 0
 
     def add(self, row: int, values: RowValues, fault: str) -> None:
-        """Take a row. Raises UnwritableRow where there is no sink, and DeadLetterError."""
+        """Raises UnwritableRow where there is no sink, and DeadLetterError."""
         if self._sink is None:
             raise UnwritableRow(
                 f"partition {self._partition}, row {row} (counted from 0): {fault}; correct the row or filter it "

@@ -1,7 +1,7 @@
-"""What a task of a write does: its rows on their way to their streams, within a bound.
+"""Puts the rows of a task on their streams, with bounded memory.
 
-What Kinesis never takes is seen before it is sent: one such record would make PutRecords refuse its whole call.
-https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecordsRequestEntry.html
+Rows that Kinesis never accepts are found before sending: one such record would make PutRecords refuse its
+whole call. https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecordsRequestEntry.html
 """
 
 import re
@@ -73,7 +73,7 @@ def write_partition(options: WriteOptions, rows: Iterable[RowValues], partition:
 class RowPutter:
     """Writes the rows of one task. Mutable; for one thread and one use.
 
-    A shard that throttles holds up nobody else until the buffer, which all streams share, is full; then no
+    A shard that throttles holds up no other until the buffer, which all streams share, is full; then no
     more rows are read before half of it has gone. A stream whose *calls* fail holds up the other streams.
 
     Args:
@@ -81,8 +81,8 @@ class RowPutter:
         retry_policy: for each shard that refuses, and for each call that fails.
         limits: of one call.
         rejected: takes the rows that cannot be written.
-        order: what of the rows' order holds.
-        aggregate_bytes: what a record of several rows may weigh; None: each row is a record.
+        order: which order of the rows to keep.
+        aggregate_bytes: the maximum of a record of several rows; None: each row is a record.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class RowPutter:
         return putter
 
     def _put_until(self, *, records: int, size_bytes: int) -> None:
-        """Put, from the stream that may go first, and of those from the one with the most."""
+        """Put until the rest fits, first from the stream that is ready first and has most waiting."""
         while self._waiting > records or self._waiting_bytes > size_bytes:
             putter = min(
                 (each for each in self._putters.values() if each.waiting),
@@ -191,7 +191,7 @@ class RowPutter:
 
 
 def fault_of(values: RowValues) -> str | None:
-    """Say what is wrong with a row, without its data and key, or None."""
+    """What is wrong with a row, without its data and key; None if nothing is."""
     return _fault_of_record(values) or _fault_of_place(values)
 
 

@@ -1,18 +1,18 @@
 """``df.write.format("kinesis")`` and ``df.writeStream.format("kinesis")``.
 
 **At least once.** A task puts its rows with PutRecords, and reports only when every row is on its stream or
-durably a dead letter. Kinesis has no transactions: a task that Spark tries again, a speculative copy of one, a
-micro-batch that is repeated after a restart, and a call whose answer was lost, put records again. What an
-aborted job has put stays.
+durably a dead letter. Kinesis has no transactions: a repeated task, a speculative copy of one, a micro-batch
+that is repeated after a restart, and a call whose answer was lost, put records again. What an aborted job has
+put stays.
 
-**Order.** Each task puts the rows of one partition key in the order it has them; between tasks there is none, so
-to have it, repartition by the key. Kinesis may refuse some records of a call and take others: one that was
-refused then comes behind the later ones of its key in that call, of which there are at most 500, and never behind
-those of later calls. With ``order=key`` no call has two rows of one key, unless they are in one aggregated record:
-the first copies of a key's rows are in order. A row that can never be taken holds up no other.
+**Order.** Each task puts the rows of one partition key in the order it has them; between tasks there is none,
+so repartition by the key to have it. Kinesis can refuse some records of a call and take others: a refused one
+then comes behind the later ones of its key in that call, of which there are at most 500, and never behind
+those of later calls. With ``order=key`` no call has two rows of one key, unless they are in one aggregated
+record: the first copies of a key's rows are in order. A row that can never be taken holds up no other.
 
-**Back-pressure.** What is refused is put again, with exponential back-off and jitter. A shard that refuses holds
-up its own records, until as many wait as a task may hold.
+**Back-pressure.** What is refused is put again, with exponential back-off and jitter. A shard that refuses
+holds up its own records, until as many wait as a task may hold.
 """
 
 import logging
@@ -78,7 +78,7 @@ class Written(WriterCommitMessage):
 
 
 class _Writing:
-    """What is the same for both doors. Travels to the executors.
+    """What both writers share. Travels to the executors.
 
     Raises:
         InvalidConfig: an option or a column is not what it must be.
@@ -109,14 +109,13 @@ class _Writing:
         return write_partition(self._options, self._columns.values(iterator), context.partitionId())
 
     def commit(self, messages: Messages, batchId: int | None = None) -> None:  # noqa: N803 - Spark's name
-        """Say in the log what was written."""
         print_log_lines(spell=as_option)
         written = Written.sum_of(messages)
         level = logging.WARNING if written.dead_lettered else logging.INFO
         _log.log(level, "%s: %s", _what(batchId), written)
 
     def abort(self, messages: Messages, batchId: int | None = None) -> None:  # noqa: N803 - Spark's name
-        """Say in the log what stays of a job that failed."""
+        """Log what a failed job has left on Kinesis."""
         print_log_lines(spell=as_option)
         _log.warning(
             "%s failed. Its tasks that succeeded wrote: %s. This stays, and so does what the others wrote "
@@ -139,7 +138,7 @@ def _what(batch: int | None) -> str:
 
 
 def check_dead_letters(url: str | None) -> None:
-    """Refuse what a task cannot write to."""
+    """Refuse dead letters that a task cannot write to."""
     if url is not None and needs_jvm(url):
         raise InvalidConfig(
             f"deadLetters: expected a directory, file:///directory, s3://bucket/prefix or kinesis://stream, got "

@@ -23,7 +23,7 @@ _ROWS_AT_A_TIME: Final = 1_000
 
 
 class RowValues(NamedTuple):
-    """What a row says; nothing is checked yet."""
+    """The values of a row, unchecked."""
 
     stream: str | None
     partition_key: str | None
@@ -33,7 +33,7 @@ class RowValues(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenColumns:
-    """Where the values are: column numbers. Columns that are not named here are not written."""
+    """Column numbers of the values. Other columns are not written."""
 
     data: int
     partition_key: int
@@ -45,11 +45,9 @@ class WrittenColumns:
     def of(cls, schema: "StructType", *, partition_key: str | None, stream: str | None) -> Self:
         """Find the columns; names are compared without regard to case, as Spark compares them.
 
-        Args:
-            schema: of the DataFrame.
-            partition_key: the column that holds the key; None for ``partitionKey``.
-            stream: the stream of all rows, whatever a column ``stream`` says (a DataFrame that was read from
-                Kinesis has one); None to go by that column.
+        ``partition_key`` names the column of the key, None: ``partitionKey``. ``stream`` is the stream of all
+        rows, whatever a column ``stream`` says (a DataFrame that was read from Kinesis has one); None: go by
+        that column.
 
         Raises:
             InvalidConfig: a column is missing, is there twice, or has another type.
@@ -71,7 +69,7 @@ class WrittenColumns:
         )
 
     def values(self, items: "Iterable[pa.RecordBatch | Row]") -> Iterator[RowValues]:
-        """Give every row's values, in order, from Arrow batches or from rows."""
+        """In order, from Arrow batches or from rows."""
         for item in items:
             if isinstance(item, tuple):
                 yield self._of_row(item)

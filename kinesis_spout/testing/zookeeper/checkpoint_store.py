@@ -43,13 +43,7 @@ class InMemoryCheckpointStore:
                 if zookeeper.decode(shard_id).epoch != 0:
                     raise CheckpointUnreadable(f"the mark is missing although {shard_id} has been owned")
             check_named(start, shards)
-            for shard_id in zookeeper.shards.keys() - {shard.shard_id for shard in shards}:
-                del zookeeper.shards[shard_id]
-            zookeeper.empty_attached()
-            for shard in shards:
-                position = start.of_shard(shard.shard_id)
-                fresh = Checkpoint.beginning_at(position, parents=shard.parents)
-                zookeeper.put(shard.shard_id, fresh.encode())
+            self._begin(start, shards, {shard.shard_id: 0 for shard in shards})
             zookeeper.begun = (stream_created, start)
             self._coordinator.mark = zookeeper.mark()
             return start
@@ -67,18 +61,22 @@ class InMemoryCheckpointStore:
                 zookeeper.next_fault()
                 zookeeper.refuse_while_alive()
                 epochs = {shard.shard_id: self._next_epoch(shard.shard_id) for shard in shards}
-                for shard_id in zookeeper.shards.keys() - epochs.keys():
-                    del zookeeper.shards[shard_id]
-                zookeeper.empty_attached()
-                for shard in shards:
-                    fresh = Checkpoint.beginning_at(
-                        start.of_shard(shard.shard_id), parents=shard.parents, epoch=epochs[shard.shard_id]
-                    )
-                    zookeeper.put(shard.shard_id, fresh.encode())
+                self._begin(start, shards, epochs)
                 zookeeper.begun = (mark.stream_created, start)
                 zookeeper.deployments = mark.begins_again(deployment, start).deployments
             self._coordinator.mark = zookeeper.mark()
             return None if deployment in mark.deployments else mark.start
+
+    def _begin(self, start: StartPositions, shards: Collection[Shard], epochs: Mapping[str, int]) -> None:
+        zookeeper = self._zookeeper
+        for shard_id in zookeeper.shards.keys() - epochs.keys():
+            del zookeeper.shards[shard_id]
+        zookeeper.empty_attached()
+        for shard in shards:
+            fresh = Checkpoint.beginning_at(
+                start.of_shard(shard.shard_id), parents=shard.parents, epoch=epochs[shard.shard_id]
+            )
+            zookeeper.put(shard.shard_id, fresh.encode())
 
     def load(self) -> Mapping[str, Checkpoint]:
         with self._zookeeper.answering():

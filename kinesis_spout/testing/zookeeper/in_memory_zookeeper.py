@@ -16,7 +16,7 @@ from collections.abc import Callable
 from kinesis_spout.model.errors import CheckpointUnreadable
 from kinesis_spout.testing.zookeeper.checkpoint_store import InMemoryCheckpointStore
 from kinesis_spout.testing.zookeeper.coordinator import InMemoryCoordinator
-from kinesis_spout.testing.zookeeper.nodes import InMemoryNodes
+from kinesis_spout.testing.zookeeper.nodes import InMemoryNodes, Session
 from shard_state import Assignment, GroupMember, OperatorPause
 from shard_state.errors import InvalidStoredForm
 
@@ -145,17 +145,6 @@ class InMemoryProcess:
         self.group.close()
         self.coordinator.close()
 
-    # -- for the nodes
-
-    def lose(self, shard_id: str) -> None:
-        self.coordinator.lose(shard_id)
-
-    def lose_all(self) -> None:
-        self.coordinator.lose_all()
-
-    def changed(self) -> None:
-        self.group.changed()
-
 
 class InMemoryZooKeeper(InMemoryNodes):
     """Mutable: the place of one application on one stream, shared by its processes. Thread-safe."""
@@ -165,5 +154,9 @@ class InMemoryZooKeeper(InMemoryNodes):
         with self.lock:
             member = member or f"process-{len(self.sessions) + 1}"
             process = InMemoryProcess(self, member)
-            self.sessions[member] = process
+            self.sessions[member] = Session(
+                lose=process.coordinator.lose,
+                lose_all=process.coordinator.lose_all,
+                changed=lambda: process.group.changed(),  # noqa: PLW0108 - it is set later
+            )
         return process

@@ -6,11 +6,10 @@ What a process does with them is its ports', one module each. ``in_memory_zookee
 import itertools
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
 
 from kinesis_spout.model.errors import CheckpointUnreadable, ConsumerAlive, StoreUnavailable
 from kinesis_spout.zookeeper.progress.application import Application, progress_lost
@@ -46,17 +45,16 @@ class Owner:
     """No two owner nodes share it: what the creation id is to ZooKeeper."""
 
 
-class Session(Protocol):
-    """One process, as far as it is told what happens to its nodes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """How one process learns what happens to its nodes."""
 
-    def lose(self, shard_id: str) -> None:
-        """Learn that a shard is another's."""
-
-    def lose_all(self) -> None:
-        """Learn that the session is over."""
-
-    def changed(self) -> None:
-        """Learn that something has changed."""
+    lose: Callable[[str], None]
+    """A shard is another's."""
+    lose_all: Callable[[], None]
+    """The session is over."""
+    changed: Callable[[], None]
+    """Something has changed."""
 
 
 class InMemoryNodes:

@@ -37,7 +37,7 @@ def test_what_was_lost_and_not_said_yet_is_not_certain() -> None:
     process.coordinator.join()
     assert process.coordinator.acquire("a", Checkpoint(start=Position.trim_horizon())) is not None
     assert process.coordinator.is_certain()
-    process.lose("a")
+    process.coordinator.lose("a")
     assert not process.coordinator.is_certain()
     assert process.coordinator.take_lost() == {"a"}
     assert process.coordinator.is_certain()

@@ -12,7 +12,7 @@ from shard_state import (
     Shard,
     StateManager,
 )
-from shard_state.shards import known_shards, lineage
+from shard_state.shards import lineage
 from shard_state.shards.round_robin import RoundRobin
 
 _SHARDS = 1_000
@@ -31,7 +31,6 @@ class _Looks:
             return ordered(given)
 
         monkeypatch.setattr(lineage, "parents_first", counting)
-        monkeypatch.setattr(known_shards, "parents_first", counting)
 
 
 def _manager() -> tuple[StateManager, list[str]]:

@@ -1,4 +1,4 @@
-"""Aggregated records (the KPL's format) among what was read, taken apart.
+"""Takes apart aggregated records (the KPL's format) on pages that were read.
 
-The format itself is ``kinesis.aggregated_record``'s. Begin with ``user_columns``.
+``kinesis.aggregated_record`` holds the format. Begin with ``user_columns``.
 """

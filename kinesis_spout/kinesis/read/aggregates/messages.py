@@ -1,7 +1,7 @@
-"""Aggregated records parsed as far as the bytes of each user record: those of a page are then looked at together.
+"""Aggregated records, parsed down to the bytes of each user record.
 
-A user record is a message in the message. Told that it is just bytes, the parser is done with it in no time. What
-is in it is found by ``user_rows``.
+A user record is a message inside the message. Declared as plain bytes, it costs the parser almost nothing;
+``user_rows`` then finds the fields of all of a page's user records together.
 """
 
 from collections.abc import Sequence
@@ -16,22 +16,22 @@ _Field = descriptor_pb2.FieldDescriptorProto
 
 
 class Messages:
-    """The messages of several carriers, one after the other. Mutable while they are added."""
+    """The messages of several carriers, in order. Mutable while they are added."""
 
     def __init__(self) -> None:
         self.carriers: list[int] = []
-        """Whose each is: the carrier's row in its page."""
+        """Of each message: its carrier's row in the page."""
         self.keys: list[bytes] = []
-        """Of all of them, as UTF-8."""
+        """Of all messages, as UTF-8."""
         self.hash_keys: list[bytes] = []
         self.records: list[bytes] = []
         self.key_counts: list[int] = []
-        """How many of the keys are of each message."""
+        """How many keys each message has."""
         self.hash_key_counts: list[int] = []
         self.record_counts: list[int] = []
 
     def add(self, carrier: int, data: bytes | memoryview) -> bool:
-        """Take in a carrier's message. False if the carrier is an ordinary record, as far as one sees here."""
+        """Add a carrier's message. False for an ordinary record, if that shows here."""
         body = message_in(data)
         if body is None:
             return False
@@ -48,7 +48,7 @@ class Messages:
 
     @staticmethod
     def _take(found: Sequence[bytes], into: list[bytes], counts: list[int]) -> None:
-        values = found[:]  # a list at once, instead of one by one
+        values = found[:]  # copies all at once, not one by one
         into += values
         counts.append(len(values))
 

@@ -1,11 +1,11 @@
-"""The columns of a page with its aggregated records taken apart: rows of user records in place of their carriers.
+"""The columns of a page with rows of user records in place of their aggregated carriers.
 
-No object is made for a user record: its fields are found in the bytes of all of them together, and its values are
-gathered from there. A carrier with a record that producers do not write so is left to ``take_apart``, which takes
-everything there is in the format, and is written anew from what that gives.
+No object is made for a user record: the fields of all are found in their bytes together, and the values
+gathered from there. ``take_apart`` handles a carrier with a record that producers do not write so: it accepts
+everything in the format, and its carrier is encoded again from the result.
 
-What is an ordinary record, though it begins like an aggregated one, is said by ``take_apart`` too; it stays a row.
-An aggregated record with nothing in it is no row.
+``take_apart`` also decides which records only begin like an aggregated one: they stay rows. An aggregated
+record with no user records gives no row.
 """
 
 from collections.abc import Mapping
@@ -26,9 +26,10 @@ class AggregateCounts(NamedTuple):
     aggregates: int = 0
     user_records: int = 0
     damaged: int = 0
-    """Records that begin like an aggregated one and have a wrong digest, message or key: they stay as they are."""
+    """Records that begin like an aggregated one but have a wrong digest, message or key: they stay
+    unchanged."""
     outside: int = 0
-    """User records that lie outside the shard by their hash keys, if that was looked at."""
+    """User records outside the shard by their hash keys, if that was checked."""
 
 
 NOTHING: Final = AggregateCounts()
@@ -39,7 +40,7 @@ _SMALL_BYTES: Final = 16 * 1024
 def with_user_rows(
     columns: RecordColumns, hash_keys: HashKeys | None = None
 ) -> tuple[RecordColumns, AggregateCounts]:
-    """Take aggregated records apart. The columns of a page without one are given back as they are."""
+    """Take aggregated records apart. Returns the same columns if the page has none."""
     suspects = _suspects(columns.data)
     if not suspects:
         return columns, NOTHING
@@ -55,17 +56,17 @@ def with_user_rows(
 
 
 def _suspects(data: pa.Array) -> dict[int, memoryview]:
-    """Give the rows that begin like an aggregated record, with their data."""
+    """Return the rows that begin like an aggregated record, with their data."""
     if not len(data):
         return {}  # most pages at the tip
     _, offsets_buffer, content_buffer = data.buffers()
     if content_buffer is None or not content_buffer.size:
         return {}
     if content_buffer.size < _SMALL_BYTES and MAGIC not in content_buffer.to_pybytes():
-        return {}  # a few records are searched before NumPy has begun
+        return {}  # searching a few records takes less than NumPy's overhead
     content = np.frombuffer(content_buffer, np.uint8)
     offsets = np.frombuffer(offsets_buffer, np.int32)[: len(data) + 1]
-    # One look for each record, because most pages have none. (For empty ones behind the content: its last byte.)
+    # One check for each record, because most pages have none. (Empty ones at the end: their last byte.)
     rows = np.flatnonzero(content.take(offsets[:-1], mode="clip") == MAGIC[0])
     whole = memoryview(content_buffer).cast("B")  # its bytes are signed otherwise
     values = (
@@ -107,7 +108,7 @@ def _spliced(columns: RecordColumns, users: UserRows) -> RecordColumns:
     if is_user.all():
         data, keys, hash_keys = users.data, users.partition_key, users.explicit_hash_key
     else:
-        # The user records lie behind the page's own.
+        # The user records follow the page's own.
         at = of_record.copy()
         at[is_user] = np.arange(rows, rows + len(users.data))
         places = pa.array(at)

@@ -1,9 +1,10 @@
-"""The values of user records as columns, gathered from the messages that have them.
+"""The values of user records as columns, gathered from their messages.
 
-The fields of many user records are found all at once in their bytes.
-Producers write a user record in one way: the number of its partition key, maybe that of its explicit hash key, and
-its data, each after a tag. A number takes as many bytes as it needs, seven bits in each (a varint). So a few steps
-over all records together tell where each one's data begins. A record that is written otherwise is called odd.
+The fields of many user records are found together in their bytes. Producers write a user record in one way:
+the number of its partition key, optionally that of its explicit hash key, and its data, each after a tag. A
+number is a
+varint: seven bits in each byte, as many bytes as it needs. So a few steps over all records together find
+where each one's data begins. A record written in any other way is called odd.
 https://protobuf.dev/programming-guides/encoding/
 """
 
@@ -24,7 +25,7 @@ _HASH_KEY_TAG: Final = 0x10
 _DATA_TAG: Final = 0x1A
 
 _LONGEST_NUMBER: Final = 5
-"""Bytes. Nothing of a record is so long or so many that it takes more."""
+"""The longest varint, in bytes: no length or count of a record needs more."""
 
 Numbers = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
@@ -42,7 +43,7 @@ class _UserFields:
     data_start: Numbers
     """Where its data begins. It ends with the record."""
     is_odd: _Flags
-    """It is written otherwise, and its other fields say nothing."""
+    """It is written in another way; its other fields are invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class UserRows:
     carriers: Numbers
     """The rows that they replace."""
     counts: Numbers
-    """How many there are of each carrier."""
+    """How many user records each carrier has."""
     data: pa.Array
     partition_key: pa.Array
     explicit_hash_key: pa.Array
@@ -63,7 +64,7 @@ class UserRows:
 
 
 class Gathering:
-    """Looks at messages together. Not for others than those that ``Messages`` has taken in until now."""
+    """Reads messages together: only those that ``Messages`` holds when this is made."""
 
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
@@ -71,7 +72,7 @@ class Gathering:
         self._records = pa.array(messages.records, pa.binary())
 
     def odd_carriers(self) -> set[int]:
-        """Name the carriers whose messages are not written as producers do, or are no good ones."""
+        """Return the carriers whose messages are invalid, or not written as producers do."""
         messages, fields = self._messages, self._fields
         is_odd = fields.is_odd | (fields.key >= self._of_records(messages.key_counts))
         is_odd |= fields.hash_key >= self._of_records(messages.hash_key_counts)
@@ -91,7 +92,7 @@ class Gathering:
         return odd
 
     def outside(self, hash_keys: HashKeys) -> int:
-        """Count the user records that lie outside of a shard by their hash keys."""
+        """Count the user records outside a shard by their hash keys."""
         messages, fields = self._messages, self._fields
         keys = np.array([not hash_keys.have(key) for key in messages.keys], bool)
         outside = keys[fields.key + self._first_key]
@@ -102,7 +103,7 @@ class Gathering:
         return int(outside.sum())
 
     def rows(self) -> UserRows:
-        """Give the user records. None of their carriers is odd."""
+        """Return the user records. No carrier may be odd."""
         return UserRows(
             carriers=np.array(self._messages.carriers, np.int64),
             counts=self._counts,
@@ -144,7 +145,7 @@ class Gathering:
         return np.repeat(np.asarray(of_messages, np.int64), self._counts)
 
     def _data(self) -> pa.Array:
-        # As if what is before each record's data were a row, too: Arrow leaves out every other one.
+        # As if the bytes before each record's data were a row too: Arrow then drops every other one.
         offsets = np.zeros(2 * len(self._records) + 1, np.int32)
         offsets[1::2] = self._fields.data_start
         offsets[2::2] = self._offsets[1:]
@@ -166,7 +167,7 @@ def _before(counts: Numbers) -> Numbers:
 
 
 def _texts(values: list[bytes]) -> pa.Array | None:
-    """Make a column of UTF-8; None if some of it is none."""
+    """Make a column of UTF-8; None if a value is invalid."""
     try:
         return pa.array(values, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
@@ -174,13 +175,13 @@ def _texts(values: list[bytes]) -> pa.Array | None:
 
 
 def _user_fields(content: _Bytes, starts: Numbers, ends: Numbers) -> _UserFields:
-    """Find the fields of the records that lie in ``content``, each from its start to its end."""
+    """Find the fields of the records in ``content``, each from its start to its end."""
     if not content.size:
         nothing = np.zeros_like(starts)
         return _UserFields(
             key=nothing, hash_key=nothing, data_start=nothing, is_odd=np.ones(len(starts), bool)
         )
-    # An odd record may lead astray, into the records behind it: what is found there does not fit its own end.
+    # An odd record may lead into the records after it: what is found there does not fit its own end.
     is_odd = content.take(starts, mode="clip") != _KEY_TAG
     key, at = _numbers(content, starts + 1)
     has_hash_key = content.take(at, mode="clip") == _HASH_KEY_TAG
@@ -194,7 +195,7 @@ def _user_fields(content: _Bytes, starts: Numbers, ends: Numbers) -> _UserFields
 
 
 def _numbers(content: _Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
-    """Read a varint at each place. Returns them, and where each ends; one that is too long ends nowhere."""
+    """Read a varint at each place. Returns them, and where each ends; a too long one ends nowhere."""
     byte = content.take(at, mode="clip").astype(np.int64)
     value, at, more = byte & 0x7F, at + 1, np.flatnonzero(byte & 0x80)
     for shift in range(7, 7 * _LONGEST_NUMBER, 7):

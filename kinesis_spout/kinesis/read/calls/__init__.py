@@ -1,4 +1,4 @@
-"""GetRecords itself: the call, with little CPU, and the body of its reply in one piece.
+"""GetRecords: the call, with little CPU, and the body of its reply in one piece.
 
-What is made of the reply, and when the next call comes, is the folder above's. Begin with ``get_records``.
+The folder above uses the reply and schedules the next call. Begin with ``get_records``.
 """

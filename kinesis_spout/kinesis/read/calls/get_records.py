@@ -1,4 +1,4 @@
-"""GetRecords itself: the call, and what is made of its reply."""
+"""The GetRecords call, and the forms of its reply."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -16,14 +16,15 @@ Reply = TypeVar("Reply", GetRecordsReply, ArrowReply)
 _Made_co = TypeVar("_Made_co", GetRecordsReply, ArrowReply, covariant=True)
 
 FetchArrow = Callable[[str, int, ArrowForm], ArrowReply]
-"""Makes a call with an iterator and a limit, maybe elsewhere. Raises like ``call_get_records``."""
+"""Makes a call with an iterator and a limit, possibly in another process. Raises like
+``call_get_records``."""
 
 
 class ReplyForm(Protocol[_Made_co]):
-    """What replies are made into."""
+    """What replies are decoded to."""
 
     def decode(self, body: bytes) -> _Made_co:
-        """Decode the body of a good JSON reply. Raises Unavailable if it is something else."""
+        """Decode the body of a good JSON reply. Raises Unavailable for anything else."""
         ...
 
     def convert(self, reply: GetRecordsReply) -> _Made_co: ...

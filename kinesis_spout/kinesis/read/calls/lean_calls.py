@@ -1,6 +1,6 @@
-"""GetRecords with little CPU: most calls bring nothing.
+"""GetRecords with little CPU, because most calls return nothing; see ``lean_call``.
 
-A thousand idle shards, asked once a second through botocore, keep more than half a core busy. See ``lean_call``.
+A thousand idle shards, polled once a second through botocore, use more than half a core.
 """
 
 import json
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 RAW_BODY: Final = "RawBody"
-"""Where a reply of GetRecords holds its undecoded body."""
+"""The key of a GetRecords reply that holds its undecoded body."""
 
 _MEMBERS: Final = {"ShardIterator", "Limit"}
 _ANYWHERE: Final = ""
-"""An iterator alone does not decide where a call goes to."""
+"""An iterator alone does not decide which endpoint a call goes to."""
 
 
 class LeanGetRecords:
@@ -27,7 +27,7 @@ class LeanGetRecords:
         self._lean = LeanCall(client, "GetRecords")
 
     def __call__(self, **arguments: Any) -> Any:
-        """Make the call; see boto3. A good JSON reply is not decoded, but given under ``RAW_BODY``."""
+        """See boto3. The body of a good JSON reply is not decoded, but returned under ``RAW_BODY``."""
         if arguments.keys() != _MEMBERS:
             return self._whole(**arguments)
         reply = None

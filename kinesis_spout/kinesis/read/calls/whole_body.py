@@ -1,7 +1,7 @@
 """Reads the body of a reply in one piece.
 
-botocore joins it from pieces of 64 KiB. For a page of 10 MB they are all alive at once, on a heap that grows
-and shrinks again for every page: a fifth of the CPU that reading such pages takes, and nothing is gained.
+botocore joins it from pieces of 64 KiB. For a page of 10 MB all are alive at once, on a heap that grows and
+shrinks for every page: a fifth of the CPU of reading such pages, for nothing.
 """
 
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 
 class TunnelRefused(botocore.exceptions.ProxyConnectionError):
-    """A proxy would not connect to the endpoint. Unlike botocore it says why."""
+    """A proxy would not connect to the endpoint. Unlike botocore's error it says why."""
 
     fmt = 'Proxy "{proxy_url}" refused a tunnel to "{endpoint_url}": {error}'
 
 
 class WholeBodySession:
-    """botocore's HTTP session, but for how bodies are read. Replaces it in an endpoint."""
+    """Replaces botocore's HTTP session in an endpoint; only the reading of bodies differs."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -29,7 +29,7 @@ class WholeBodySession:
         return self._session
 
     def send(self, request: AWSPreparedRequest) -> AWSResponse:
-        """Send a request and read the whole answer, unless a stream of events was asked for."""
+        """Send a request and read the whole answer, except an event stream's."""
         if request.stream_output:  # an event stream: its reader takes it as it comes
             return self._sent(request)
         request.stream_output = True  # leaves the body unread
@@ -57,7 +57,7 @@ class WholeBodySession:
         return answer
 
     def open_pool(self, url: str) -> Any | None:
-        """Give urllib3's pool of connections to an address; None if a proxy stands between."""
+        """Return urllib3's connection pool for an address; None if a proxy is configured for it."""
         session = self._session
         if session._proxy_config.proxy_url_for(url) is not None:  # noqa: SLF001 - botocore offers no other way
             return None
@@ -68,7 +68,7 @@ class WholeBodySession:
 
 
 def is_refused_tunnel(error: BaseException) -> bool:
-    """Tell whether ``http.client`` asked a proxy for a tunnel and got none."""
+    """Whether a proxy refused the tunnel that ``http.client`` asked for."""
     return isinstance(error, OSError) and str(error).startswith("Tunnel connection failed")
 
 

@@ -1,8 +1,8 @@
 """The registered consumer of a stream, which a subscription belongs to.
 
-A stream has at most 20 of them (50 where the account has them; AWS says which), and each is paid for by the
-hour and shard while it is registered, read or not. So one is made when it is needed, shared by all members of
-an application, found again after a restart, and kept until somebody asks for its end.
+A stream has at most 20 of them (50 in some accounts; AWS says which). Each costs money per hour and shard
+while it is registered, read or not. So one is registered when it is needed, shared by all members of an
+application, found again after a restart, and kept until a user deregisters it.
 https://docs.aws.amazon.com/kinesis/latest/APIReference/API_RegisterStreamConsumer.html
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 FEWEST_ALLOWED: Final = 20
-"""AWS: the consumers that every stream may have. A stream with fewer was refused for another reason."""
+"""AWS: the consumers that every stream can have. A stream with fewer was refused for another reason."""
 
 ACTIVE_WITHIN_SECONDS: Final = 60.0
 _LOOK_EVERY_SECONDS: Final = 0.25
@@ -41,7 +41,7 @@ class RegisteredConsumer:
 
 
 class ConsumerRegistration:
-    """Registers one consumer of one stream, at the first need. Thread-safe. ``stream_arn`` is called once."""
+    """Registers one consumer of one stream, when first needed. Thread-safe. Calls ``stream_arn`` once."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ConsumerRegistration:
         self._arn: str | None = None
 
     def arn(self) -> str:
-        """Give the consumer's ARN; registers it, or finds it, and waits until it is active."""
+        """Return the consumer's ARN; finds or registers it, and waits until it is active."""
         with self._lock:
             if self._arn is None:
                 if self._stream_arn is None:
@@ -118,7 +118,7 @@ class ConsumerRegistration:
         return consumer
 
     def _refused(self, error: Throttled) -> KinesisError:
-        """Tell too many consumers from too many calls: AWS has one code for both."""
+        """Distinguish too many consumers from too many calls: AWS has one code for both."""
         assert self._stream_arn is not None
         is_limit = isinstance(error.__cause__, ClientError) and error_code(error.__cause__) == (
             "LimitExceededException"
@@ -136,7 +136,6 @@ class ConsumerRegistration:
 
 
 def list_consumers(client: "KinesisClient", stream_arn: str) -> list[RegisteredConsumer]:
-    """List a stream's registered consumers."""
     consumers: list[RegisteredConsumer] = []
     token: dict[str, Any] = {}
     while True:
@@ -157,6 +156,6 @@ def list_consumers(client: "KinesisClient", stream_arn: str) -> list[RegisteredC
 
 
 def deregister_consumer(client: "KinesisClient", stream_arn: str, name: str) -> None:
-    """End a consumer: its subscriptions end with it, and it is paid for no longer."""
+    """End a consumer and its subscriptions; it costs nothing any more."""
     with translated(f"DeregisterStreamConsumer of {name!r} at {stream_arn!r}"):
         client.deregister_stream_consumer(StreamARN=stream_arn, ConsumerName=name)

@@ -1,10 +1,10 @@
-"""What comes over a subscription: the frames of an event stream, and the events in them.
+"""The frames of a subscription's event stream, and the events in them.
 
 A frame is a length, the length of its headers, a checksum of both, the headers, the payload, and a checksum
-of all: https://smithy.io/2.0/aws/amazon-eventstream.html. botocore takes a frame apart, msgspec decodes the
-payload straight into the structs that replies of GetRecords have.
+of all: https://smithy.io/2.0/aws/amazon-eventstream.html. botocore parses the frame, msgspec decodes the
+payload to the structs of GetRecords replies.
 
-AWS begins a stream with an event "initial-response", which says nothing. Some emulators leave it out.
+AWS begins a stream with an empty event "initial-response". Some emulators omit it.
 """
 
 import struct
@@ -29,19 +29,17 @@ _BROKEN: Final = (ParserError, struct.error, KeyError, UnicodeDecodeError)
 
 
 class ShardEvent(msgspec.Struct, rename="pascal"):
-    """A ``SubscribeToShardEvent`` as it comes over the wire."""
-
     records: list[Record]
     continuation_sequence_number: Annotated[str, msgspec.Meta(pattern="^[0-9]+$")] | None = None
-    """Where to go on after this event, also if it has no records; None at the end of the shard."""
+    """Where to continue after this event, even if it has no records; None at the end of the shard."""
     millis_behind_latest: int | None = None
     child_shards: list[ChildShard] | None = None
 
     @property
     def at_end(self) -> bool:
-        """Whether the shard is closed and nothing ever follows.
+        """Whether the shard is closed and nothing follows.
 
-        Only the child shards say so: without them, a missing number is a number that is missing.
+        Only the child shards show it: without them, the number is merely missing.
         """
         return self.continuation_sequence_number is None and bool(self.child_shards)
 
@@ -60,10 +58,10 @@ class FrameBuffer:
     def __init__(self) -> None:
         self._bytes = bytearray()
         self._frame: EventStreamBuffer | None = None
-        """The frame under way, once its beginning was found good."""
+        """The frame under way, once its beginning was valid."""
 
     def feed(self, data: bytes) -> list[EventStreamMessage]:
-        """Give the frames that are whole by now. Raises Unavailable for damaged bytes: then the stream is over."""
+        """Return the complete frames. Raises Unavailable for damaged bytes: the stream is then over."""
         self._bytes += data
         frames = []
         try:
@@ -82,7 +80,7 @@ class FrameBuffer:
                 return None
             self._frame = EventStreamBuffer()
             self._frame.add_data(bytes(self._bytes[:_PRELUDE_BYTES]))
-            next(self._frame, None)  # checks the lengths, before anybody waits for so many bytes
+            next(self._frame, None)  # checks the lengths, before we wait for so many bytes
         whole = int.from_bytes(self._bytes[:_LENGTH_BYTES], "big")
         if len(self._bytes) < whole:
             return None
@@ -97,8 +95,8 @@ _decoder = msgspec.json.Decoder(ShardEvent)
 
 
 def event_of(frame: EventStreamMessage, call: str) -> ShardEvent | None:
-    """Decode a frame; None if it says nothing of the shard. Raises the error that a frame is."""
-    headers: Any = frame.headers  # botocore-stubs takes it for a number
+    """Decode a frame; None if it has no event of the shard. Raises the error of an error frame."""
+    headers: Any = frame.headers  # botocore-stubs types it as a number
     kind = headers.get(":message-type", "event")
     if kind in {"exception", "error"}:
         raise _error_in(frame, call)
@@ -122,13 +120,13 @@ def _message_in(payload: bytes) -> str:
 
 
 def _error_in(frame: EventStreamMessage, call: str) -> KinesisSpoutError:
-    headers: Any = frame.headers  # botocore-stubs takes it for a number
+    headers: Any = frame.headers  # botocore-stubs types it as a number
     code = headers.get(":exception-type") or headers.get(":error-code") or "InternalFailureException"
     said = headers.get(":error-message") or _message_in(frame.payload)
     answer = ClientError(
         {
             "Error": {"Code": str(code), "Message": str(said)},
-            # Within a stream there is no status. What has no name in the table is taken for the server's fault.
+            # Events have no status. A name that is not in the table counts as the server's fault.
             "ResponseMetadata": {"HTTPStatusCode": _SERVERS_FAULT},  # type: ignore[typeddict-item]
         },
         OPERATION,

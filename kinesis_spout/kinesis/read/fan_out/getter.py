@@ -1,9 +1,9 @@
 """One shard, read forward over a subscription.
 
-The shell around it asks as it asks a polling getter; here that costs no call, and brings what was pushed
-meanwhile. ``when_ready`` tells it that asking is worth while.
+Its owner reads it as it reads a polling getter; a read makes no call, and returns what was pushed meanwhile.
+``when_ready`` tells the owner that a read is worthwhile.
 
-An error ends the connection; it is raised by a read, once, after what came before it, and the first read after
+An error ends the connection. One read raises it, after the events before it; the first read after
 ``ready_at`` subscribes again.
 """
 
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 
 LOOK_EVERY_SECONDS: Final = 1.0
-"""A shard is asked so often although nobody said that something was pushed. It costs microseconds."""
+"""How often a shard is asked although nothing was reported as pushed. It costs microseconds."""
 PUSH_SECONDS: Final = 1.0
-"""So long an event may be under way: it says nothing of what was put later than that before it came."""
+"""How long an event can be under way: it says nothing of records put in the last such period before it
+came."""
 
 
 class FanOutStream:
@@ -77,11 +78,11 @@ class FanOutStream:
         return FanOutShardGetter(self, shard_id=shard_id, position=position, hash_keys=hash_keys)
 
     def forget_consumer(self) -> None:
-        """Look for the consumer before the next subscription; registers it, if somebody has ended it."""
+        """Look for the consumer before the next subscription, and register it if it was deregistered."""
         self._registration.forget()
 
     def close(self) -> None:
-        """End the subscriptions; the consumer stays registered. May be called twice."""
+        """End the subscriptions; the consumer stays registered. Idempotent."""
         self.reader.close()
 
     def _stream_arn(self) -> str:
@@ -101,8 +102,9 @@ class FanOutStream:
 class FanOutShardGetter(ReplyGetter):
     """A ``ShardGetter`` over a subscription. Mutable, not thread-safe, to be closed.
 
-    Made by ``FanOutStream.getter``. A read waits for nothing, but after an error: it gives an empty page until
-    something was pushed. There is no read limit: ``ready_at`` only says when to ask again although nothing came.
+    Made by ``FanOutStream.getter``. A read does not wait, except after an error: it returns an empty page
+    until something is pushed. There is no read limit: ``ready_at`` only says when to ask again although
+    nothing came.
     """
 
     def __init__(
@@ -133,7 +135,7 @@ class FanOutShardGetter(ReplyGetter):
 
     @property
     def ready_at(self) -> float:
-        """The clock's monotonic time before which asking is in vain, unless something is pushed."""
+        """The monotonic time before which a read returns nothing, unless something is pushed."""
         return max(self._pacing.ready_at, self._in_vain_until)
 
     def read(self, limit: int) -> Page:
@@ -182,9 +184,9 @@ class FanOutShardGetter(ReplyGetter):
         return reply
 
     def _failed(self, error: KinesisSpoutError) -> None:
-        """Note what an error really is for the pacing, and raise it, unless the position is given up."""
+        """Note the verified error for the pacing, and raise it, unless the position is given up."""
         if isinstance(error, ResourceNotFound):
-            self._fan_out.forget_consumer()  # maybe it is the consumer that is not found
+            self._fan_out.forget_consumer()  # perhaps the consumer was not found
         meant = self._verified(error)
         if isinstance(error, DataLoss):
             meant = self._question.position_refused(self._subscription.place, error)
@@ -207,4 +209,4 @@ class FanOutShardGetter(ReplyGetter):
 
 
 def _nobody() -> None:
-    """Tell nobody."""
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""A connection that belongs to one request, made the way botocore makes its own: certificates, proxies, time-outs.
+"""A connection for one request, made as botocore makes them: certificates, proxies, time-outs.
 
 | endpoint | proxy | how the request goes |
 | --- | --- | --- |
@@ -6,7 +6,7 @@
 | https | http or https | through a tunnel of the proxy (CONNECT), verified inside |
 | http | http | to the proxy, under the whole address |
 
-botocore has no call for this, and its session keeps connections for itself.
+botocore has no call for this, and its session keeps its connections.
 """
 
 import socket
@@ -32,7 +32,7 @@ from kinesis_spout.kinesis.read.calls.whole_body import TunnelRefused, is_refuse
 
 
 def open_connection(session: Any, request: AWSPreparedRequest) -> socket.socket:
-    """Send a signed request over a connection of its own, and give the socket; raises as botocore's session."""
+    """Send a signed request over a new connection, and return the socket; raises as botocore's session."""
     proxy_url = session._proxy_config.proxy_url_for(request.url)  # noqa: SLF001 - botocore offers no other way
     pool = session._get_connection_manager(request.url, proxy_url).connection_from_url(request.url)  # noqa: SLF001
     session._setup_ssl_cert(pool, request.url, session._verify)  # noqa: SLF001
@@ -43,7 +43,7 @@ def open_connection(session: Any, request: AWSPreparedRequest) -> socket.socket:
             pool._prepare_proxy(connection)  # noqa: SLF001
         else:
             connection.connect()
-            headers |= pool.proxy_headers  # the password of a proxy that no tunnel was asked of
+            headers |= pool.proxy_headers  # the proxy's password, which a request without a tunnel carries
         target = session._get_request_target(request.url, proxy_url)  # noqa: SLF001
         connection.request(request.method, target, body=request.body, headers=headers)
     opened: socket.socket = connection.sock

@@ -1,7 +1,7 @@
-"""One thread that looks after many sockets, and makes calls for others in between.
+"""One thread that serves many sockets, and runs calls of other threads in between.
 
-It sleeps until a socket has something, a time has come, or a call is put on its queue; a byte on a pair of
-sockets wakes it up. Nothing that it calls may block.
+It sleeps until a socket is readable, a time has come, or a call is queued; a byte on a socket pair wakes it.
+Nothing that it calls may block.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ Call = Callable[[], None]
 
 
 class SocketLoop:
-    """Mutable. ``call`` and ``close`` may be called on any thread, all else on the loop's own.
+    """Mutable. ``call`` and ``close`` may be called on any thread, all else on the loop's.
 
     The thread starts with the first call, and ends with ``close``.
     """
@@ -43,7 +43,7 @@ class SocketLoop:
         self._selector.register(self._bed, selectors.EVENT_READ, self._woken)
 
     def call(self, call: Call) -> bool:
-        """Have a function called on the thread; False, and it is not, after ``close``."""
+        """Run a function on the thread; False, and it does not run, after ``close``."""
         with self._lock:
             if self._closed:
                 return False
@@ -64,7 +64,7 @@ class SocketLoop:
         self._selector.unregister(connection)
 
     def close(self) -> None:
-        """End the thread, after the calls that were put on its queue. May be called twice."""
+        """End the thread, after the queued calls. Idempotent."""
         with self._lock:
             was_closed, self._closed = self._closed, True
             thread = self._thread
@@ -78,7 +78,7 @@ class SocketLoop:
         self._bed.close()
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # it is awake: as many bytes wait as fit, or it is over
+        with contextlib.suppress(OSError):  # it is awake: the buffer is full, or it has ended
             self._alarm.send(b"\0")
 
     def _woken(self) -> None:

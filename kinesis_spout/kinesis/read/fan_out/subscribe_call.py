@@ -1,12 +1,12 @@
-"""SubscribeToShard itself: botocore makes and signs the request; its answer is left to us.
+"""The SubscribeToShard call: botocore makes and signs the request; we read its answer.
 
-botocore would parse every record (19 µs for 1 KB), wait for each event on a thread of its own, and refuse a
-stream without an initial response. So the request is taken out of its hands once it is signed, sent over a
-connection of its own (made by botocore's session: certificates, proxies), and given back as a socket.
-Whatever is not a good answer is given to botocore, which makes the errors of it.
+botocore would parse every record (19 µs for 1 KB), block a thread for each stream, and refuse a stream
+without an initial response. So the signed request is sent over a separate connection (made by botocore's
+session: certificates, proxies), and the socket returned. botocore gets every other answer, to raise its
+errors.
 
-``http.client`` reads the head of an answer. A stream's body is read from a socket that does not block, which it
-cannot; ``h11`` can, and takes 2 to 4 times the CPU for it (0.75 ms a MB in place of 0.3, in pieces of 16 KB).
+``http.client`` reads the head of an answer. It cannot read a body from a non-blocking socket; ``h11`` can,
+but takes 2 to 4 times the CPU (0.75 ms a MB instead of 0.3, in pieces of 16 KB).
 """
 
 import contextlib
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 PUSHED: Final = "Pushed"
-"""Where a reply of SubscribeToShard holds its ``PushedEvents``."""
+"""The key of a SubscribeToShard reply that holds its ``PushedEvents``."""
 
 _HTTP_OK: Final = 200
 _LONGEST_ERROR_BYTES: Final = 1024 * 1024
@@ -38,7 +38,7 @@ _END: Final = b"\r\n"
 
 
 class PushedEvents:
-    """An answer that goes on: its connection, which does not block, and its body. Mutable. Its user closes it.
+    """A streaming answer: its non-blocking connection, and its body. Mutable. Its user closes it.
 
     A body that is not ``chunked`` has ``length`` bytes; None: it ends with the connection.
     """
@@ -47,7 +47,7 @@ class PushedEvents:
         self.connection = connection
         self._is_chunked = chunked
         self._left = None if chunked else length
-        """Of the body, or of the chunk, in bytes; None: until the connection ends, or not known yet."""
+        """Bytes left of the body, or of the chunk; None: until the connection ends, or not known yet."""
         self._coded = bytearray()
         self._in_chunk = False
         self.ended = self._left == 0
@@ -58,7 +58,7 @@ class PushedEvents:
             self.connection.close()
 
     def body_in(self, data: bytes) -> bytes:
-        """Take the coding off what came over the connection. Raises Unavailable if it is none."""
+        """Remove the transfer coding from received bytes. Raises Unavailable if it is invalid."""
         if self._is_chunked:
             return self._without_chunks(data)
         if self._left is None:
@@ -90,7 +90,7 @@ class PushedEvents:
         return bytes(body)
 
     def _begin_chunk(self) -> bool:
-        """Take the size of the next chunk off; False if it has not come yet."""
+        """Read the size of the next chunk; False if it has not come yet."""
         end = self._coded.find(_END)
         if end < 0:
             if len(self._coded) > _LONGEST_SIZE_LINE:
@@ -112,7 +112,7 @@ def _not_chunked(found: bytes) -> Unavailable:
 
 
 class PushedSubscriptions:
-    """Has a client's ``subscribe_to_shard`` give ``PushedEvents`` under ``PUSHED``. Thread-safe."""
+    """Makes a client's ``subscribe_to_shard`` return ``PushedEvents`` under ``PUSHED``. Thread-safe."""
 
     def __init__(self, client: "KinesisClient") -> None:
         inside: Any = client
@@ -131,7 +131,7 @@ class PushedSubscriptions:
                 headers = HeadersDict(answer.headers)
                 response = AWSResponse(request.url, answer.status, headers, None)  # type: ignore[arg-type]
                 if answer.status == _HTTP_OK:
-                    connection.settimeout(0.0)  # TLS within a proxy's TLS knows no setblocking
+                    connection.settimeout(0.0)  # TLS within a proxy's TLS has no setblocking
                     pushed = PushedEvents(connection, length=answer.length, chunked=bool(answer.chunked))
                     return response, {PUSHED: pushed, "ResponseMetadata": {}}
                 body = answer.read(_LONGEST_ERROR_BYTES)
@@ -159,7 +159,7 @@ class _Unbuffered:
 def subscribe(
     client: "KinesisClient", *, consumer_arn: str, shard_id: str, position: Position, call: str
 ) -> PushedEvents:
-    """Subscribe to a shard, from a position that is not LATEST, and wait for the answer's head."""
+    """Subscribe to a shard, from a position other than LATEST, and wait for the answer's head."""
     arguments: Any = {
         "ConsumerARN": consumer_arn,
         "ShardId": shard_id,
@@ -176,6 +176,6 @@ def starting_position(position: Position) -> dict[str, Any]:
     if position.sequence_number is not None:
         starting["SequenceNumber"] = position.sequence_number.kinesis
     if position.timestamp is not None:
-        # Arrivals are whole milliseconds: a finer start would skip what arrived in its own millisecond.
+        # Arrivals are whole milliseconds: a finer start would skip what arrived in the same millisecond.
         starting["Timestamp"] = math.floor(position.timestamp * 1000) / 1000
     return starting

@@ -1,9 +1,9 @@
-"""One shard's subscription, as its reader and the I/O thread see it: the events that came, and where to go on.
+"""One shard's subscription, for its reader and the I/O thread: the events that came, the place after them.
 
-Theory. A subscription lasts at most 5 minutes, and any of its connections may break. What lasts is the
-*place*: the continuation number of the last event that was taken in whole. Every connection begins after it,
-and what a connection brought of an event before it broke is dropped. So nothing is lost, and nothing comes
-twice; should a server begin too early nevertheless, what was taken in already is left out.
+A subscription lasts at most 5 minutes, and its connections can break. What lasts is the *place*: the
+continuation number of the last complete event. Every connection begins after it, and a partial event of a
+broken connection is dropped. So nothing is lost and nothing comes twice; if a server begins too early,
+records that came before are left out.
 
 Events wait in a queue that is bounded in bytes. While it is full the socket is not read, and Kinesis stops
 sending; a connection that does not survive the pause is replaced when there is room again.
@@ -22,7 +22,7 @@ from kinesis_spout.model.errors import KinesisSpoutError
 from shard_state import Position, SequenceNumber
 
 DEFAULT_QUEUE_BYTES: Final = 4 * 1024 * 1024
-"""As the events came, in base64: what a shard pushes in a second and a half. One event may go beyond it."""
+"""In base64, as events come: what a shard pushes in 1.5 s. One event may exceed it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,9 +32,9 @@ class _Waiting:
 
 
 class Subscription:
-    """Mutable. Thread-safe: one thread takes events out, the I/O thread brings them.
+    """Mutable. Thread-safe: one thread takes events out, the I/O thread adds them.
 
-    ``ready`` is called when events, or a failure, come after there were none; on the I/O thread.
+    ``ready`` is called on the I/O thread when events, or a failure, come after there were none.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class Subscription:
         self._has_news = False
         """There are events with records, or the shard's end."""
         self._last_number = -1
-        """Of the last record taken in."""
+        """Of the last record added."""
         self._failure: KinesisSpoutError | None = None
         self._closed = False
         self._heard_at = -math.inf
         self.taken_up_to = -math.inf
-        """When the last event came of what was taken out: the clock's monotonic time."""
+        """When the newest event that was taken out came; monotonic."""
         self.at_end = False
-        """The last event of the shard was taken in."""
+        """The shard's last event was added."""
 
     @property
     def place(self) -> Position:
@@ -76,10 +76,10 @@ class Subscription:
     def waiting_bytes(self) -> int:
         return self._bytes
 
-    # The I/O thread
+    # Called on the I/O thread.
 
     def take_in(self, event: ShardEvent, size_bytes: int, now: float) -> None:
-        """Queue an event, which came at ``now`` (monotonic)."""
+        """Queue an event that came at ``now`` (monotonic)."""
         if event.records and int(event.records[0].sequence_number) <= self._last_number:
             first = bisect_right(
                 event.records, self._last_number, key=lambda record: int(record.sequence_number)
@@ -95,7 +95,7 @@ class Subscription:
             self.at_end = event.at_end
             self._heard_at = now
             if self._events and not event.records and not event.at_end and not self._events[-1].event.records:
-                # Of events that only say how far behind they are, the newest counts.
+                # Of events that only tell the lag, the newest counts.
                 self._events[-1].event = event
                 return
             self._events.append(_Waiting(event=event, size_bytes=size_bytes))
@@ -110,13 +110,13 @@ class Subscription:
             self._failure = failure
         self._ready()
 
-    # Who reads
+    # Called by the reader.
 
     def take_out(self, limit: int) -> tuple[list[ShardEvent], bool]:
-        """Give the oldest events, of at most ``limit`` records together, and whether that made room.
+        """Return the oldest events, of at most ``limit`` records together, and whether that made room.
 
         Raises:
-            KinesisSpoutError: there is no connection. It is raised once, after the events that came before it.
+            KinesisSpoutError: there is no connection. Raised once, after the events before it.
         """
         with self._lock:
             if not self._events and self._failure is not None:
@@ -141,7 +141,7 @@ class Subscription:
             return taken, was_full and not self.is_full
 
     def close(self) -> None:
-        """Forget what waits; nobody asks any more."""
+        """Drop the waiting events."""
         with self._lock:
             self._closed = True
             self._events.clear()

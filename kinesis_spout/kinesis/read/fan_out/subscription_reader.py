@@ -1,13 +1,13 @@
 """One thread that reads the connections of all subscriptions of a consumer.
 
-A socket costs no thread: the thread sleeps until one of them has something, cuts it into events and queues
-these with their subscription. Subscribing takes a round trip, and is done on a small pool beside it.
+It sleeps until a socket is readable, cuts the bytes into events, and queues these with their subscription.
+Subscribing takes a round trip, and runs on a small thread pool.
 
 | what happens to a connection | what follows |
 | --- | --- |
 | 270 s passed (AWS ends it after 300 s) | a new one at once, from the same place |
-| it ends, breaks, is damaged, or says nothing for 35 s | a new one, 5 s after it was subscribed or later |
-| it brings an error, or cannot be made | the reader is told, who subscribes again when it may |
+| it ends, breaks, is damaged, or silent for 35 s | a new one, at least 5 s after it was subscribed |
+| it brings an error, or cannot be made | the shard's reader gets the error, and subscribes again when it may |
 | the subscription's queue is full | it is not read; after 270 s it is closed until there is room |
 | the shard's end | closed |
 """
@@ -34,12 +34,12 @@ from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, Unavaila
 from shard_state import Position
 
 RENEW_AFTER_SECONDS: Final = 270.0
-"""AWS ends a subscription after 300 s. Up to a tenth sooner, so that shards subscribed together are not renewed
-together."""
+"""AWS ends a subscription after 300 s. Up to a tenth sooner, so that shards subscribed together are not
+renewed together."""
 AGAIN_AFTER_SECONDS: Final = 5.0
 """AWS refuses a subscription within 5 s of the last one to the same shard (ResourceInUse)."""
 SILENCE_SECONDS: Final = 35.0
-"""AWS sends an event every few seconds, with or without records. A connection that says nothing is dead."""
+"""AWS sends an event every few seconds, with or without records. A silent connection is dead."""
 
 _SUBSCRIBING_THREADS: Final = 8
 _READ_BYTES: Final = 256 * 1024
@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionPeriods:
-    """How long things take; other than AWS' only in tests."""
+    """Differ from AWS's only in tests."""
 
     renew_after_seconds: float = RENEW_AFTER_SECONDS
     again_after_seconds: float = AGAIN_AFTER_SECONDS
@@ -70,7 +70,7 @@ class _Link:
     """None: there is no connection now."""
     frames: FrameBuffer = field(default_factory=FrameBuffer)
     is_read: bool = False
-    """The socket is looked at."""
+    """The loop watches the socket."""
     is_subscribing: bool = False
     is_put_off: bool = False
     """Subscribed to again when there is room."""
@@ -96,16 +96,16 @@ class SubscriptionReader:
         self._jitter = jitter
         self._links: dict[Subscription, _Link] = {}
         self._subscribed_at: dict[str, float] = {}
-        """When a shard was subscribed to last, by whichever of its subscriptions."""
+        """When each shard was last subscribed to, by any of its subscriptions."""
         self._loop = SocketLoop("kinesis-fan-out", self._clock)
         self._subscribers = ThreadPoolExecutor(_SUBSCRIBING_THREADS, "kinesis-subscribe")
         self.connections = 0
         """How many were made so far."""
         self.cuts = 0
-        """How many of them broke, or were ended by the other side."""
+        """How many broke, or were ended by the other side."""
 
     def open(self, subscription: Subscription) -> None:
-        """Have a subscription read, from its place on; also again, after it failed."""
+        """Read a subscription from its place; also again, after it failed."""
         self._loop.call(partial(self._opened, subscription))
 
     def made_room(self, subscription: Subscription) -> None:
@@ -115,10 +115,10 @@ class SubscriptionReader:
         self._loop.call(partial(self._dropped, subscription))
 
     def close(self) -> None:
-        """End all subscriptions and the threads. May be called twice."""
+        """End all subscriptions and the threads. Idempotent."""
         self._loop.call(self._drop_all)
         self._loop.close()
-        self._subscribers.shutdown(wait=False, cancel_futures=True)  # a call under way closes what it gets
+        self._subscribers.shutdown(wait=False, cancel_futures=True)  # a call under way closes its connection
 
     def _drop_all(self) -> None:
         for subscription in list(self._links):
@@ -135,7 +135,7 @@ class SubscriptionReader:
             self._connect(link)
 
     def _connect(self, link: _Link) -> None:
-        """Subscribe, as soon as that may be."""
+        """Subscribe, as soon as AWS allows it."""
         link.is_subscribing = True
         last = self._subscribed_at.get(link.subscription.shard_id)
         earliest = -math.inf if last is None else last + self._periods.again_after_seconds
@@ -155,7 +155,7 @@ class SubscriptionReader:
             pushed = self._subscribe(link.subscription.shard_id, place)
         except KinesisSpoutError as error:
             failure: KinesisSpoutError = error
-        except Exception as error:  # noqa: BLE001 - not hidden: whoever reads the shard raises it
+        except Exception as error:  # noqa: BLE001 - not hidden: the shard's reader raises it
             failure = _broken(link.subscription, error)
         else:
             if not self._loop.call(partial(self._connected, link, pushed)):
@@ -178,7 +178,7 @@ class SubscriptionReader:
         self._readable(link)
 
     def _failed(self, link: _Link, failure: KinesisSpoutError) -> None:
-        """Tell the reader. It opens the subscription again."""
+        """Give the failure to the shard's reader, which opens the subscription again."""
         link.is_subscribing = False
         self._disconnect(link)
         if not self._is_over(link):
@@ -230,7 +230,7 @@ class SubscriptionReader:
         elif link.pushed is not None and not link.is_read:
             link.heard_at = self._clock.monotonic()
             self._look_at(link)
-            self._readable(link)  # what TLS has decrypted already does not show at the socket
+            self._readable(link)  # bytes that TLS has decrypted do not show at the socket
 
     def _readable(self, link: _Link) -> None:
         for _ in range(_READS_IN_A_ROW):
@@ -251,7 +251,7 @@ class SubscriptionReader:
         self._loop.call(partial(self._readable, link))
 
     def _take_in(self, link: _Link, data: bytes) -> bool:
-        """Queue the events that are whole by now; False if the connection is not read on."""
+        """Queue the complete events; False if the connection is no longer read."""
         assert link.pushed is not None
         subscription, pushed = link.subscription, link.pushed
         link.heard_at = self._clock.monotonic()
@@ -276,7 +276,7 @@ class SubscriptionReader:
         return False
 
     def _cut(self, link: _Link, why: str) -> None:
-        """Go on from the place with another connection; one that brought nothing is a failure."""
+        """Continue from the place with another connection; one that brought nothing is a failure."""
         self.cuts += 1
         shard_id = link.subscription.shard_id
         self._disconnect(link)
@@ -301,7 +301,7 @@ class SubscriptionReader:
 
 
 def _take_in(link: _Link, frame: EventStreamMessage) -> KinesisSpoutError | None:
-    """Queue the event in a frame; give the error that it is instead."""
+    """Queue the event in a frame; returns the error of an error frame."""
     subscription = link.subscription
     try:
         event = event_of(frame, f"SubscribeToShard of shard {subscription.shard_id!r}")
@@ -310,13 +310,13 @@ def _take_in(link: _Link, frame: EventStreamMessage) -> KinesisSpoutError | None
             subscription.take_in(event, len(frame.payload), link.heard_at)
     except KinesisSpoutError as error:
         return error
-    except Exception as error:  # noqa: BLE001 - not hidden: whoever reads the shard raises it
+    except Exception as error:  # noqa: BLE001 - not hidden: the shard's reader raises it
         return _broken(subscription, error)
     return None
 
 
 def _broken(subscription: Subscription, error: Exception) -> KinesisError:
-    """Make an error of what nobody expected: it ends the reading, but not the thread that others need."""
+    """Wrap an unexpected error: it ends this reading, but not the thread that others need."""
     broken = KinesisError(f"reading the subscription to shard {subscription.shard_id!r} failed: {error!r}")
     broken.__cause__ = error
     return broken

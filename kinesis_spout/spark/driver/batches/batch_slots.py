@@ -1,7 +1,7 @@
 """How many micro-batches of an application run at a time, however many engines it has.
 
-Whoever asks for a slot and gets none queues up, once; a slot that is given back belongs to the first of the queue,
-who is woken and asks again. So every stream with work has its turn, and a busy one waits for the others.
+An engine that gets no slot queues up, once; a freed slot belongs to the first of the queue, which is woken
+and asks again. So every stream with work has its turn, and a busy one waits for the others.
 """
 
 import threading
@@ -24,9 +24,8 @@ class BatchSlots:
     def take(self, who: object, wake: Callable[[], None]) -> bool:
         """Take a slot for a batch; False if there is none now.
 
-        Args:
-            who: asks.
-            wake: called on any thread once there is one, which waits until ``who`` asks again, or withdraws.
+        ``wake`` is then called once, on any thread, when a slot waits for ``who`` to ask again, or to
+        withdraw.
         """
         with self._lock:
             if who in self._kept_for:
@@ -49,7 +48,7 @@ class BatchSlots:
         _call(woken)
 
     def withdraw(self, who: object) -> None:
-        """Ask for no slot any more."""
+        """Leave the queue."""
         with self._lock:
             self._queue.pop(who, None)
             woken = None
@@ -59,7 +58,7 @@ class BatchSlots:
         _call(woken)
 
     def leave(self, who: object) -> None:
-        """Give everything back, also the slots of batches that go on and that nobody waits for."""
+        """Give everything back, also the slots of batches that still run and were abandoned."""
         self.withdraw(who)
         for _ in range(self._held.pop(who, 0)):
             with self._lock:
@@ -67,7 +66,7 @@ class BatchSlots:
             _call(woken)
 
     def _free_one(self) -> Callable[[], None] | None:
-        """Let the next in the queue have a slot; give what wakes it."""
+        """Reserve a slot for the next in the queue; returns what wakes it."""
         if not self._queue:
             self._free += 1
             return None

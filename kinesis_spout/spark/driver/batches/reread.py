@@ -1,8 +1,8 @@
-"""Reading again what is to be retried and was not kept: it did not fit into the buffer, or we were restarted.
+"""Reads again what is to be retried and was not kept: it did not fit into the buffer, or we were restarted.
 
-A shard gives five reads a second, so this takes its time, and never more than it is given: what was not reached
-is held, and comes with the next slice. That also holds for errors: a shard that cannot be read now says nothing
-about its records, so none of them is blamed.
+A shard gives five reads a second, so this takes time, up to a limit: what was not reached is held, and comes
+with the next slice. That also holds for errors: a shard that cannot be read now says nothing about its
+records, so none of them is blamed.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _MAX_RECORDS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reread:
-    """A slice of retries, completed as far as that was possible."""
+    """A slice of retries, completed if possible."""
 
     work: WorkSlice
     """With the records that can be delivered: of the first retries, without gaps but for what is gone."""
@@ -35,7 +35,7 @@ class Reread:
     """Why they were not reached, if it was not for the time."""
 
     def complete(self, result: WorkResult) -> WorkResult:
-        """Add to the slice's outcome what was not delivered: what is gone is given up, the rest is held."""
+        """Add to the slice's outcome what was not delivered: lost records are given up, the rest is held."""
         if not (self.gone or self.unreached):
             return result
         shard_id = self.work.plan.shard_id
@@ -58,14 +58,7 @@ class Reread:
 
 
 def read_missing(work: WorkSlice, open_getter: OpenGetter, clock: Clock, until: float) -> Reread:
-    """Complete a slice of retries whose data was not kept.
-
-    Args:
-        work: the slice, with the records that were kept.
-        open_getter: reads the shard.
-        clock: what is waited on.
-        until: the monotonic time after which no read begins.
-    """
+    """Complete a slice of retries whose data was not kept. No read begins after ``until`` (monotonic)."""
     kept = {record.sequence: record for record in work.records}
     retries = work.plan.retries
     missing = [retry.sequence for retry in retries if retry.sequence not in kept]
@@ -118,7 +111,7 @@ class _Rereader:
         """Each getter counts its own reads only; the shard counts them all."""
 
     def read(self, sequence: SequenceNumber) -> Record | None:
-        """Give a record; None if it is not there any more.
+        """None if the record does not exist any more.
 
         Raises:
             _NotNow: the time is over, or an error keeps the shard from being read.
@@ -131,9 +124,9 @@ class _Rereader:
         getter = self._open_getter(self._shard_id, Position.at(sequence))
         page = self._read(getter)
         while not page.records and page.millis_behind_latest and not page.at_end:
-            # An empty page before the tip says nothing yet.
+            # An empty page before the tip proves nothing yet.
             page = self._read(getter)
-        # What failed together often lies together: one page may hold many of them.
+        # What failed together often lies together: one page can hold many of them.
         following = {record.sequence: record for record in page.records}
         self._found.update((wanted, following[wanted]) for wanted in self._missing & following.keys())
         return following.get(sequence)

@@ -16,8 +16,7 @@ _OVERHEAD_BYTES = 500
 class RetryBuffer:
     """Waiting records by shard and sequence number. Mutable; not thread-safe.
 
-    Args:
-        max_bytes: gives the limit as it is now.
+    ``max_bytes`` returns the present limit.
     """
 
     def __init__(self, max_bytes: Callable[[], int]) -> None:
@@ -35,17 +34,15 @@ class RetryBuffer:
             self.size_bytes += weight
 
     def get(self, shard_id: str, sequence: SequenceNumber) -> Record | None:
-        """Give a record that is to be delivered; None if its data was not kept. It stays until dropped."""
+        """None if the record's data was not kept. It stays until dropped."""
         return self._records.get(shard_id, {}).get(sequence)
 
     def drop(self, shard_id: str, sequences: Collection[SequenceNumber]) -> None:
-        """Forget records that are finished."""
         shard = self._records.get(shard_id, {})
         for sequence in sequences:
             self._forget(shard, sequence)
 
     def drop_shard(self, shard_id: str) -> None:
-        """Forget a shard."""
         shard = self._records.pop(shard_id, {})
         self.size_bytes -= sum(_weight(record) for record in shard.values())
 

@@ -1,7 +1,8 @@
-"""The micro-batches that run: spread over tasks, each batch on a thread of its own, cancelled when overdue.
+"""The running micro-batches: spread over tasks, each batch on its own thread, cancelled when overdue.
 
-A Python task costs far more than a slice, and more than handling a few records usually does. So records that
-travel with their slices get another task only where it saves more than it costs, by what the handler took lately.
+A Python task costs far more than a slice, and usually more than handling a few records. So records that
+travel with their slices get another task only where it saves more than it costs, by the handler's recent
+times.
 """
 
 import heapq
@@ -50,16 +51,16 @@ class Batch:
 
 
 class RunningBatches:
-    """The batches that were launched and have not ended. Mutable; its methods are the engine's thread's.
+    """The batches that were launched and have not ended. Mutable; the engine's thread calls its methods.
 
     Args:
         runner: runs a job.
         settings: limits and times.
         ports: where records are read again that the driver did not keep.
         name: the query's.
-        call: has a function called on the engine's thread: ``done`` or ``failed``, when a batch has ended.
-        done: is given the batch and its results.
-        failed: is given the batch and what it raised.
+        call: queues a function for the engine's thread: ``done`` or ``failed``, when a batch has ended.
+        done: called with the batch and its results.
+        failed: called with the batch and the error.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class RunningBatches:
 
     @property
     def runs_here(self) -> bool:
-        """Whether this thread runs a batch now. May be asked on any thread."""
+        """Whether this thread runs a batch now. Any thread may ask."""
         return getattr(self._this_thread, "runs", False)
 
     def launch(self, works: list[WorkSlice], now: float) -> None:
@@ -108,7 +109,7 @@ class RunningBatches:
         del self._batches[number]
 
     def cancel_all(self) -> None:
-        """Cancel the jobs that Spark knows by now. May be called on any thread."""
+        """Cancel the jobs that Spark knows by now. Any thread may call it."""
         for batch in list(self._batches.values()):
             self._runner.cancel(batch.tag)
 
@@ -121,21 +122,21 @@ class RunningBatches:
             return self._look_for_overdue_at  # Spark is asked about each batch, which costs a millisecond.
         for batch in self._batches.values():
             if batch.began is None:
-                # While others have the cluster, no handler is to blame for the time that passes.
+                # While other jobs have the cluster, no handler is to blame for the time that passes.
                 batch.began = now if self._runner.has_begun(batch.tag) else None
             elif now - batch.began > timeout:
-                # Each time anew: a job that has not begun yet, or follows another in its batch, is not met.
+                # Repeated: a cancel misses a job that has not begun yet, or that follows another in its batch.
                 batch.cancelled_for = f"timed out after {timeout:g} s"
                 self._runner.cancel(batch.tag)
         self._look_for_overdue_at = now + min(_LOOK_FOR_OVERDUE_SECONDS, timeout / 10)
         return self._look_for_overdue_at
 
     def close(self) -> None:
-        """Launch none of those that still wait for a thread. What runs is not waited for."""
+        """Launch none of those that still wait for a thread. Does not wait for running ones."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, batch: Batch) -> None:
-        """Runs on a thread of its own."""
+        """Runs on the batch's thread."""
         self._this_thread.runs = True
         try:
             is_whole = all(len(work.records) >= len(work.plan.retries) for work in batch.works)
@@ -191,7 +192,7 @@ class RunningBatches:
 class HandlingTime:
     """How long the handler takes for a record, by the batches that ended last. Mutable.
 
-    Batches that end at the same time may overwrite each other's part in the estimate, which does no harm.
+    Batches that end at the same time can overwrite each other's part in the estimate, which does no harm.
     """
 
     def __init__(self) -> None:
@@ -206,7 +207,7 @@ class HandlingTime:
         self._seconds_a_record = newest if before is None else before + _NEWEST_COUNTS * (newest - before)
 
     def tasks_worth(self, records: int) -> float:
-        """Tell how many tasks so many records are worth; without end while nothing is known of the handler."""
+        """How many tasks so many records are worth; infinite while nothing is known of the handler."""
         if self._seconds_a_record is None:
             return math.inf
         return records * self._seconds_a_record / WORTH_A_TASK_SECONDS
@@ -215,12 +216,12 @@ class HandlingTime:
 def pack(
     works: Sequence[WorkSlice], *, per_task: int, parallelism: int, handling: HandlingTime | None = None
 ) -> list[list[WorkSlice]]:
-    """Spread slices over tasks: every core gets work, and as few tasks beyond that as possible.
+    """Spread slices over tasks: every core gets work, with as few tasks beyond that as possible.
 
-    Slices that are read wait for Kinesis most of the time, so ``per_task`` of them share a task. Records that
-    travel with their slice only need a core, and are spread evenly; if they are the whole batch, over no more
-    tasks than they are worth. ``parallelism`` tasks can run at a time. Without ``handling`` no handler is called
-    in the tasks.
+    Slices that are read mostly wait for Kinesis, so ``per_task`` of them share a task. Records that travel
+    with their slice only need a core, and are spread evenly; if they are the whole batch, over no more tasks
+    than they are worth. ``parallelism`` tasks can run at a time. ``handling`` is None if the tasks call no
+    handler.
     """
     read = [work for work in works if work.plan.kind is SliceKind.READ]
     carried = [work for work in works if work.plan.kind is not SliceKind.READ]

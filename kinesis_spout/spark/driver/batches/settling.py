@@ -1,7 +1,7 @@
 """What a batch that has ended means for its records: acked, retried, given up, or planned again.
 
-Where a worker has died, some slices come back with the record that was under way: that one is to blame. Of others
-nobody knows how far they came: they are planned again, and halved if they die alone
+Where a worker has died, some slices come back with the record that was under way: that one is to blame. How
+far the others came is unknown: they are planned again, and halved if they die alone
 (``shard_state.slices.isolation``).
 """
 
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class Settling:
-    """Takes in how batches ended. Mutable; used by the engine's thread only, under the consumer's lock."""
+    """Applies how batches ended. Mutable; used by the engine's thread only, under the consumer's lock."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Settling:
     def done(
         self, batch: Batch, results: list[WorkResult], now: float, *, stopping: bool
     ) -> list[WorkResult]:
-        """Settle the slices of a batch. Returns the results of those of which it is known how far they came."""
+        """Settle the slices of a batch. Returns the results of those whose progress is known."""
         if self._outage is not None:
             _log.info(
                 "batch %d could run: what the %d before it needed is there again", batch.number, self._outages
@@ -76,12 +76,12 @@ class Settling:
         return results
 
     def died(self, batch: Batch, error: HandlerKilledWorker) -> None:
-        """Have all slices of a batch planned again: nobody knows how far they came."""
+        """Plan all slices of a batch again: how far they came is unknown."""
         reason = batch.cancelled_for or str(error)
         self._consumer.counters.batches_timed_out += batch.cancelled_for is not None
         _log.warning("batch %d died (%s); its slices are planned again", batch.number, reason)
         self.deaths += not isinstance(error, HandlerRaised)
-        # What Spark's own client raises says nothing of the handler.
+        # An error of Spark's own client says nothing of the handler.
         cause = error.__cause__ if isinstance(error, HandlerRaised) else None
         raised = None if cause is None else raised_at(cause)
         self._consumer.failures.add(raised)
@@ -89,7 +89,7 @@ class Settling:
             self._slice_died(work, batch, error, reason, raised)
 
     def could_not_run(self, batch: Batch, error: KinesisSpoutError) -> None:
-        """Have all slices of a batch planned again after a rest: it needs what cannot be had at present."""
+        """Plan all slices of a batch again after a rest: something it needs is unavailable at present."""
         self._outages += 1
         rest = self._settings.rest_after(self._settings.quick_deaths + self._outages)
         _log.warning("batch %d could not run, and is tried again in %.1f s: %s", batch.number, rest, error)
@@ -170,7 +170,7 @@ class Settling:
     def _judged(
         self, batch: Batch, results: list[WorkResult], now: float, *, stopping: bool
     ) -> list[WorkResult]:
-        """Sort out the slices whose worker died; gives those of which it is known how far they came."""
+        """Sort out the slices whose worker died; returns the results of those whose progress is known."""
         if stopping:
             # The record under way when the stop cancelled the job did nothing wrong.
             return [result for result in results if not (result.lost or _killed(result))]
@@ -198,7 +198,7 @@ class Settling:
         reason: str,
         raised: RaisedAt | None = None,
     ) -> None:
-        """Have a slice planned again of which nobody knows how far it came."""
+        """Plan a slice again whose progress is unknown."""
         plan, now = work.plan, self._consumer.now
         shard = shard_of(plan, self._shards)
         if shard is None:
@@ -228,7 +228,7 @@ class Settling:
 
 
 class _HeldDelivery(SliceDelivery):
-    """Holds every record of a slice: none of them was delivered, as far as anybody knows. Mutable."""
+    """Holds every record of a slice: presumably none was delivered. Mutable."""
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         del until
@@ -239,12 +239,12 @@ class _HeldDelivery(SliceDelivery):
 
 
 def _killed(result: WorkResult) -> set[SequenceNumber]:
-    """Name the record of a slice that was under way when its worker died."""
+    """The record of a slice that was under way when its worker died."""
     return {failed.sequence for failed in result.outcome.failures if failed.killed_worker}
 
 
 def _timed_out(result: WorkResult, reason: str) -> WorkResult:
-    """Say of the record that was under way that it took too long."""
+    """Report that the record under way took too long."""
     killed = _killed(result)
     unfinished = tuple(
         replace(each, error=reason) if each.record.sequence in killed else each for each in result.unfinished

@@ -1,4 +1,4 @@
-"""The driver's own reading: polls of the shards that are at their tip, and what they brought.
+"""The driver's own reading: polls of the shards that are at their tip, and the records they brought.
 
-Slices that executors read are ``batches``'. Begin with ``tip_poller``.
+Slices that executors read are in ``batches``. Begin with ``tip_poller``.
 """

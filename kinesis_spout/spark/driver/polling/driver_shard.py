@@ -1,7 +1,7 @@
 """What the driver itself has read of one shard, and when it looks again.
 
-At its tip a shard is polled by the driver: a cheap call every poll period, no Spark job while nothing comes. A
-fetched page waits here until a slice carries it away.
+At its tip a shard is polled by the driver: a cheap call every poll period, no Spark job while nothing comes.
+A fetched page waits here until a slice carries it away.
 """
 
 from collections import deque
@@ -68,16 +68,16 @@ class DriverShard:
         return self.fetching_since is None and not self.records and not (self.at_end or self.at_bound)
 
     def reads_on(self, most_bytes: int) -> bool:
-        """Tell whether what was pushed may join what waits here, which is less than ``most_bytes``."""
+        """Whether pushed records may join those that wait here, which are less than ``most_bytes``."""
         is_free = self.fetching_since is None and not (self.at_end or self.at_bound)
         return is_free and self.has_news and self.size_bytes < most_bytes
 
     def poll_period(self, shortest: float, longest: float) -> float:
-        """Tell how far apart polls are: twice as far with each that brings nothing, up to ``longest``."""
+        """How far apart polls are: twice as far with each that brings nothing, up to ``longest``."""
         return aligned_idle_period(self.empty_polls, shortest, longest)
 
     def take_in(self, page: Page, bound: ShardBound | None = None) -> None:
-        """Keep the page that the poll under way has fetched, as far as it is before ``bound``."""
+        """Keep the page that the poll under way has fetched, up to ``bound``."""
         assert self.fetching_since is not None
         begun, self.fetching_since = self.fetching_since, None
         if page.says_nothing:
@@ -93,18 +93,18 @@ class DriverShard:
         self.millis_behind_latest = page.millis_behind_latest
         self.empty_polls = 0 if page.records else self.empty_polls + 1
         if page.millis_behind_latest == 0:
-            # What was put while the poll was under way may have come too late for it.
+            # What was put while the poll was under way can have come too late for it.
             self.read_to = begun if page.pushed_at is None else page.pushed_at
             if not page.records:
                 self.tip_seen_at = self.read_to
 
     def all_goes_out(self, works: Iterable[WorkSlice]) -> bool:
-        """Tell whether nothing more waits here, nor behind it, once these slices have gone out."""
+        """Whether nothing more waits here, nor behind it, once these slices have gone out."""
         carried = sum(len(work.records) for work in works if work.plan.kind is SliceKind.CARRIED)
         return not self.at_end and len(self.records) <= carried
 
     def take_left(self, records: Sequence[Record]) -> None:
-        """Keep what executors have fetched and not handled: a slice carries it, then they go on at the cursor."""
+        """Keep what executors fetched and did not handle: a slice carries it, then they read on."""
         self.records.extend(records)
         self._hold(sum(record.size_bytes for record in records))
 
@@ -123,7 +123,7 @@ class DriverShard:
             self.getter = None
 
     def carried(self, limit: int) -> tuple[Record, ...]:
-        """Give the first records, for a slice; they stay until ``settled``."""
+        """The first records, for a slice; they stay until ``settled``."""
         return tuple(self.records[at] for at in range(min(limit, len(self.records))))
 
     def settled(self, count: int) -> None:
@@ -139,6 +139,6 @@ class DriverShard:
 
 
 def shard_of(plan: SlicePlan, shards: Mapping[str, DriverShard]) -> DriverShard | None:
-    """Give the shard of a plan; None if the ownership that it was made under has ended."""
+    """None if the ownership that the plan was made under has ended."""
     shard = shards.get(plan.shard_id)
     return None if shard is None or shard.epoch != plan.epoch else shard

@@ -1,12 +1,12 @@
 """The driver's own reading: polls of the shards that are at their tip.
 
-Polls run on the threads of a ``Prefetcher``, which take in what comes under the consumer's lock and wake the
+Polls run on the threads of a ``Prefetcher``, which take in the pages under the consumer's lock and wake the
 engine. A shard that cannot be polled when its time has come is looked at again when a slice of it ends, or a
 little later.
 
-Polls are *aligned*: all shards share one clock whose ticks are a little further apart than the read limits ask
-for, and a shard that is polled less often keeps to every second tick, every fourth, and so on. So records that
-were put into many shards at once are found at once, and go out in one Spark job.
+Polls are *aligned*: all shards share one clock whose ticks are a little further apart than the read limits
+require, and a shard that is polled less often keeps to every second tick, every fourth, and so on. So records
+that were put into many shards at once are found at once, and go out in one Spark job.
 """
 
 import math
@@ -35,19 +35,19 @@ ALLOWANCE: Final = 0.1
 
 
 def tick_seconds(poll_seconds: float) -> float:
-    """Give the time between ticks, for polls of one shard that must be ``poll_seconds`` apart."""
+    """The time between ticks, for polls of one shard that must be ``poll_seconds`` apart."""
     return poll_seconds * (1 + ALLOWANCE)
 
 
 def aligned(earliest: float, period: float) -> float:
-    """Give the first tick after ``earliest`` among those that are ``period`` apart; monotonic times."""
+    """The first tick after ``earliest`` among those that are ``period`` apart; monotonic times."""
     return (math.floor(earliest / period) + 1) * period
 
 
 class TipPoller:
     """Reads pages for the engine. Guarded by the consumer's lock, under which its methods are called.
 
-    ``call`` has a function called on the engine's thread; ``wake`` has the engine look for work.
+    ``call`` queues a function for the engine's thread; ``wake`` makes the engine look for work.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class TipPoller:
         self.polls = Prefetcher(
             threads=_FETCH_THREADS, clock=consumer.ports.clock, name="kinesis-spout-fetch"
         )
-        # The last page may go beyond three quarters of what the driver may hold.
+        # The last page can exceed three quarters of what the driver may hold.
         self.room = Room(lambda: self._share_bytes * 3 // 4 + PAGE_BYTES - 1, kept_bytes)
         self.is_stopped = False
         self._readers: dict[str, _TipReader] = {}
@@ -79,11 +79,11 @@ class TipPoller:
 
     @property
     def is_polling(self) -> bool:
-        """Whether polls are under way or due, which may bring more."""
+        """Whether polls are under way or due, which can bring more."""
         return self.room.under_way > 0 or self.polls.is_behind
 
     def look_again(self, shard_id: str) -> None:
-        """Poll a shard when it says so: it is new, or a slice of it has ended."""
+        """Poll a shard when it is due: it is new, or a slice of it has ended."""
         shard = self.shards.get(shard_id)
         if shard is None:
             return
@@ -93,13 +93,13 @@ class TipPoller:
         reader.resume()
 
     def forget(self, shard_id: str) -> None:
-        """Poll a shard no more: it is somebody else's."""
+        """Stop polling a shard: another member owns it."""
         reader = self._readers.pop(shard_id, None)
         if reader is not None:
             self.polls.withdraw(reader.fetch)
 
     def go_on(self) -> None:
-        """Have the readers that wait for room look again, if there may be some."""
+        """Let the readers that wait for room look again, if there can be some."""
         parked = self.room.parked
         if parked and (self.room.has_room(parked[0]) or self.drop_stuck_pages()):
             self.room.resume_all()
@@ -107,7 +107,7 @@ class TipPoller:
     def drop_stuck_pages(self) -> bool:
         """Drop the pages that cannot go out now, so that other shards are polled; they are fetched again.
 
-        Tells whether there were any.
+        True if there were any.
         """
         stuck = [
             shard
@@ -119,7 +119,7 @@ class TipPoller:
         return bool(stuck)
 
     def came(self, shard_id: str, shard: DriverShard) -> None:
-        """Read what was pushed: at once, or when the rest is over and no slice of the shard is out any more."""
+        """Read what was pushed: at once, or when the rest is over and no slice of the shard is out."""
         if self.shards.get(shard_id) is not shard:
             return
         shard.has_news = True
@@ -128,7 +128,7 @@ class TipPoller:
             self.look_again(shard_id)
 
     def reading_failed(self, shard_id: str, shard: DriverShard, error: Exception) -> float:
-        """Decide what an error of reading means for its shard, wherever it was read. Gives how long that waits."""
+        """Decide what an error of reading means for its shard, wherever it was read. Returns seconds to wait."""
         consumer = self.consumer
         reaction = consumer.reading_failed(shard_id, error)
         if reaction.action is Action.END_SHARD:
@@ -155,7 +155,7 @@ class TipPoller:
             self.consumer.manager.reach_bound(shard_id)
 
     def stop(self) -> None:
-        """Begin no poll any more, and leave what those under way bring."""
+        """Begin no more polls, and drop the pages of those under way."""
         self.is_stopped = True
         self.polls.stop()
 
@@ -169,7 +169,7 @@ class TipPoller:
 
 
 def may_read(shard: DriverShard) -> bool:
-    """Tell whether the driver may read on in a shard, as far as that depends on what it holds."""
+    """Whether the shard's pages in hand let the driver read on."""
     return shard.is_idle or shard.reads_on(WORTH_A_JOB_BYTES)
 
 
@@ -231,7 +231,7 @@ class _TipReader(ShardReader[Page]):
         assert state is not None
         getter = shard.getter = self._consumer.ports.open_getter(self._shard_id, state.position)
         getter.when_ready(partial(self._tip.call, partial(self._tip.came, self._shard_id, shard)))
-        # From here on the driver reads on; the executors' last iterator would lead back.
+        # From here on the driver reads; the executors' last iterator would lead back.
         shard.cursor = Cursor()
         return getter
 
@@ -263,7 +263,7 @@ class _TipReader(ShardReader[Page]):
         is_full = page.holds_at_least(self._settings.records_per_fetch)
         has_backlog = (is_full or page.millis_behind_latest > _BEHIND_MILLIS) and not page.at_end
         consumer.manager.page_fetched(self._shard_id, full=has_backlog and not reads_all)
-        # What was pushed and did not fit is there already, so nobody says that it has come.
+        # Pushed records that did not fit are there already, so no push reports them.
         self._schedule_next(getter, now, has_more=reads_all and is_full)
         self._tip.end_if_carried(self._shard_id, shard)
         if not (
@@ -302,7 +302,7 @@ class _TipReader(ShardReader[Page]):
         return self._tip.shards.get(self._shard_id) is self.shard and not self._tip.is_stopped
 
     def _again(self) -> float | None:
-        """Leave what a read has brought, which follows on nothing any more: the page before it was dropped."""
+        """Poll again: the page just read follows on one that was dropped meanwhile."""
         self.shard.fetching_since = None
         self.shard.next_poll_at = self._consumer.now
         self._tip.wake()

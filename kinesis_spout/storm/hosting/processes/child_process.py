@@ -1,8 +1,8 @@
 """One child: the process of a component in another language, with its pipes and the end of its standard error.
 
-It has a process group of its own, so that it ends with whatever it started, and an interrupt at the terminal is
-not for it. Its standard input and output are non-blocking at our ends; who leases it reads and writes them
-(``children``), which may be another process.
+It has its own process group, so that all processes it started end with it, and an interrupt at the terminal
+does not reach it. Its standard input and output are non-blocking at our ends; the holder of its lease reads
+and writes them (``children``), which can be another process.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ import msgspec
 from kinesis_spout.model.errors import InvalidConfig
 
 END_SECONDS: Final = 2.0
-"""How long a child may take to end by itself, after its input has ended."""
+"""How long a child may take to end, after its input has ended."""
 
 _DEATH_SECONDS: Final = 0.5
-"""How long the end of a process may come after the end of its output."""
+"""How long after its output a process may end."""
 _TAIL_BYTES: Final = 8 * 1024
 _SHOWN_CHARACTERS: Final = 600
 """Of standard error, in the reason of a failure, where there is little room. All that is kept goes to the log."""
@@ -38,8 +38,6 @@ _log = logging.getLogger(__name__)
 
 
 class ChildSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a child is started."""
-
     command: tuple[str, ...]
     resources: str | None = None
     """What it runs in, for ``find_resources`` on the machine where it is started. None: where its owner runs."""
@@ -48,15 +46,7 @@ class ChildSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_command(settings: ChildSettings, folder: str | None) -> None:
-    """Find out that there is such a command on this machine.
-
-    Args:
-        settings: of the child.
-        folder: where it is to run; None: where its owner runs.
-
-    Raises:
-        InvalidConfig: there is none; names it, and where it was looked for.
-    """
+    """Find the command on this machine. InvalidConfig: there is none; names it, and where it was looked for."""
     program = settings.command[0]
     if os.sep in program:
         place = Path(folder or ".").absolute() / program
@@ -72,14 +62,10 @@ def check_command(settings: ChildSettings, folder: str | None) -> None:
 
 
 class ChildProcess:
-    """A running child. Mutable; ``end`` or ``end_at_once`` may be called once, by one thread."""
+    """A running child. Mutable; one thread calls ``end`` or ``end_at_once``, once."""
 
     def __init__(self, settings: ChildSettings, folder: str | None = None) -> None:
-        """Start it, in a folder; None: where this process runs.
-
-        Raises:
-            InvalidConfig: it cannot be started; see ``check_command``.
-        """
+        """Start it, in a folder; None: where this process runs. InvalidConfig: see ``check_command``."""
         check_command(settings, folder)
         self.pid_folder = tempfile.mkdtemp(prefix="kinesis-spout-pid-")
         try:
@@ -116,19 +102,18 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process that was started, which may have started the one that speaks."""
         return self._process.pid
 
     def is_running(self) -> bool:
         return self._process.poll() is None
 
     def end(self) -> None:
-        """End it, by the end of its input; after ``END_SECONDS`` kill it."""
+        """Close its input, so that it ends; after ``END_SECONDS`` kill it."""
         self._stdin.close()
         self._ended(END_SECONDS)
 
     def end_at_once(self) -> str:
-        """Kill it soon: it hangs, or its output has ended. Say how it ended, and its last words."""
+        """Kill it soon: it hangs, or its output has ended. Say how it ended, and the end of its standard error."""
         words = self._ended(_DEATH_SECONDS)
         if len(self._tail) > _SHOWN_CHARACTERS:
             _log.warning(

@@ -1,12 +1,12 @@
 """The children on this machine, by component and task, and who may speak with each.
 
 A child is leased: one bolt at a time has it, from the first tuple of a micro-batch to the last, and reads and
-writes its pipes itself. So nothing stands between a bolt and its child, wherever the child was started.
-What a child remembers stays with its task, although the bolt that leases it may be in another Python worker each
-time.
+writes its pipes itself. So nothing stands between a bolt and its child, wherever the child was started. What
+a child remembers stays with its task, although each time another Python worker can have the bolt that leases
+it.
 
-A child that fails is started again with back-off: at once at first, then after 0.1 s, doubled up to 10 s, until
-it has acked a tuple.
+A child that fails is started again with back-off: at once at first, then after 0.1 s, doubled up to 10 s,
+until it has acked a tuple.
 """
 
 import logging
@@ -26,7 +26,7 @@ from kinesis_spout.storm.hosting.resources import find_resources
 BACKOFF_SECONDS: Final = 0.1
 MAX_BACKOFF_SECONDS: Final = 10.0
 UNUSED_SECONDS: Final = 300.0
-"""A child of another run of the topology ends when it was not leased for so long."""
+"""A child of another run of the topology ends after this long without a lease."""
 
 _TICK_SECONDS: Final = 0.05
 """How often a back-off looks at the clock."""
@@ -63,19 +63,15 @@ class Lease:
     is_fresh: bool
     """It was just started: the hand-shake is due."""
     is_disturbed: bool
-    """The holder before was lost in the middle. The child may wait for an answer, or have half a frame."""
+    """The holder before was lost in the middle. The child can be waiting for an answer, or have half a frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotYet:
-    """There is no lease for the time being."""
-
     reason: str
 
 
 class _Place:
-    """What is known of one child. Mutable."""
-
     def __init__(self) -> None:
         self.child: ChildProcess | None = None
         self.settings: ChildSettings | None = None
@@ -95,12 +91,7 @@ class _Place:
 
 
 class OwnChildren:
-    """Owns children in this process. Thread-safe.
-
-    Args:
-        clock: for back-off.
-        find: finds the folder that a child runs in, on this machine.
-    """
+    """Owns children in this process. Thread-safe. ``find`` finds the folder that a child runs in."""
 
     def __init__(self, clock: Clock | None = None, find: Callable[[str], Path] = find_resources) -> None:
         self._clock = clock or SystemClock()
@@ -112,8 +103,7 @@ class OwnChildren:
     def lease(self, key: ChildKey, settings: ChildSettings, wait_seconds: float) -> Lease | NotYet:
         """Lease a child, which is started if there is none. Waits while it is leased, or backing off.
 
-        Raises:
-            InvalidConfig: its command cannot be started.
+        InvalidConfig: its command cannot be started.
         """
         until = self._clock.monotonic() + wait_seconds
         with self._changed:
@@ -127,18 +117,16 @@ class OwnChildren:
             return self._leased(key, place, settings)
 
     def greeted(self, lease: Lease) -> None:
-        """Take in that a fresh child has answered the hand-shake. One that has not is not leased again."""
+        """A fresh child has answered the hand-shake. One that has not is not leased again."""
         with self._changed:
             place = self._held(lease)
             if place is not None:
                 place.is_greeted = True
 
     def release(self, lease: Lease, *, is_proven: bool) -> None:
-        """Take a child back: nothing is owed to it, and the lease's descriptors are not used any more.
+        """Take a child back that owes nothing. The lease's descriptors must not be used any more.
 
-        Args:
-            lease: by which it was had.
-            is_proven: it did something right. Ends a back-off.
+        ``is_proven``: it has acked a tuple, which ends a back-off.
         """
         with self._changed:
             place = self._held(lease)
@@ -172,7 +160,6 @@ class OwnChildren:
         return words
 
     def close(self) -> None:
-        """End all. May be called twice."""
         with self._changed:
             self._is_closed = True
             children = [place.child for place in self._places.values() if place.child is not None]
@@ -222,7 +209,6 @@ class OwnChildren:
         )
 
     def _held(self, lease: Lease) -> _Place | None:
-        """Give the place that is held by this lease; None if it is over, however it ended."""
         place = self._places.get(lease.key)
         return place if place is not None and place.is_leased and place.leases == lease.number else None
 
@@ -242,7 +228,7 @@ class OwnChildren:
 
 
 def _end_all(children: list[ChildProcess]) -> None:
-    """End children at the same time: those that take long take long together."""
+    """End children at the same time: the slow ones take as long together as one."""
     ending = [threading.Thread(target=child.end, name=f"end of {child.pid}") for child in children]
     for each in ending:
         each.start()

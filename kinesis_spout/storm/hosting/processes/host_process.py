@@ -1,10 +1,10 @@
 """The process that owns an application's shell components on one machine.
 
-It is started as ``python -m kinesis_spout.storm.hosting.processes.host_process FOLDER`` by the first Python
-worker that needs it, and ends a few seconds after the last executor of the application on this machine: each
-worker names the process that lives as long as its executor. Workers of other machines, whose tasks have their
-processes here, come over TCP; for them it waits longer until there is an executor again. A thread for each worker;
-none for a tuple.
+The first Python worker that needs it starts it as ``python -m
+kinesis_spout.storm.hosting.processes.host_process FOLDER``. It ends a few seconds after the last executor of
+the application on this machine: each worker names the process that lives as long as its executor. Workers of
+other machines, whose tasks have their processes here, come over TCP; for them it waits longer until there is
+an executor again. It has one thread for each worker, none for a tuple.
 """
 
 import contextlib
@@ -80,7 +80,6 @@ class HostServer:
         self._distant_workers = 0
 
     def serve(self) -> None:
-        """Serve until the last executor has ended, and a while longer; then end the children."""
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         needed_at = time.monotonic()
         while time.monotonic() - needed_at < (
@@ -93,13 +92,12 @@ class HostServer:
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)  # closing alone does not wake who accepts
         self._listening.close()
-        with self._lock:  # a worker may be greeted just now
+        with self._lock:  # a worker can be greeted just now
             if self._distant is not None:
                 self._distant.close()
         self._children.close()
 
     def stop(self) -> None:
-        """Have ``serve`` return soon."""
         self._stopped.set()
 
     def _has_executors(self) -> bool:
@@ -112,7 +110,6 @@ class HostServer:
             return bool(self._executors)
 
     def _find(self, resources: str) -> Path:
-        """Find what the job has brought to any executor that lives; to the one that came last, if possible."""
         with self._lock:
             executors = list(self._executors.values())
         if not executors:
@@ -193,7 +190,7 @@ class HostServer:
         return granted, (lease.stdin, lease.stdout)
 
     def _greeted(self, greet: Greet) -> Greeting | Invalid:
-        """Watch a worker's executor; serve other machines, if any may come, at the address that came first."""
+        """Watch a worker's executor; serve other machines, if any can come, at the address that came first."""
         with self._lock:
             if greet.lives_with not in self._executors:
                 self._executors[greet.lives_with] = _Executor(
@@ -214,14 +211,13 @@ class HostServer:
 
 
 def _exchanged(request: Exchange, pipes: PipesHere) -> Exchanged:
-    """Write, wait and read for a worker of another machine."""
     written = pipes.write(request.data) if request.data else 0
     data = pipes.read(request.wait_seconds, waits_for_room=request.waits_for_room)
     return Exchanged(written=None if pipes.is_input_closed else written, data=data)
 
 
 def _watched(pid: int) -> int | None:
-    """Give a descriptor that tells when a process has ended, even if its id is given to another (Linux)."""
+    """A descriptor that tells when a process has ended, even if its id is given to another (Linux)."""
     if not hasattr(os, "pidfd_open"):
         return None
     try:
@@ -239,7 +235,6 @@ def _lives(pid: int, watched: int | None) -> bool:
 
 
 def main(folder: Path) -> None:
-    """Serve in a folder, unless another process does."""
     print_log_lines()
     with (folder / "life").open("w") as life:
         try:
@@ -262,7 +257,6 @@ def main(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove the folder, unless another worker is about to start a host process in it."""
     with (folder / "start").open("w") as start:
         try:
             fcntl.flock(start, fcntl.LOCK_EX | fcntl.LOCK_NB)

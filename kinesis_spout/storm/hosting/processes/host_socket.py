@@ -1,12 +1,12 @@
 """What Python workers and the host process of a machine say to each other, and how they find each other.
 
-A message is its length and MessagePack. The answer to a lease carries the descriptors of the child's pipes: tuples
-do not pass through the host process. Its socket is in a folder that only its user may enter; the first worker that
-finds none starts it: one, however many workers need it at the same time.
+A message is its length and MessagePack. The answer to a lease carries the descriptors of the child's pipes:
+tuples do not pass through the host process. Its socket is in a folder that only its user may enter; the first
+worker that finds none starts it: one, however many workers need it at the same time.
 
-A worker of another machine comes over TCP, and proves that it knows the application's key. It has no descriptors:
-it asks the host process to write and to read (``Exchange``). In the same words it asks the driver which machine a
-child is on (``AskMachine``; see ``placement``).
+A worker of another machine comes over TCP, and proves that it knows the application's key. It has no
+descriptors: it asks the host process to write and to read (``Exchange``). In the same way it asks the driver
+which machine a child is on (``AskMachine``; see ``placement``).
 """
 
 import contextlib
@@ -57,9 +57,9 @@ class Greet(_Message, frozen=True):
     shipped_to: tuple[str, ...]
     """Where to look for what the job has brought, as long as that process lives."""
     host: str | None = None
-    """By which name workers of other machines reach this one; None: they need not."""
+    """The name by which workers of other machines reach this one; None: they need not."""
     key: bytes = b""
-    """What they prove to know."""
+    """The key they prove to know."""
 
 
 class AskLease(_Message, frozen=True):
@@ -89,17 +89,15 @@ class Exchange(_AboutLease, frozen=True):
 
 
 class AskMachine(_Message, frozen=True):
-    """Which machine a child is on, asked by one that would have it otherwise. Answered by ``OnMachine``."""
+    """Which machine a child is on. The first to ask gets it on its own machine. Answered by ``OnMachine``."""
 
     key: ChildKey
     asking: Machine
     lost: Machine | None = None
-    """The machine that was answered before, if the asking one could not reach it."""
+    """The machine that the driver answered before, if the asking worker could not reach it."""
 
 
 class Greeting(_Message, frozen=True):
-    """The host process serves this machine."""
-
     machine: Machine | None
     """Where it serves workers of other machines."""
 
@@ -115,8 +113,6 @@ class Granted(_Message, frozen=True):
 
 
 class Refused(_Message, frozen=True):
-    """No lease for the time being."""
-
     reason: str
 
 
@@ -149,7 +145,6 @@ _answers: Final = msgspec.msgpack.Decoder(Answer)
 
 
 def send(connected: socket.socket, message: Request | Answer, descriptors: tuple[int, ...] = ()) -> None:
-    """Send a message, and maybe descriptors with it."""
     body = _encoder.encode(message)
     frame = _LENGTH.pack(len(body)) + body
     sent = socket.send_fds(connected, [frame], descriptors) if descriptors else 0
@@ -157,17 +152,13 @@ def send(connected: socket.socket, message: Request | Answer, descriptors: tuple
 
 
 def receive_request(connected: socket.socket) -> Request | None:
-    """Wait for a request. None: the worker is gone."""
+    """None: the worker is gone."""
     body, _ = _received(connected)
     return None if body is None else _requests.decode(body)
 
 
 def receive_answer(connected: socket.socket) -> tuple[Answer, list[int]]:
-    """Wait for an answer, and the descriptors that come with it.
-
-    Raises:
-        ConnectionError: the host process is gone.
-    """
+    """Wait for an answer, and the descriptors that come with it. ConnectionError: the host process is gone."""
     body, descriptors = _received(connected)
     if body is None:
         raise ConnectionError("the host process of shell components has ended")
@@ -232,8 +223,7 @@ def connect_here(application: str, greet: Greet) -> tuple[socket.socket, Greetin
 def folder_of(application: str) -> Path:
     """Make the folder of an application's host process on this machine, or find it.
 
-    Raises:
-        OSError: somebody else may enter it, or it cannot be made.
+    OSError: another user can enter it, or it cannot be made.
     """
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", application)
     if len(name) > _MAX_NAME or name != application:
@@ -259,7 +249,6 @@ def _connect(folder: Path) -> socket.socket | None:
 
 
 def _start(folder: Path, until: float) -> None:
-    """Start the host process, unless another worker has done so; return when it serves."""
     with _only_one(folder / "start"):
         probe = _connect(folder)
         if probe is not None:

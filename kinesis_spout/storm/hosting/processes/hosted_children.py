@@ -1,12 +1,12 @@
 """The children that a Python worker leases from host processes: of this machine, or of another one.
 
-Python workers come and go, so the processes of components do not belong to them. The first worker starts the host
-process. Descriptors of pipes are handed over with each lease: a worker speaks with its child directly, and the
-host process only starts, keeps and ends.
+Python workers come and go, so the processes of components do not belong to them. The first worker starts the
+host process. It hands over the descriptors of the pipes with each lease: a worker speaks with its child
+directly, and the host process only starts, keeps and ends it.
 
-Spark runs a task on any machine, but its child stays on one. So where there are several, a worker asks the driver
-with each lease which that is (``placement``). It speaks with a child of another machine through the host process
-there.
+Spark runs a task on any machine, but its child stays on one. So with several machines a worker asks the
+driver with each lease which that is (``placement``). It speaks with a child of another machine through the
+host process there.
 """
 
 import logging
@@ -44,27 +44,26 @@ from kinesis_spout.storm.hosting.resources import shipped_to
 from kinesis_spout.storm.running.program import SHELL_HOST
 
 _ANSWER_SECONDS: Final = 20.0
-"""How long a host process of another machine may take for an answer, beyond the time that it is to wait."""
+"""How long a host process of another machine may take for an answer, beyond the time that it should wait."""
 _log = logging.getLogger(__name__)
 
 
 def host_conf(application: str) -> dict[str, str]:
-    """Give what a topology's conf needs so that its shell bolts use one host process on each machine.
+    """What a topology's conf needs so that its shell bolts use one host process on each machine.
 
     Without it each Python process owns the processes of its own shell bolts, and they end with it.
 
     Args:
-        application: an id, such as Spark's of the application: who has the same shares the processes.
+        application: an id, such as Spark's of the application: topologies with the same id share the
+            processes.
     """
     return {SHELL_HOST: application}
 
 
 class HostedChildren:
-    """Leases as ``OwnChildren``. Mutable; one thread's. Connects when it is first needed, and when that was lost.
+    """Leases as ``OwnChildren``. Mutable; one thread's. Connects when needed first, and again after a loss.
 
-    Args:
-        application: see ``host_conf``.
-        placement: where to ask for the machine of a child; None: it is this one.
+    Without a ``placement``, where to ask for the machine of a child, all children are on this machine.
     """
 
     def __init__(self, application: str, placement: PlacementAddress | None = None) -> None:
@@ -75,12 +74,7 @@ class HostedChildren:
         self._held: dict[ChildKey, tuple[Lease, _Host]] = {}
 
     def lease(self, key: ChildKey, settings: ChildSettings, wait_seconds: float) -> Lease | NotYet:
-        """Lease as ``OwnChildren.lease``.
-
-        Raises:
-            InvalidConfig: its command cannot be started.
-            OSError: the host process cannot be reached.
-        """
+        """As ``OwnChildren.lease``. OSError: the host process cannot be reached."""
         request = AskLease(key=key, settings=settings, wait_seconds=wait_seconds)
         host, is_new = self._host_of(key)
         try:
@@ -120,7 +114,6 @@ class HostedChildren:
             return f"the host process of shell components, which owned it, is gone: {error!r}"
 
     def close(self) -> None:
-        """Give back what is leased. The processes stay with the host processes."""
         for lease, _ in list(self._held.values()):
             self._drop(lease)
         for host in [*self._elsewhere.values(), *([] if self._here is None else [self._here])]:
@@ -133,7 +126,6 @@ class HostedChildren:
         return answer.words
 
     def _drop(self, lease: Lease) -> "_Host":
-        """Use a lease no longer; give the host process that it is of."""
         _, host = self._held.pop(lease.key)
         if lease.distant is None:
             os.close(lease.stdin)
@@ -150,7 +142,6 @@ class HostedChildren:
     # Where a child is
 
     def _host_of(self, key: ChildKey) -> tuple["_Host", bool]:
-        """Give the host process that has a child, or is to have it; and whether it was only now connected to."""
         is_new = self._here is None
         here = self._here = self._here or self._connected_here()
         if self._placement is None:
@@ -172,7 +163,6 @@ class HostedChildren:
                 return host, True
 
     def _connected_here(self) -> "_Host":
-        """Connect to the host process of this machine, which is started if there is none. Raises OSError."""
         host, key_bytes = None, b""
         if self._placement is not None:
             host = _named_by_spark() or self._placement.host_here()
@@ -188,12 +178,7 @@ class HostedChildren:
 
 
 class _Host:
-    """A connection to a host process. Mutable.
-
-    Args:
-        connected: its socket.
-        machine: how other machines reach it, if any do.
-    """
+    """A connection to a host process. Mutable. ``machine`` is how other machines reach it, if any do."""
 
     def __init__(self, connected: socket.socket, machine: Machine | None) -> None:
         self.machine = machine
@@ -202,11 +187,7 @@ class _Host:
         self._lost: OSError | None = None
 
     def ask(self, request: Request, wait_seconds: float = 0.0) -> tuple[Answer, list[int]]:
-        """Ask, and wait for the answer, which may take so much longer.
-
-        Raises:
-            OSError: the host process is gone, or its machine. So the next call says, too.
-        """
+        """Ask, and wait this much longer for the answer. OSError, also in later calls: the host is gone."""
         if self._lost is not None:
             raise self._lost
         try:
@@ -220,7 +201,6 @@ class _Host:
             raise
 
     def leased(self, key: ChildKey, granted: Granted, descriptors: list[int]) -> Lease:
-        """Make a lease of what was granted."""
         stdin, stdout = descriptors or (-1, -1)
         return Lease(
             key=key,
@@ -247,26 +227,25 @@ class _Host:
         )
         try:
             answer, _ = self.ask(request, wait_seconds)
-        except OSError:  # as if the child had ended here: who gives the lease back is told why
+        except OSError:  # as if the child had ended here: giving the lease back says why
             return None, None
         return (answer.written, answer.data) if isinstance(answer, Exchanged) else (None, None)
 
     def close(self) -> None:
-        """End the connection. May be called twice."""
         self._socket.close()
 
 
 def _named_by_spark() -> str | None:
-    """Give the address that Spark uses on this machine, if one was set that tells it from others."""
+    """The address that Spark uses on this machine, if one was set that tells it from others."""
     named = os.environ.get("SPARK_LOCAL_IP")
     return None if named in {"", "0.0.0.0", "::"} else named  # noqa: S104 - not to listen there
 
 
 def _lives_with() -> int:
-    """Say which process lives as long as this machine takes part in the application.
+    """The process that lives as long as this machine takes part in the application.
 
-    A Python worker of Spark is the child of a daemon (or of the executor), which lives as long as the executor
-    does; the worker itself is ended after a minute without work.
+    A Python worker of Spark is the child of a daemon (or of the executor), which lives as long as the
+    executor does; the worker itself is ended after a minute without work.
     """
     parent = os.getppid()
     return parent if "pyspark.worker" in sys.modules and parent > 1 else os.getpid()

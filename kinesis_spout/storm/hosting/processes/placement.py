@@ -1,10 +1,11 @@
 """Which machine runs the shell processes of which task: the driver knows it, and answers their workers.
 
-Spark runs a task on any machine, another one in each micro-batch. The process of a shell bolt's task stays on one:
-the first machine that asks for a task gets it, and a worker that runs the task elsewhere sends its tuples there.
-When that machine cannot be reached any more, the one that says so first is the next.
+Spark runs a task on any machine, another one in each micro-batch. The process of a shell bolt's task stays on
+one: the first machine that asks for a task gets it, and a worker that runs the task elsewhere sends its
+tuples there. When that machine is out of reach, the first worker that reports it gets the process on its own
+machine.
 
-Both ends prove that they know a key, which is made anew for each application and travels with Spark's tasks.
+Both ends prove that they know a key, which is new for each application and travels with Spark's tasks.
 """
 
 import logging
@@ -43,11 +44,7 @@ class PlacementAddress:
     key: bytes = field(repr=False)
 
     def ask(self, question: AskMachine) -> Machine:
-        """Ask which machine a child is on.
-
-        Raises:
-            OSError: the driver cannot be reached.
-        """
+        """Ask which machine a child is on. OSError: the driver cannot be reached."""
         with self._connected() as connected:
             send(connected, question)
             answer, _ = receive_answer(connected)
@@ -73,12 +70,7 @@ class PlacementAddress:
 
 
 class Placement:
-    """Answers on the driver. Thread-safe; on daemon threads.
-
-    Args:
-        listen_at: the address to listen at.
-        host: the one that executors reach it by.
-    """
+    """Answers on the driver. Thread-safe; on daemon threads. Executors reach it by the address ``host``."""
 
     def __init__(self, listen_at: str, host: str) -> None:
         self._lock = threading.Lock()
@@ -105,7 +97,6 @@ class Placement:
         return asking
 
     def close(self) -> None:
-        """Take no more connections. May be called twice."""
         self._server.close()
 
     def _serve(self, connected: socket.socket) -> None:
@@ -116,7 +107,7 @@ class Placement:
 
 
 def placement_of(context: "SparkContext") -> Placement | None:
-    """Give the placement of an application; None where all of it is one machine."""
+    """None where all of the application is one machine."""
     master = context.master or ""
     if master == "local" or master.startswith("local["):
         return None

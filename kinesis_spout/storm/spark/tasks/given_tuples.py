@@ -21,8 +21,6 @@ from kinesis_spout.storm.spark.tasks.stages import EndedTuples, TaskRun, partiti
 
 
 class GivenTuple(NamedTuple):
-    """One tuple of a spout."""
-
     number: int
     """Tells it from the others of its micro-batch."""
     values: Sequence[Any]
@@ -31,12 +29,7 @@ class GivenTuple(NamedTuple):
 
 
 def packed_share(share: Sequence[GivenTuple], unfit: MutableMapping[int, Exception]) -> bytes:
-    """Pack the tuples of one task, but for those that cannot travel.
-
-    Args:
-        share: the tuples.
-        unfit: takes why those cannot, by their numbers.
-    """
+    """Pack the tuples of one task; those that cannot travel go into ``unfit``, with the reason, by number."""
     rows = [
         tuple(given) for given in share
     ]  # Plain ones name no class, which would cost a look at all of them.
@@ -82,9 +75,8 @@ class FirstStageOfTuples:
 def emitted(run: StageRun, pack: Sequence[GivenTuple]) -> tuple[dict[int, int], dict[int, TreeEnd]]:
     """Emit tuples of a spout.
 
-    Returns:
-        The numbers of those whose trees are open, by root; and how those ended that nobody was given, because a
-        grouping raised.
+    Gives the numbers of those whose trees are open, by root; and the ends of those that no task got, because
+    a grouping raised.
     """
     numbers: dict[int, int] = {}
     refused: dict[int, TreeEnd] = {}

@@ -1,10 +1,10 @@
 """One Spark job for a micro-batch, whatever its spout is: stages, an exchange between each two, and ackers.
 
-    first stage > exchange > stage ... > exchange > ackers > what came of it
+    first stage > exchange > stage ... > exchange > ackers > results
 
-All that leaves a stage goes through one exchange, packed in blocks by target; also what only passes on: what the
-driver is to know comes out at the end, once. Without a grouping that needs an exchange there is one stage, which
-decides its trees by itself.
+All that leaves a stage passes one exchange, packed in blocks by target, also what a later stage only passes
+on. So what is for the driver comes out at the end, once. Without a grouping that needs an exchange there is
+one stage, which decides its trees itself.
 """
 
 import logging
@@ -28,7 +28,7 @@ from kinesis_spout.storm.spark.tasks.stages import LaterStage, SeenRuns, StateFa
 from kinesis_spout.storm.state import StateManifest
 
 _OTHER_SHUFFLES: Final = ("spark.shuffle.manager", "spark.shuffle.push.enabled")
-"""Who sets one of these may have a shuffle that joins what several tasks have written. What Java's serializer
+"""With one of these set, a shuffle can join what several tasks have written. What Java's serializer
 writes cannot be joined, and Spark looks at ``spark.serializer`` alone to know that.
 Source: Spark's ``Serializer.supportsRelocationOfSerializedObjects``, and SPARK-36705."""
 _LOOK_SECONDS: Final = 1.0
@@ -39,13 +39,7 @@ FirstStage = Callable[[Iterable[Any]], Iterator[Keyed]]
 
 
 class TopologyJobs:
-    """Runs the jobs of one spout of a topology, and counts what the components do. Mutable; thread-safe.
-
-    Args:
-        context: what the jobs run on.
-        program: what runs.
-        state: where its keyed state is.
-    """
+    """Runs the jobs of one spout of a topology, and counts what the components do. Mutable; thread-safe."""
 
     def __init__(self, context: SparkContext, program: Program, state: str | None) -> None:
         self._context = context
@@ -58,7 +52,7 @@ class TopologyJobs:
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:
-        """What the components have done since the start; what was timed, in the last ten minutes. A copy."""
+        """Since the start; what was timed, in the last ten minutes. A copy."""
         with self._lock:
             return self._counts.since_start()
 
@@ -71,14 +65,10 @@ class TopologyJobs:
         ticks: Ticks,
         state: StateManifest | None = None,
     ) -> list[Block]:
-        """Run a job of all stages, and give what came out of it.
+        """Run a job of all stages, and give its results.
 
-        Args:
-            tag: to cancel it by.
-            packs: one element for each task of the first stage.
-            first: the first stage.
-            ticks: that come at the end of the others.
-            state: what the bolts with state begin with.
+        ``tag`` is to cancel it by; ``packs`` has one element for each task of the first stage; ``state`` is
+        what the bolts with state begin with.
 
         Raises:
             HandlerKilledWorker, HandlerBroken, SparkGone: as ``BatchRunner.run``.
@@ -102,14 +92,13 @@ class TopologyJobs:
         return found
 
     def run_one_by_one(self, tag: str, pack: Any, only: FirstStage) -> list[Block]:
-        """Run a job of one task, whose stage has all bolts; else as ``run``."""
+        """Run a job of one task, whose stage has all bolts; otherwise as ``run``."""
         with tagged(self._context, tag):
             found = self._context.parallelize([pack], 1).mapPartitions(only).values().collect()
         self._take_in(found)
         return found
 
     def _exchanged(self, blocks: RDD[Keyed], partitions: int) -> RDD[Keyed]:
-        """Have every block go to the partition that it is for."""
         exchanged = blocks.partitionBy(partitions, _as_told)
         if self._is_java_for_bytes:
             try:
@@ -126,13 +115,12 @@ class TopologyJobs:
         return exchanged
 
     def count_trees(self, ended: int, *, unfinished: int, timed_out: int, seconds: float) -> None:
-        """Count how the spout's trees ended in a micro-batch that took so many seconds."""
         counts = ComponentCounts.of_trees(ended, unfinished=unfinished, timed_out=timed_out, seconds=seconds)
         with self._lock:
             self._counts.add(self._program.plan.spout, counts)
 
     def _take_in(self, found: Iterable[Block]) -> None:
-        """Add what was counted. Raises why the state could not be loaded or kept, if so: damage before outages."""
+        """Add the counts. Raises why the state could not be loaded or kept, if so: damage before outages."""
         errors = []
         with self._lock:
             for block in found:
@@ -146,9 +134,9 @@ class TopologyJobs:
 
 
 def _write_with_java(context: SparkContext, exchanged: RDD[Keyed]) -> None:
-    """Have an exchange write its bytes by Java's serializer. PySpark has no public way.
+    """Make an exchange write its bytes by Java's serializer. PySpark has no public way.
 
-    For bytes Spark takes Kryo by itself, and each task sets up serializers of its own: a third of what its threads
+    For bytes Spark itself takes Kryo, and each task sets up its own serializers: a third of what its threads
     do in a small job. Java's serializer has no such set-up, and all it writes are arrays of bytes.
     """
     jvm: Any = context._jvm  # noqa: SLF001 - as said above
@@ -163,13 +151,8 @@ def _as_told(partition: int) -> int:
 class JobGuard:
     """Cancels the job of an own spout that takes too long; the engine does so for jobs of a ``KinesisSpout``.
 
-    A context manager around one job. While others have the cluster, no component is to blame for the time. So it
-    is counted from when the first task was seen to run; Spark is asked once a second.
-
-    Args:
-        spark: runs the job.
-        tag: the job's.
-        seconds: the most that it may take once it has begun.
+    A context manager around one job. While other jobs have the cluster, no component is to blame for the
+    time. So the ``seconds`` count from when the first task was seen to run; Spark is asked once a second.
     """
 
     def __init__(self, spark: SparkContext, tag: str, seconds: float) -> None:

@@ -1,13 +1,13 @@
 """The stages that a Python worker keeps from task to task, with the user's bolts in them; how hanging calls end.
 
-**A call of a component that does not return** costs its tuple and not its whole micro-batch. A thread looks at
-what the main thread does, a few times in the message time-out. Once it has found the same call of a component for
-longer than that time-out, it has ``CallHangs`` raised there by a signal, which ends loops, sleeps, and waits for
-sockets and locks. The tuple that the call was given has then timed out, and the component is named. What no signal
-ends (a C library that neither returns nor looks for signals) still ends with its job.
+**A call of a component that does not return** costs its tuple and not its whole micro-batch. A thread looks
+at what the main thread does, a few times in the message time-out. Once it has found the same call of a
+component for longer than that time-out, a signal raises ``CallHangs`` there, which ends loops, sleeps, and
+waits for sockets and locks. The tuple of that call has then timed out, and the component is named. What no
+signal ends (a C library that neither returns nor looks for signals) still ends with its job.
 
-Nothing is raised inside of our own code, which must not be left half done: a tuple is emitted as a whole or not at
-all. Tuples cost nothing more for this: whose call it is is read from the stack, when the thread looks.
+Nothing is raised inside our own code, which must not be left half done: a tuple is emitted as a whole or not
+at all. Tuples cost nothing more for this: the thread reads from the stack whose call it is.
 """
 
 import signal
@@ -32,12 +32,12 @@ from kinesis_spout.storm.state import StateParts
 
 _MOST_KEPT: Final = 64
 _IDLE_SECONDS: Final = 900.0
-"""A run that was not used for so long is given up, with its bolts and its state, when a task of any topology ends
-here: its topology was stopped, or its tasks have gone to other workers."""
+"""A run that was not used for this long is given up, with its bolts and its state, when a task of any topology
+ends here: its topology was stopped, or its tasks have gone to other workers."""
 
 _SIGNAL: Final = signal.SIGUSR2
 _LONGER: Final = 1.25
-"""A call may take so many message time-outs: a shell bolt looks at the time-out itself, and comes first."""
+"""A call may take this many message time-outs: a shell bolt checks the time-out itself, and comes first."""
 _LOOKS: Final = 8
 """In a message time-out."""
 _LEAST_LOOK_SECONDS: Final = 0.01
@@ -59,12 +59,7 @@ _used_at: Final[dict[tuple[str, int, int], float]] = {}
 
 
 class ShippedProgram:
-    """A program on its way to the executors: pickled once, unpickled once a worker.
-
-    Args:
-        program: what runs.
-        state: where its keyed state is.
-    """
+    """A program on its way to the executors: pickled once, unpickled once a worker."""
 
     def __init__(self, program: Program, state: str | None) -> None:
         self._pickled = PickledHandler.of(_Loaded(program))
@@ -72,7 +67,7 @@ class ShippedProgram:
 
     @contextmanager
     def stage(self, stage: int, partition: int) -> Iterator[KeptRun]:
-        """Give this worker's run of a stage. A micro-batch that does not end in order is the run's last."""
+        """This worker's run of a stage. A micro-batch that does not end in order is the run's last."""
         key = (self._pickled.digest, stage, partition)
         _used_at.pop(key, None)
         kept = _kept.pop(key, None) or self._new_run(stage, partition)
@@ -96,7 +91,7 @@ class ShippedProgram:
 
 
 class _Loaded:
-    """Gives the program; what is pickled is something to call."""
+    """Gives the program; it is pickled as a callable."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -109,11 +104,9 @@ class _Loaded:
 
 @contextmanager
 def hanging_calls_end(message_timeout_seconds: float, reset_at: Callable[[], float]) -> Iterator[None]:
-    """Have calls of components end that hang; only on the main thread, and if nobody else uses the signal.
+    """End calls of components that hang; only on the main thread, and if no other code uses the signal.
 
-    Args:
-        message_timeout_seconds: a call may take a little longer than this.
-        reset_at: tells when a component last began a time-out anew; monotonic. The call at hand counts from there.
+    The call at hand counts from ``reset_at``: when a component last restarted a time-out; monotonic.
     """
     if threading.current_thread() is not threading.main_thread() or not _signal_is_ours():
         yield
@@ -143,7 +136,7 @@ class _Watch:
 
     def watch(self) -> None:
         while not self.ended.wait(self._look_seconds):
-            # A call may have taken the signal for itself, or given it back to the system, where it kills.
+            # A call can have taken the signal for itself, or given it back to the system, where it kills.
             if self._hangs(monotonic()) and signal.getsignal(_SIGNAL) is _interrupt:
                 signal.pthread_kill(self._main, _SIGNAL)
         self.call = None
@@ -155,7 +148,7 @@ class _Watch:
         return call is not None and now - max(self._since, self._reset_at()) >= self._most_seconds
 
     def interrupt(self, frame: FrameType | None) -> None:
-        """Raise in the call that hangs; not if it has returned by now. If it is in code of ours, the next time."""
+        """Raise in the call that hangs; not if it has returned by now. If it is in our code, the next time."""
         call, at = self.call, frame
         if frame is None or call is None or frame is call or _call_in(frame) is not call:
             return
@@ -172,7 +165,6 @@ _watches: Final[list[_Watch]] = []
 
 
 def _call_in(frame: FrameType | None) -> FrameType | None:
-    """Give the innermost call of a component."""
     while frame is not None and frame.f_code not in CALLS:
         frame = frame.f_back
     return frame
@@ -189,7 +181,7 @@ def _interrupt(_: int, frame: FrameType | None) -> None:
 
 
 def _signal_is_ours() -> bool:
-    """Have the signal from now on, unless the user's code has it. For ever: one on its way must never kill."""
+    """Take the signal from now on, unless the user's code has it. For ever: one on its way must never kill."""
     if signal.getsignal(_SIGNAL) is signal.SIG_DFL:
         signal.signal(_SIGNAL, _interrupt)
     return signal.getsignal(_SIGNAL) is _interrupt

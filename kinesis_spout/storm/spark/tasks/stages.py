@@ -1,10 +1,10 @@
 """What Spark runs: the first stage over the slices of a spout, later ones over blocks, ackers in the end.
 
-**Tasks that Spark runs again.** Spark makes a stage's output again when the machine that kept it is lost. For most
-programs that is the same output; a topology's is not: a second time a shard gives other records, and every tuple
-another edge. Tasks that had read the first output and tasks that read the second would not fit together. So each
-run of a task leaves a mark with all that it sends, to every task after it; whoever collects the end of the job
-compares what they have seen.
+**Tasks that Spark runs again.** Spark makes a stage's output again when the machine that kept it is lost. For
+most programs that is the same output; a topology's is not: a second time a shard gives other records, and
+every tuple another edge. Tasks that had read the first output and tasks that read the second would not fit
+together. So each run of a task adds a mark to all that it sends, for every task after it; the driver compares
+the marks they have seen at the end of the job.
 """
 
 import secrets
@@ -48,15 +48,11 @@ _MOST_SLICES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTuples(ForDriver):
-    """The tuples of a spout on the driver whose trees did not complete, by their numbers."""
-
     ends: Mapping[int, TreeEnd]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateBlock(ForDriver):
-    """What a task's part of a state is after this job, if the job counts."""
-
     update: StateUpdate
 
 
@@ -69,19 +65,15 @@ class StateFailed(ForDriver):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMark(ForDriver):
-    """One run of a task, as told to one of those after it."""
-
     task: TaskId
     run: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRuns(ForDriver):
-    """The marks that one task has come across."""
-
     marks: dict[TaskId, str] = field(default_factory=dict)
     contradiction: bool = False
-    """Whether it came across two of one task."""
+    """Whether it has seen two of one task."""
 
 
 class TaskRun:
@@ -98,7 +90,6 @@ class TaskRun:
         return SeenRuns(marks=dict(self._marks), contradiction=self._contradiction)
 
     def without_marks(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:
-        """Take the marks out of what has come."""
         for partition, block in blocks:
             if isinstance(block, RunMark):
                 self._contradiction |= self._marks.setdefault(block.task, block.run) != block.run
@@ -106,7 +97,7 @@ class TaskRun:
                 yield partition, block
 
     def marks(self, program: Program) -> Iterator[Keyed]:
-        """Leave this run's mark for every task after the next exchange, and tell the driver what was seen."""
+        """A mark for every task after the next exchange, and for the driver the marks this run has seen."""
         mark = RunMark(task=self._task, run=self._run)
         for partition in range(max(program.partitions, program.ackers)):
             yield partition, mark
@@ -115,7 +106,7 @@ class TaskRun:
 
 
 def contradict(seen: Iterable[SeenRuns]) -> bool:
-    """Tell whether tasks have seen different runs of one and the same task."""
+    """Whether tasks have seen different runs of one and the same task."""
     known: dict[TaskId, str] = {}
     return any(
         each.contradiction or any(known.setdefault(task, run) != run for task, run in each.marks.items())
@@ -200,7 +191,7 @@ class LaterStage:
 
 
 def run_acker(blocks: Iterable[Keyed]) -> Iterator[Block]:
-    """Decide the trees of one acker; everything else goes on to the driver."""
+    """Decide the trees of one acker; everything else is passed on to the driver."""
     task = TaskRun(_ACKER, partition_here())
     for found in decide(block for _, block in task.without_marks(blocks)):
         if not isinstance(found, Unfinished):
@@ -214,14 +205,13 @@ def run_acker(blocks: Iterable[Keyed]) -> Iterator[Block]:
 
 
 def partition_here() -> int:
-    """Say which partition this task runs."""
     context = TaskContext.get()
     assert context is not None
     return context.partitionId()
 
 
 def _or_state_failed(run: Iterator[Keyed]) -> Iterator[Keyed]:
-    """Tell the driver as a value that the state failed: what a task raises is text when it gets there."""
+    """Report a failure of the state as a value: an exception of a task reaches the driver as text."""
     try:
         yield from run
     except StateError as error:

@@ -1,4 +1,4 @@
-"""Delivers the records of a slice into a topology, and remembers those whose trees are not done at once."""
+"""Delivers the records of a slice into a topology, and remembers those whose trees stay open."""
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ToValues(Protocol):
-    """Makes a tuple's values of a record. May raise anything: that fails the record."""
+    """Makes a tuple's values of a record. Anything it raises fails the record."""
 
     def __call__(self, record: Record, /) -> Sequence[Any]: ...
 
@@ -73,7 +73,6 @@ class _OpenRecords(msgspec.Struct, array_like=True):
     """The sequence of the record before one, by its place here, unless that is the one before it here."""
 
     def records(self) -> Iterator[tuple[Record, str | None]]:
-        """Unpack them, each with the sequence of the record before it."""
         before: str | None = None
         columns = (self.data, self.sequence_numbers, self.partition_keys, self.arrivals, self.encryptions)
         for at, values in enumerate(zip(*columns, self.attempts, strict=True)):
@@ -132,8 +131,6 @@ class FailedTrees(ForDriver):
 
 
 class _Piece(NamedTuple):
-    """Consecutive records of a slice whose trees are open."""
-
     number: int
     """Which record of the slice the first is."""
     records: Sequence[Record]
@@ -149,7 +146,7 @@ class _Opened:
         self.pieces: list[_Piece] = []
 
     def __iter__(self) -> Iterator[tuple[int, int, Record, str | None]]:
-        """Give the trees: root, which record of the slice it is, that, and the sequence before it."""
+        """The trees: root, place of the record in the slice, the record, and the sequence before it."""
         roots = iter(self.roots)
         for number, records, before in self.pieces:
             for at, record in enumerate(records):
@@ -157,7 +154,6 @@ class _Opened:
                 yield next(roots), number + at, record, previous
 
     def numbers(self) -> bytes:
-        """Say which record of the slice each is, as words."""
         ranges = [np.arange(piece.number, piece.number + len(piece.records)) for piece in self.pieces]
         return np.concatenate(ranges).astype(np.uint64).tobytes()
 
@@ -187,15 +183,9 @@ class _Opened:
 class TreeDelivery(SliceDelivery):
     """Emits each record of a slice as the root of a tree. Mutable.
 
-    A record whose tree is open when its ``emit`` has returned may still fail, so there are no more of those than
-    failures can be kept.
-
-    Args:
-        plan: the slice.
-        settings: the rules.
-        run: the first stage. If there are later ones most trees stay open, and no more is fetched than may.
-        to_values: makes a tuple's values of a record.
-        acker: the one that has the trees of this slice. That all are together saves dividing them.
+    A record whose tree is open when its ``emit`` has returned can still fail, so there are no more of those
+    than failures can be kept. With later stages most trees stay open, and no more is fetched than may stay
+    open. One ``acker`` has all trees of a slice, which saves dividing them.
     """
 
     def __init__(
@@ -258,14 +248,14 @@ class TreeDelivery(SliceDelivery):
         return at + 1
 
     def _roots(self) -> Iterator[int]:
-        """Give the roots of a run: one after the other from a random one, which costs less than to draw each.
+        """The roots of a run: consecutive from a random one, which costs less than to draw each.
 
-        A root must be another than those of all trees at the same time; only edges must be random.
+        Roots must differ from those of all trees at the same time; only edges must be random.
         """
         ackers = self._ackers
         if not ackers:
             return repeat(0)
-        # 64 bits but for those that say whose they are, and one, so that those that follow fit in.
+        # 64 bits except those that say whose they are, and one, so that the following roots fit in.
         first = (getrandbits(63 - ackers.bit_length()) + 1) * ackers + self._acker
         return count(first, ackers)
 
@@ -279,14 +269,12 @@ class TreeDelivery(SliceDelivery):
             self._opened.pieces.append(_Piece(self.count + first, run[first : last + 1], before))
 
     def failed_here(self) -> Iterator[FailedTree]:
-        """Decide the open trees at the end of the only stage; give those that did not complete."""
         for root, number, record, before in self._opened:
             end = self._run.trees.decided(root)
             if end is not None:
                 yield _failed(number, record, before, end)
 
     def open_trees(self, batch: int) -> Iterator[OpenTrees]:
-        """Give the open trees, if there are any, for their acker to decide."""
         opened = self._opened
         if opened.pieces:
             yield OpenTrees(
@@ -311,7 +299,6 @@ def failed_trees(unfinished: Unfinished) -> FailedTrees:
 
 
 def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> WorkResult:
-    """Cut the records whose trees did not complete out of a slice's outcome."""
     failures = list(result.outcome.failures)
     unfinished = list(result.unfinished)
     for tree in failed:
