@@ -75,7 +75,6 @@ class ConsumerState:
 
     @property
     def now(self) -> float:
-        """The time for the ``StateManager``."""
         return self.ports.clock.monotonic()
 
     def counted(self) -> Counters:
@@ -102,7 +101,6 @@ class WaitingLetters:
         return len(self._letters)
 
     def add(self, record: RecordId, letter: DeadLetter) -> None:
-        """Add a letter; it replaces an older one about the same record."""
         self._remove(record)
         self._letters[record] = letter
         self.size_bytes += _weight(letter)
@@ -111,13 +109,7 @@ class WaitingLetters:
         return dict(self._letters)
 
     def written(self, record: RecordId, letter: DeadLetter) -> bool:
-        """Note that a letter is durable.
-
-        Returns:
-            False if this letter does not wait any more, because its shard was lost. A letter of that record
-                which
-            waits now comes from another ownership and must still be written.
-        """
+        """False if this letter waits no more: its shard was lost. A later one must still be written."""
         if self._letters.get(record) is not letter:
             return False
         self._remove(record)

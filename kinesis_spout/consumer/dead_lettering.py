@@ -71,13 +71,7 @@ class DeadLettering:
         )
 
     def write_the_last(self, writer: threading.Thread | None) -> None:
-        """Write the remaining letters on a thread that can be abandoned, because a sink can hang for ever.
-
-        ``writer`` is a thread that is possibly writing letters and will end.
-
-        Raises:
-            DeadLetterError: they could not be written, or not in time.
-        """
+        """Write, after ``writer``, on a thread that can be abandoned if it hangs. Raises DeadLetterError."""
         failures: list[BaseException] = []
 
         def write() -> None:

@@ -37,8 +37,6 @@ _LOOK_AGAIN_SECONDS: Final = 0.02
 
 
 class Grant(NamedTuple):
-    """Permission to make so many deliveries."""
-
     deliveries: int
     at: float
     """When it was given."""
@@ -111,13 +109,9 @@ class DeliveryRate:
     # Deliveries
 
     def granted(self, stream: object, now: float, *, most: int | None = None, worth: float = 0.0) -> Grant:
-        """Grant as many deliveries as are free, possibly none. The caller passes each grant to ``ended``.
+        """Grant as many deliveries as are free, at most ``most``. The caller passes each grant to ``ended``.
 
-        Args:
-            stream: asks.
-            now: the time.
-            most: the upper limit.
-            worth: the share of a window's worth below which none are granted: a few are not worth a job.
+        ``worth`` is the share of a window's worth below which none are granted: a few are not worth a job.
         """
         with self._lock:
             windows = self._windows(now)
@@ -157,7 +151,6 @@ class DeliveryRate:
     # Inside
 
     def _windows(self, now: float) -> "list[RateWindow]":
-        """No windows: no delivery may be made."""
         self._grow(now)
         if self._whole is not None and self._part is None:
             return []

@@ -59,9 +59,7 @@ class StreamsPorts(Protocol):
     """The outside world of a spout: opens the ports of each stream and holds what they share. Thread-safe."""
 
     @property
-    def clock(self) -> Clock:
-        """The source of the time."""
-        ...
+    def clock(self) -> Clock: ...
 
     def names(self, config: SpoutConfig) -> list[str]:
         """Name every stream of the account and region of these settings, on all pages.
@@ -96,12 +94,10 @@ class GivenPorts:
         self.clock = ports.clock
 
     def names(self, config: SpoutConfig) -> list[str]:
-        """No stream: there is no pattern to find one."""
         del config
         return []
 
     def history(self) -> History:
-        """Nothing, because the stream is named."""
         return History()
 
     def open(self, config: SpoutConfig) -> Ports:
@@ -110,17 +106,12 @@ class GivenPorts:
         return self._ports
 
     def close(self) -> None:
-        """Close the ports, unless a consumer has them."""
         if not self._is_taken_over:
             self._ports.close_all()
 
 
 def given_ports(ports: Ports | StreamsPorts, config: SpoutConfig) -> StreamsPorts:
-    """Make ``StreamsPorts`` of what a spout was given.
-
-    Raises:
-        InvalidConfig: ``ports`` are of one stream, and several are to be read.
-    """
+    """Raises InvalidConfig if ``ports`` are of one stream, and several are to be read."""
     if not isinstance(ports, Ports):
         return ports
     if config.is_several:

@@ -29,7 +29,6 @@ class RateWindow:
 
     @property
     def seconds(self) -> float:
-        """The length of the window."""
         return self._rate.interval / 1000
 
     def free(self, now: float) -> int:

@@ -39,7 +39,6 @@ class ReadErrors:
 
     @property
     def current(self) -> list[KinesisSpoutError]:
-        """One of each shard concerned."""
         return [trouble.error for trouble in self._troubles.values()]
 
     def failed(self, shard_id: str, error: BaseException) -> Reaction:

@@ -30,8 +30,6 @@ _TRY_SECONDS: Final = 2.0
 
 
 class Wish(NamedTuple):
-    """A shard to acquire."""
-
     shard_id: str
     fresh: Checkpoint
     fences: bool
@@ -144,7 +142,6 @@ class Sharing:
 
     @property
     def missing(self) -> frozenset[str]:
-        """The shards that are ours and still have another owner."""
         return frozenset(self._wanted.keys() - self._manager.owned)
 
     @property
@@ -161,7 +158,6 @@ class Sharing:
             self.read_bytes.pop(shard_id, None)
 
     def ended(self, shard_ids: Iterable[str]) -> None:
-        """Note that shards are over, and that this is stored."""
         self._ended.update(shard_ids)
 
     # What it reports of itself
@@ -196,7 +192,6 @@ class Sharing:
 
 
 def _as_listed(assignment: Assignment) -> tuple[list[Shard], dict[str, Checkpoint]]:
-    """The shards and checkpoints that an assignment implies: the parents of assigned shards are over."""
     shards, stored = [], {}
     for shard_id, parents in assignment.parents.items():
         if parents is None:

@@ -115,10 +115,7 @@ class BufferedShard(ShardReader[Page]):
 
     @property
     def tip_seen_at(self) -> float | None:
-        """When the last read that found nothing at the tip began, in seconds since the epoch.
-
-        None before the first such read, and while records are at hand.
-        """
+        """Epoch seconds when the last read that found only the tip began; None while records are at hand."""
         with self._lock:
             return None if self._records else self._tip_seen_at
 

@@ -96,11 +96,7 @@ class BufferedShards:
     # What the spout asks
 
     def take(self, now: float) -> Retained | None:
-        """The next record to deliver, tracked and retained; None if there is none now.
-
-        Raises a KinesisError when a shard cannot be read and a retry does not help; the next call serves the
-        others.
-        """
+        """The next record, tracked and retained. After a KinesisError the next call serves other shards."""
         self.retained.drop_dead_lettered(self._is_dead_lettered)
         if not self._rate.is_limited:
             return self._taken(now)
@@ -114,7 +110,6 @@ class BufferedShards:
         return taken
 
     def rate_wait_seconds(self, now: float) -> float:
-        """How long the rates allow no delivery; 0.0: they allow one now."""
         if not self._rate.is_limited:
             return 0.0
         due_at = self._rate.due_at(self._consumer, now)

@@ -47,7 +47,6 @@ class Caution:
                 self._noted = None
 
     def holds_back(self) -> bool:
-        """Whether no other record may be handed out now."""
         return self._noted is not None
 
     def note(self, retained: Retained) -> bool:

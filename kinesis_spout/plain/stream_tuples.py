@@ -46,7 +46,6 @@ class MessageId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ValueError if this is no message id."""
         matched = _FORM.fullmatch(text)
         if matched is None:
             raise ValueError(
@@ -72,10 +71,7 @@ class Emitted(NamedTuple):
 
 
 class StreamTuples:
-    """The tuples of one stream. Mutable; thread-safe. The caller announces when the lock is free.
-
-    ``prefix`` begins the message ids that users see.
-    """
+    """Mutable; thread-safe. The caller makes the announcements when the lock is free."""
 
     def __init__(
         self,
@@ -138,7 +134,6 @@ class StreamTuples:
         return self._fail(delivery, _failure(reason), FailReason.FAIL)
 
     def fail_overdue(self) -> None:
-        """Fail the deliveries that have outlived the message time-out."""
         consumer = self.consumer
         with consumer.lock:
             for shard_id, sequence, attempt in consumer.manager.expired(consumer.now):
@@ -153,13 +148,11 @@ class StreamTuples:
 
     @property
     def rate_wait_seconds(self) -> float:
-        """How long the rates allow no delivery; 0.0: they allow one now."""
         with self.consumer.lock:
             return self.shards.rate_wait_seconds(self.consumer.now)
 
     @property
     def is_done(self) -> bool:
-        """Whether every shard is over, or the run has come up to its `until`, and all of that is stored."""
         with self.consumer.lock:
             return self.shards.is_done()
 

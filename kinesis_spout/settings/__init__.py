@@ -1,6 +1,6 @@
-"""What users set: one table of options for every door, the types they take, and how each door speaks of them.
+"""What users set: one table of options for every door, the types they take, and each door's words for them.
 
-Not what is done with them. Begin with ``option``, what a row says, and ``table``; ``spout_config`` and
+Not what is done with them. Begin with ``option`` (a row) and ``table``; ``spout_config`` and
 ``source_options`` are the validated values that the doors get.
 """
 

@@ -1,4 +1,4 @@
-"""The options as help and documents show them: always the same text, in the order of the table."""
+"""The options as text for help and documents, always the same, in the order of the table."""
 
 import re
 import textwrap
@@ -12,7 +12,7 @@ from kinesis_spout.settings.table.spelling import as_option
 
 SETTING_HEADINGS: Final = ("setting", "allowed", "default", "meaning")
 _HELP_COLUMNS: Final = 74
-"""What ``help()`` leaves of a terminal's 80 columns to the docstring of a class."""
+"""The columns that ``help()`` leaves to the docstring of a class, on a terminal of 80."""
 _OPTION_HEADINGS: Final = ("option", "also spelled", "takes", "default", "meaning")
 
 
@@ -24,7 +24,7 @@ class Setting(NamedTuple):
     type_text: str
     """What is allowed: "int >= 0, or none"."""
     default: str
-    """The default: "required" where there is none, and "none" for None."""
+    """The default: "required" without one, and "none" for None."""
     doc: str
 
 
@@ -57,7 +57,7 @@ def _help_lines(rows: Iterable[Option]) -> Iterator[str]:
     for each in options(rows):
         default = each.default if each.default == "required" else f"default {each.default}"
         for text, indent in ((f"{each.name}: {each.type_text}; {default}", 8), (each.doc, 12)):
-            # The first four are those of a docstring, which help() takes away.
+            # The first four are a docstring's indentation, which help() removes.
             yield from textwrap.wrap(
                 text,
                 _HELP_COLUMNS + 4,
@@ -69,7 +69,7 @@ def _help_lines(rows: Iterable[Option]) -> Iterator[str]:
 
 
 def markdown_table(for_: Use) -> str:
-    """Give a Markdown table of the options of one use of ``format("kinesis")``."""
+    """Return a Markdown table of the options of one use of ``format("kinesis")``."""
     rows = (_cells(option) for option in OPTIONS if for_ in option.uses)
     return _markdown(_OPTION_HEADINGS, rows) + "\n"
 
@@ -80,7 +80,7 @@ def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Show a value that is to be given as it is as code: Markdown may take it for HTML."""
+    """Format a literal value as code: Markdown may take it for HTML."""
     return re.sub("'([^']+)'", r"`\1`", text)
 
 

@@ -1,4 +1,4 @@
-"""The settings as keyword arguments, for type checkers: a misspelt one is found before the program runs.
+"""The settings as keyword arguments, for type checkers, which find a misspelt one before the program runs.
 
 Written from the table by ``tests/unit/settings/test_keywords.py``.
 """
@@ -12,7 +12,7 @@ Positions: TypeAlias = str | float | datetime | Mapping[str, Any]
 
 
 class ZooKeeperKeywords(TypedDict, total=False):
-    """Those of the settings that say where ZooKeeper is, and who we are there."""
+    """The settings of the connection to ZooKeeper."""
 
     zookeeper: str
     zookeeper_root: str
@@ -30,7 +30,7 @@ class ZooKeeperKeywords(TypedDict, total=False):
 
 
 class KinesisKeywords(TypedDict, total=False):
-    """Those of the settings that say how Kinesis is reached."""
+    """The settings of the connection to Kinesis."""
 
     region: str | None
     endpoint_url: str | None
@@ -47,7 +47,7 @@ class KinesisKeywords(TypedDict, total=False):
 
 
 class SpoutSettings(ZooKeeperKeywords, KinesisKeywords, total=False):
-    """Every setting; see `SpoutConfig`. None is required here, for the environment or a file may have it."""
+    """Every setting; see `SpoutConfig`. None is required: the environment or a file may have it."""
 
     stream: str | Sequence[str]
     stream_list_interval_seconds: float
@@ -100,7 +100,7 @@ class SpoutSettings(ZooKeeperKeywords, KinesisKeywords, total=False):
 
 
 class ProducerSettings(KinesisKeywords, total=False):
-    """Every setting of a producer but its stream and its dead letters; see `ProducerConfig`."""
+    """Every setting of a producer except its stream and its dead letters; see `ProducerConfig`."""
 
     order: Literal["unordered", "key"]
     aggregation: bool

@@ -1,9 +1,9 @@
-"""How a door speaks of what was set: what it refuses, what it keeps secret, and how it spells a setting.
+"""How a door's messages speak of settings: what is refused, what is secret, and how a setting is spelled.
 
-Below the doors, a message calls a setting as ``SpoutConfig`` does, and marks it: in backquotes, alone or with a
-value ("with `fail_on_data_loss=False` …"), or at its beginning, as refusals do ("dead_letters: expected …"). That
-is how it is spelled in Python. A door whose users spell it otherwise has what leaves it respelled: errors, and
-lines of the log. What is not marked stays as it is: a path or a stream may have the name of a setting.
+Below the doors, a message names a setting as ``SpoutConfig`` does, and marks it: in backquotes, alone or with
+a value ("with `fail_on_data_loss=False` …"), or at its beginning, as refusals do ("dead_letters: expected
+…"). That is the spelling in Python. A door with another spelling respells what leaves it: errors, and lines
+of the log. What is not marked stays unchanged: a path or a stream may have the name of a setting.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, Final
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 
 Spell = Callable[[str, str | None], str | None]
-"""Takes the name of a setting, and its value where one is given. Gives how a door says it; None: the same way."""
+"""Takes the name of a setting, and its value if given. Returns the door's spelling; None: the same."""
 
 _LONGEST_SHOWN: Final = 160
 _MARKED: Final = re.compile(r"`([a-z][a-z0-9_]*)(?:=([^`]+))?`")
@@ -22,10 +22,10 @@ _NOTHING: Final = object()
 
 
 class NotAllowed(ValueError):  # noqa: N818 - the name says what is wrong
-    """A value that is not what it must be; whoever knows its name makes an `InvalidConfig` of it.
+    """An invalid value. The caller that knows the setting's name makes an `InvalidConfig` of it.
 
     Args:
-        expected: what would have been right; None: what the type says of itself.
+        expected: what would have been right; None: the type's words.
         got: the part of the value that is wrong, if not all of it is.
     """
 
@@ -35,7 +35,7 @@ class NotAllowed(ValueError):  # noqa: N818 - the name says what is wrong
         self._got = got
 
     def refusal(self, called: str, allowed: str, value: Any, *, secret: bool = False) -> InvalidConfig:
-        """Give the error for a value, by what the door calls its option and says that it takes."""
+        """Make the error for a value, with the door's name for its option and what it accepts."""
         got = value if self._got is _NOTHING else self._got
         return InvalidConfig(
             f"{called}: expected {self.expected or allowed}, got {shown(got, secret=secret)}"
@@ -48,7 +48,7 @@ class MissingSetting(InvalidConfig):
     Args:
         setting: its name.
         allowed: what is allowed.
-        how: how it can be given where the error is read.
+        how: how to give it, where the error is read.
     """
 
     def __init__(self, setting: str, allowed: str, how: str) -> None:
@@ -62,19 +62,19 @@ def shown(value: Any, *, secret: bool = False) -> str:
         return "None"
     if secret:
         return "'***'"
-    if isinstance(value, str) and "@" in value:  # what stands before it may be a password
+    if isinstance(value, str) and "@" in value:  # the part before it may be a password
         scheme, separator, rest = value.rpartition("://")
         value = f"{scheme}{separator}***@{rest.rpartition('@')[2]}"
     return repr(value[:_LONGEST_SHOWN] if isinstance(value, str) else value)
 
 
 def listed(values: Mapping[str, Any], secrets: Collection[str]) -> str:
-    """Give settings as a repr shows them."""
+    """Format settings as a repr shows them."""
     return ", ".join(f"{name}={shown(value, secret=name in secrets)}" for name, value in values.items())
 
 
 def respelled(text: str, spell: Spell) -> str:
-    """Give a message in the words of a door. To respell it again changes nothing."""
+    """Translate a message to a door's spelling. Respelling it again changes nothing."""
 
     def marked(found: re.Match[str]) -> str:
         said = spell(found[1], found[2])
@@ -84,5 +84,5 @@ def respelled(text: str, spell: Spell) -> str:
 
 
 def respell(error: KinesisSpoutError, spell: Spell) -> None:
-    """Change the message of an error, which is about to leave by a door."""
+    """Change the message of an error that is about to leave by a door."""
     error.args = tuple(respelled(arg, spell) if isinstance(arg, str) else arg for arg in error.args)

@@ -1,4 +1,4 @@
-"""What an option is: a row of the table, from which checks, messages, redaction, help and documents come."""
+"""An option: a row of the table, from which checks, messages, redaction, help and documents come."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from kinesis_spout.settings.grammar.value_types import ValueType
 
 
 class Use(Enum):
-    """What the options of ``format("kinesis")`` are given to. The value is how a message calls it."""
+    """What the options of ``format("kinesis")`` are given to. The value is its name in messages."""
 
     STREAM_READ = "streaming reads (spark.readStream)"
     BATCH_READ = "batch reads (spark.read)"
@@ -27,33 +27,34 @@ WRITE: Final = frozenset({Use.WRITE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option, at the doors that take it. Made by `setting`, `option` or `shared`.
+    """One option, at the doors that have it. Made by `setting`, `option` or `shared`.
 
     An option whose range, default or meaning differs from door to door has a row for each.
     """
 
     setting: str
-    """How Python spells it: a keyword of `SpoutConfig`, a key of a file, ``--set``; a field of typed options."""
+    """Its spelling in Python: a keyword of `SpoutConfig`, a key of a file, ``--set``; a field of typed
+    options."""
     type: ValueType
     default: Any
     """None without one."""
     doc: str
-    """What it means. Other settings are marked by backquotes, and shown as the door spells them."""
+    """Its meaning. Backquotes mark other settings, which are shown in the door's spelling."""
     is_setting: bool = False
     """Whether ``SpoutConfig`` has it, and with it the environment, files and the command line."""
     is_required: bool = False
     or_none: bool = False
     """Whether a setting may be None although it has a default."""
     has_argument: bool = False
-    """Whether the command line has an option of that name, beside ``--set``."""
+    """Whether the command line has an option of that name, in addition to ``--set``."""
     name: str = ""
-    """How ``format("kinesis")`` spells it, compared without regard to case; empty: it has no such option."""
+    """Its spelling in ``format("kinesis")``, where case does not matter; empty: it has no such option."""
     uses: frozenset[Use] = frozenset()
-    """What ``format("kinesis")`` takes it for."""
+    """The uses of ``format("kinesis")`` that accept it."""
     aliases: tuple[str, ...] = ()
-    """Other connectors' spellings. Where one ends in ``Ms``, a bare number under it means milliseconds."""
+    """Other connectors' spellings. Under one that ends in ``Ms``, a bare number means milliseconds."""
     unset: str = ""
-    """What holds in ``format("kinesis")`` when there is no default and nothing is given, for its tables."""
+    """For the tables of ``format("kinesis")``: what holds without a default and a value."""
     secret: bool = False
     """Its value appears in no message and no repr."""
 
@@ -77,18 +78,18 @@ class Option:
 
 
 def setting(setting: str, type_: ValueType, default: Any = None, **more: Any) -> Option:
-    """Make the row of an option that ``SpoutConfig`` has."""
+    """Make the row of an option of ``SpoutConfig``."""
     return Option(setting=setting, type=type_, default=default, is_setting=True, **more)
 
 
 def option(name: str, uses: frozenset[Use], type_: ValueType, default: Any = None, **more: Any) -> Option:
-    """Make the row of an option that ``format("kinesis")`` has; it is a field of its name in snake case."""
+    """Make the row of an option of ``format("kinesis")``; its field has its name in snake case."""
     field = more.pop("setting", re.sub("([A-Z])", r"_\1", name).lower())
     return Option(setting=field, name=name, uses=uses, type=type_, default=default, **more)
 
 
 def shared(setting: str, type_: ValueType, default: Any = None, **more: Any) -> Option:
-    """Make the row of an option that both have; ``format("kinesis")`` spells it in camel case."""
+    """Make the row of an option of both; ``format("kinesis")`` spells it in camel case."""
     name = more.pop("name", re.sub("_([a-z])", lambda found: found[1].upper(), setting))
     uses = more.pop("uses", frozenset(Use))
     return option(name, uses, type_, default, setting=setting, is_setting=True, **more)

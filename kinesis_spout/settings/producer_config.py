@@ -16,7 +16,7 @@ from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
 __all__ = ["ProducerConfig", "ProducerSettings"]
 
 _TAKEN_OVER: Final = ("stream", *(option.setting for option in CLIENT if option.is_setting))
-"""Of a spout's configuration: what is called the same, and means the same."""
+"""The settings of a spout that have the same name and meaning."""
 _SECRETS: Final = frozenset(name for name, option in PRODUCER_SETTINGS.items() if option.secret)
 
 
@@ -64,8 +64,9 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             stream: a name or an ARN; None: that of ``config``.
-            config: a spout's: its way to Kinesis is taken, but for what ``settings`` say, and its stream if none
-                is given. Its dead letters are those of a consumer, and not taken.
+            config: a spout's: its settings for the connection to Kinesis are used, unless ``settings``
+                override them, and its stream if none is given. Its dead letters are a consumer's, and not
+                used.
             dead_letters: what names a sink.
             settings: by their names.
 
@@ -85,12 +86,12 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
         values = msgspec.structs.asdict(self)
         rules.check_credentials(values, IN_PYTHON)
         rules.check_dead_letters(self.dead_letters, self.stream, IN_PYTHON)
-        _ = self.stream_region  # found for its check
+        _ = self.stream_region  # computed for its check
 
     def __repr__(self) -> str:
         return f"ProducerConfig({listed(msgspec.structs.asdict(self), _SECRETS)})"
 
     @property
     def stream_region(self) -> str | None:
-        """The region that was set, else that of the ARN or of AWS's endpoint; None leaves the choice to boto3."""
+        """The region set, else that of the ARN or of AWS's endpoint; None leaves the choice to boto3."""
         return rules.region(msgspec.structs.asdict(self), (self.stream,), IN_PYTHON)

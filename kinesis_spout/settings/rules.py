@@ -1,4 +1,4 @@
-"""What must hold between options, whichever door they came by."""
+"""The rules between options, the same for every door."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,20 +23,20 @@ _NEEDS: Final = (
     ("zookeeper_tls_key", "zookeeper_tls_certificate"),
     ("zookeeper_tls_key_password", "zookeeper_tls_certificate"),
 )
-"""What has no effect without another option."""
+"""Settings that have no effect without another one."""
 _SOMEBODY: Final = frozenset({"zookeeper_user", "zookeeper_tls_certificate"})
-"""By what ZooKeeper knows a client."""
+"""What identifies a client to ZooKeeper."""
 
 
 class Door(Protocol):
-    """How what a user gave is spoken of."""
+    """How messages speak of what a user gave."""
 
     def called(self, setting: str) -> str:
         """Spell a setting as the user does."""
         ...
 
     def refusal(self, setting: str, expected: str, value: Any) -> InvalidConfig:
-        """Give the error to raise about a value."""
+        """Make the error to raise about a value."""
         ...
 
 
@@ -56,7 +56,7 @@ IN_PYTHON: Final[Door] = _InPython()
 
 
 def check_credentials(values: Mapping[str, Any], door: Door) -> None:
-    """Refuse keys and roles of which a part is missing. All checks here raise InvalidConfig."""
+    """Refuse incomplete keys and roles. All checks here raise InvalidConfig."""
     for one, other in (_KEYS, _KEYS[::-1]):
         if values[one] is not None and values[other] is None:
             raise door.refusal(one, f"{door.called(other)} as well: the two go together", values[one])
@@ -74,7 +74,7 @@ def check_credentials(values: Mapping[str, Any], door: Door) -> None:
 
 
 def check_zookeeper(values: Mapping[str, Any], door: Door) -> None:
-    """Refuse credentials of which a part is missing, and what would have no effect."""
+    """Refuse incomplete credentials, and settings without effect."""
     given = {row.setting: values[row.setting] for row in ACCESS if values[row.setting] != row.default}
     faults = _faults_of_embedded if hosts(values["zookeeper"]) is None else _faults
     for name, expected in faults(given, door):
@@ -123,7 +123,7 @@ def check_concurrency(values: Mapping[str, Any], door: Door) -> None:
 
 
 def region(values: Mapping[str, Any], streams: Sequence[str], door: Door) -> str | None:
-    """Give the region that was set, that of the streams' ARNs, or that of an endpoint of AWS, which must agree."""
+    """Return the region: the one set, the ARNs', or that of an endpoint of AWS; those given must agree."""
     set_, of_endpoint = values["region"], _region_of_endpoint(values["endpoint_url"])
     of_streams = sorted({stream.split(":")[3] for stream in streams if stream.startswith("arn:")})
     if len(of_streams) > 1:
@@ -150,7 +150,7 @@ def _region_of_endpoint(url: str | None) -> str | None:
 
 
 def fan_out_consumer(mode: str, name: str | None, app: str, door: Door) -> str | None:
-    """Give the registered consumer to read as: the one that is named, else the application; None while polling."""
+    """Return the registered consumer to read as: the named one, else the application; None while polling."""
     if mode != "efo":
         if name is not None:
             raise door.refusal("consumer_name", f"{door.called('consumer_mode')} efo with it", name)

@@ -2,8 +2,8 @@
 
 Settings come from three places: keyword arguments over environment variables (such as
 ``KINESIS_SPOUT_RETRY_LIMIT=3``) over a TOML file. A spout in a Storm topology has a fourth, the topology's
-configuration (``kinesis.spout.retry_limit: 3``), which is over the environment. The text ``none`` stands for None
-wherever None is allowed, because TOML and the environment have no None of their own.
+configuration (``kinesis.spout.retry_limit: 3``), which overrides the environment. The text ``none`` stands
+for None wherever None is allowed, because TOML and the environment have no None.
 """
 
 import difflib
@@ -26,7 +26,7 @@ _SERVICE_LINK: Final = re.compile(
     rf"{ENVIRONMENT_PREFIX}(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
     r"|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
-"""What Kubernetes sets in every container beside a Service named kinesis-spout; none of it can be a setting.
+"""What Kubernetes sets in containers that run with a Service named kinesis-spout; never a setting.
 
 https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
 """
@@ -35,9 +35,9 @@ https://kubernetes.io/docs/concepts/services-networking/service/#environment-var
 class Setting(NamedTuple):
     value: Any
     source: str
-    """How a message calls the place it came from; empty for a keyword argument."""
+    """The name of its place in messages; empty for a keyword argument."""
     strict: bool = True
-    """Whether text must not be read as a number; the environment and the command line have nothing but text."""
+    """Refuse text in place of a number; the environment and the command line have nothing but text."""
 
 
 def from_keywords(settings: Mapping[str, Any], rows: Mapping[str, Option] = SETTINGS) -> dict[str, Setting]:
@@ -47,7 +47,7 @@ def from_keywords(settings: Mapping[str, Any], rows: Mapping[str, Option] = SETT
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
-    """Take the variables of ours; each must be a setting, unless Kubernetes set it for a Service of our name."""
+    """Take our variables; each must be a setting, unless Kubernetes set it for a Service of our name."""
     variables = {
         name: value
         for name, value in environ.items()
@@ -100,7 +100,7 @@ def topology_key(name: str) -> str:
 
 
 def checked(settings: Mapping[str, Setting], rows: Mapping[str, Option] = SETTINGS) -> dict[str, Any]:
-    """Give every setting, of those in ``rows``, as the type of its row makes it, or its default.
+    """Return every setting of ``rows``, converted by its type, or its default.
 
     Raises:
         InvalidConfig: names the setting, where it was set, and what is allowed.
@@ -127,7 +127,7 @@ def _checked(option: Option, setting: Setting | None) -> Any:
 
 
 def nearest(written: str) -> list[str]:
-    """Name the settings that an unknown name perhaps means: spelled alike, or with that word in them."""
+    """Return the settings that an unknown name may mean: spelled alike, or with that word in them."""
     name = written.strip("_").lower().removeprefix(ENVIRONMENT_PREFIX.lower()).removeprefix(TOPOLOGY_PREFIX)
     near = difflib.get_close_matches(name, SETTINGS)
     return near[:1] if name in near else near or [known for known in SETTINGS if name in known.split("_")]

@@ -1,6 +1,6 @@
 """Every setting of a spout, as one frozen value that is valid or does not exist.
 
-What a setting means and allows, and its default, is said once, in its row of the table.
+The meaning, range and default of each are in its row of the table.
 """
 
 import os
@@ -114,7 +114,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def from_env(cls, environ: Mapping[str, str] = os.environ, **overrides: Unpack[SpoutSettings]) -> Self:
         """Make a configuration from ``KINESIS_SPOUT_*`` variables; every such variable must be a setting.
 
-        Not counted are those that Kubernetes sets for a Service named kinesis-spout.
+        Variables that Kubernetes sets for a Service named kinesis-spout are ignored.
         """
         return cls(**checked(from_environment(environ) | from_keywords(overrides)))
 
@@ -122,7 +122,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def from_toml(cls, path: str | Path, **overrides: Unpack[SpoutSettings]) -> Self:
         """Make a configuration from a TOML file: its table ``[kinesis_spout]``, or the file if it has none.
 
-        A relative path inside the file stays relative to where the process runs.
+        A relative path in the file is relative to the process's working directory.
         """
         return cls(**checked(from_toml_file(Path(path)) | from_keywords(overrides)))
 
@@ -145,14 +145,14 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if self.start_again is not None and self.deployment is None:
             expected = "deployment as well, so that it is done once and not at every start"
             raise IN_PYTHON.refusal("start_again", expected, self.start_again)
-        _ = self.fan_out_consumer  # found for its check
+        _ = self.fan_out_consumer  # computed for its check
         rules.check_concurrency(msgspec.structs.asdict(self), IN_PYTHON)
         if self.retry_backoff_cap_seconds < self.retry_backoff_seconds:
             expected = f"at least retry_backoff_seconds, which is {self.retry_backoff_seconds}"
             raise IN_PYTHON.refusal("retry_backoff_cap_seconds", expected, self.retry_backoff_cap_seconds)
 
     def _check_streams(self) -> None:
-        """Check each stream as if it were alone, and name all that are wrong in one error."""
+        """Check each stream alone, and name all that are wrong in one error."""
         refused = []
         if self.is_several:
             refused += self._positions_of_one_stream()
@@ -160,14 +160,14 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             try:
                 alone = self if len(self.streams) == 1 else self.of_stream(part)
                 rules.check_dead_letters(alone.dead_letters, alone.stream, IN_PYTHON)
-                _ = alone.stream_region  # found for its check
+                _ = alone.stream_region  # computed for its check
             except InvalidConfig as error:
                 refused.append(str(error))
         if refused:
             raise InvalidConfig("; ".join(dict.fromkeys(refused)))
 
     def _positions_of_one_stream(self) -> list[str]:
-        """Name what gives shards positions, as several streams have shards of the same names."""
+        """Name the settings with positions per shard, since several streams have shards of the same names."""
         given = {
             "initial_position": self.start.shards,
             "start_again": self.again and self.again[1].shards,
@@ -181,12 +181,12 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ]
 
     def of_stream(self, stream: str, *, begins_at_its_start: bool = False) -> Self:
-        """Give the settings for one of several streams: as if it were the only one.
+        """Return the settings for one of several streams: as if it were the only one.
 
         Args:
-            stream: by name or by ARN. An ARN brings its own region, whatever `region` says of the names.
-            begins_at_its_start: whether it is read from its oldest record where LATEST is set, for nothing of it
-                may be lost.
+            stream: by name or by ARN. An ARN brings its region, whatever `region` says for names.
+            begins_at_its_start: read it from its oldest record where LATEST is set, so that none of its
+                records is lost.
         """
         region = region_of(stream) or self.region
         initial, again = self.initial_position, self.start_again
@@ -207,17 +207,17 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The names, ARNs and patterns of what is read, in the order in which they were given."""
+        """The names, ARNs and patterns of streams to read, in the order given."""
         return parts_of(self.stream)
 
     @property
     def is_several(self) -> bool:
-        """Whether more than one stream may be read; what is said below of the stream then holds for none."""
+        """Whether more than one stream may be read; the properties of one stream then do not apply."""
         return names_several(self.stream)
 
     @property
     def stream_name(self) -> str:
-        """The stream's name, also where its ARN was given."""
+        """The stream's name, even if its ARN was given."""
         return name_of(self.stream)
 
     @property
@@ -227,7 +227,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def stream_region(self) -> str | None:
-        """The region that was set, else that of the ARN or of AWS's endpoint; None leaves the choice to boto3."""
+        """The region set, else that of the ARN or of AWS's endpoint; None leaves the choice to boto3."""
         return rules.region(msgspec.structs.asdict(self), (self.stream,), IN_PYTHON)
 
     @property
@@ -242,14 +242,14 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def again(self) -> tuple[str, StartPositions] | None:
-        """The deployment that begins again, and where; LATEST is not resolved here. None if none is to."""
+        """The deployment that begins again, and where; LATEST is not resolved here. None without one."""
         if self.start_again is None or self.deployment is None:
             return None
         return self.deployment, run_start(self.start_again)
 
     @property
     def run_end(self) -> EndPositions | None:
-        """Up to where a run reads each shard; None: on and on."""
+        """Where a run's read of each shard ends; None: it does not end."""
         return None if self.until is None else run_end(self.until)
 
     @property

@@ -1,4 +1,4 @@
-"""From the options about ZooKeeper to a session with it. Imports kazoo."""
+"""Makes a session with ZooKeeper from its options. Imports kazoo."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -19,18 +19,18 @@ from kinesis_spout.zookeeper.paths import check_name
 def started_session(
     name: str, keywords: ZooKeeperKeywords, opened: ExitStack
 ) -> tuple[str, ZooKeeperSession]:
-    """Start a session, and the embedded ZooKeeper if that is wanted; ``opened`` closes both.
+    """Start a session, and the embedded ZooKeeper if configured; ``opened`` closes both.
 
     Args:
         name: of the work.
-        keywords: where ZooKeeper is and who we are there.
-        opened: takes in what is to be closed.
+        keywords: the settings of the connection.
+        opened: closes them.
 
     Returns:
         The root node, and the session.
 
     Raises:
-        InvalidConfig: an argument is not what it must be.
+        InvalidConfig: an argument is invalid.
         StoreUnavailable, StoreError: no ZooKeeper answers, it refuses us, or the embedded one does not start.
     """
     check_name("name", name)
@@ -44,7 +44,7 @@ def started_session(
 
 
 def zookeeper_settings(app: str, values: Mapping[str, Any]) -> ZooKeeperSettings:
-    """Say where an application keeps its progress; ``values`` are by the names of settings, checked."""
+    """Make the settings of an application's store; ``values`` are by the names of settings, checked."""
     return ZooKeeperSettings(
         app=app,
         hosts=hosts(values["zookeeper"]),

@@ -31,7 +31,6 @@ class PickledHandler(Generic[_HandlerT]):
         return cls(pickled=pickled, digest=hashlib.sha256(pickled).hexdigest())
 
     def load(self, clock: Callable[[], float] = monotonic) -> _HandlerT:
-        """This worker's copy of the handler."""
         now = clock()
         handler: _HandlerT
         if self.digest in _loaded:

@@ -41,8 +41,6 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRange:
-    """What one batch has of one shard; ends at the entry's ``after``."""
-
     first: SequenceNumber
     rows: int
 
@@ -60,7 +58,6 @@ class ShardOffset:
 
     @property
     def last(self) -> SequenceNumber | None:
-        """The last record read; None if nothing was read."""
         # A start given by number has a number too, and is not a record that was read.
         return self.position.sequence_number if self.read is not None else None
 
@@ -167,10 +164,8 @@ class QueryOffset:
         """Read the JSON form.
 
         ``streams`` are the names, ARNs and patterns of the present options. Without a pattern they equal
-        those of the offset; with one, they name or find every stream in it.
-
-        Raises:
-            CheckpointUnreadable: not an offset of this source, of a newer version, or of other streams.
+        those of the offset; with one, they name or find every stream in it. Raises CheckpointUnreadable: not
+        an offset of this source, of a newer version, or of other streams.
         """
         try:
             if document["version"] != VERSION:

@@ -1,4 +1,4 @@
-"""Where the progress of an application is kept, and the one way to get there: three ports over one session."""
+"""The store of an application's progress: three ports over one session."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from kinesis_spout.zookeeper.progress.store import ZooKeeperCheckpointStore
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 
 EMBEDDED_DIRECTORY: Final = ".kinesis-spout/zookeeper"
-"""Where the embedded ZooKeeper keeps its data unless a directory is named."""
+"""The default data directory of the embedded ZooKeeper."""
 
 
 class ZooKeeperBackend:
@@ -26,12 +26,12 @@ class ZooKeeperBackend:
     Args:
         session: not yet started, unless it is shared.
         paths: which application on which stream.
-        member: the name of this process; made up if not given. Two living processes never share one.
+        member: the name of this process; made up if not given. Living processes never share one.
         limits: how large a transaction may be.
-        shares_session: whether others use the session: ``close`` then ends this part of it only.
+        shares_session: whether others use the session: ``close`` then does not end it.
 
     Raises:
-        StoreUnavailable: nobody answered in time.
+        StoreUnavailable: no server answered in time.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ZooKeeperBackend:
         session.start(connect_timeout_seconds)
 
     def close(self) -> None:
-        """Give everything up and leave. May be called twice."""
+        """Give up all shards and leave. Idempotent."""
         self.group.close()
         self.coordinator.close()
 
@@ -75,33 +75,33 @@ class ZooKeeperBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperSettings:
-    """One application's place for its progress. Secrets stay out of its text."""
+    """The store of one application's progress. Its repr shows no secrets."""
 
     app: str
     hosts: str | None
-    """``host:port,host:port``, perhaps with a chroot; None: the embedded server."""
+    """``host:port,host:port``, optionally with a chroot; None: the embedded server."""
     directory: str | None = None
     """Where the embedded server keeps its data; None: ``EMBEDDED_DIRECTORY`` below the working directory."""
     root: str = DEFAULT_ROOT
-    """The node that the applications' nodes are below."""
+    """The parent of the applications' nodes."""
     session_timeout_seconds: float = DEFAULT_SESSION_TIMEOUT_SECONDS
     login: Login | None = None
     tls: Tls | None = None
     acls: NodeAcls | None = None
-    """Of the nodes that are made; see ``ZooKeeperSession``."""
+    """Of new nodes; see ``ZooKeeperSession``."""
 
     @property
     def embedded_directory(self) -> Path:
         return Path(self.directory or EMBEDDED_DIRECTORY).resolve()
 
     def server(self, opened: ExitStack) -> EmbeddedZooKeeper | None:
-        """Start the embedded server, to be stopped with ``opened``; None where there are hosts."""
+        """Start the embedded server, which ``opened`` stops; None if there are hosts."""
         if self.hosts is not None:
             return None
         return opened.enter_context(EmbeddedZooKeeper(self.embedded_directory))
 
     def session(self, server: EmbeddedZooKeeper | None) -> ZooKeeperSession:
-        """Give a session that is not yet started; ``server`` is what ``server`` gave."""
+        """Return a session that is not yet started; ``server`` is what ``server`` returned."""
         hosts = server or self.hosts
         assert hosts is not None, "without hosts there is a server"
         return ZooKeeperSession(
@@ -113,9 +113,9 @@ class ZooKeeperSettings:
         )
 
     def connect(self, stream: str, server: EmbeddedZooKeeper | None) -> ZooKeeperBackend:
-        """Connect to the progress on one stream, by its name; ``close`` of what is returned ends the session.
+        """Connect to the progress on one stream, by its name; ``close`` of the result ends the session.
 
-        Raises as ``ZooKeeperSession.start``. ``server`` is what ``server`` gave.
+        Raises as ``ZooKeeperSession.start``. ``server`` is what ``server`` returned.
         """
         session = self.session(server)
         try:
@@ -125,9 +125,9 @@ class ZooKeeperSettings:
             raise
 
     def place(self, stream: str, session: ZooKeeperSession, member: str) -> ZooKeeperBackend:
-        """Give the place of the progress on one stream, by its name, in a started session that several share.
+        """Return the place of the progress on one stream, by its name, in a started shared session.
 
-        ``close`` of what is returned does not end it. ``member`` names this process, on all streams.
+        ``close`` of the result does not end it. ``member`` names this process, on all streams.
         """
         return ZooKeeperBackend(session, self._paths(stream), member=member, shares_session=True)
 

@@ -1,4 +1,4 @@
-"""Until when a session is certain to live, by this machine's own clock."""
+"""Until when a session is certain to live, by this machine's clock."""
 
 import threading
 import time
@@ -10,9 +10,9 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC",
 
 
 def seconds_awake_or_asleep() -> float:
-    """Give seconds since some moment, those included in which the machine slept: a server does not sleep with us.
+    """Return monotonic seconds that include the machine's sleep: a server does not sleep with us.
 
-    Linux leaves them out of CLOCK_MONOTONIC, macOS out of what ``time.monotonic`` asks.
+    Linux leaves sleep out of CLOCK_MONOTONIC, macOS out of the clock of ``time.monotonic``.
     """
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
@@ -20,13 +20,14 @@ def seconds_awake_or_asleep() -> float:
 class Certainty:
     """Whether ZooKeeper has answered lately. Thread-safe.
 
-    A process that was stopped (SIGSTOP, a laptop's lid, a long garbage collection) hears that its session is over
-    only after it has asked, while another member may have its shards already. So it goes by what it knows itself:
-    from each moment at which it asked, and ZooKeeper answered, the session lives on for its time-out.
+    A process that was stopped (SIGSTOP, a laptop's lid, a long garbage collection) learns that its session is
+    over only after it asks, while another member may have its shards already. So it relies on its own clock:
+    from each moment at which it asked, and ZooKeeper answered, the session lives for its time-out.
 
     Args:
-        seconds: for how long an answer makes certain: less than the time-out.
-        ask: sends a question, without waiting, and says at the end whether it was answered, on any thread.
+        seconds: how long an answer makes certain: less than the time-out.
+        ask: sends a question without waiting, and calls its argument with whether it was answered, on any
+        thread.
         now: the time, the machine's sleep included.
     """
 
@@ -38,12 +39,12 @@ class Certainty:
         self._now = now
         self._lock = threading.Lock()
         self._heard_at = -inf
-        """When the last question was asked that was answered."""
+        """When the last answered question was asked."""
         self._asked_at: float | None = None
-        """When the question was asked that is under way."""
+        """When the pending question was asked."""
 
     def is_certain(self) -> bool:
-        """Say so without waiting; ask when half of the time has passed."""
+        """Return without waiting; asks when half of the time has passed."""
         age = self._now() - self._heard_at
         if age >= self._seconds / 2:
             self.ask()
@@ -51,7 +52,7 @@ class Certainty:
         return age < self._seconds
 
     def ask(self) -> None:
-        """Ask, unless a question is under way. One that has waited for too long says nothing any more."""
+        """Ask, unless a question is pending. One that has waited for too long no longer counts."""
         with self._lock:
             now = self._now()
             if self._asked_at is not None and now < self._asked_at + self._seconds:

@@ -1,10 +1,10 @@
-"""Who we are to ZooKeeper, which servers we trust, and who may use the nodes we make. No secret is in a repr.
+"""Our credentials for ZooKeeper, the CAs we trust, and the ACLs of nodes we make. No secret is in a repr.
 
-**SASL** needs the package pure-sasl, by which kazoo speaks it. That is no dependency of this package but an extra:
-it comes as source only, so nobody could install us without building it, and few need it.
+**SASL** needs the package pure-sasl, which kazoo uses for it. It is an extra, not a dependency: it comes as
+source only, so every installation would have to build it, and few need it.
 
 **The files of TLS** are read for each connection, so certificates can be renewed in place. They are also read
-before the first one: later, what is wrong with a file is only seen in the log.
+before the first one: later, only the log shows what is wrong with a file.
 """
 
 import importlib.util
@@ -25,7 +25,7 @@ _PERMISSIONS: Final = {
     "w": Permissions.WRITE,
     "a": Permissions.ADMIN,
 }
-"""As ZooKeeper's own command line spells them."""
+"""In the spelling of ZooKeeper's command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +35,12 @@ class Login:
     user: str
     password: str = field(repr=False)
     is_sasl: bool = False
-    """By SASL DIGEST-MD5: the server knows the password. Else by ZooKeeper's scheme ``digest``: the server takes
-    any password, and compares it with the nodes' ACLs."""
+    """By SASL DIGEST-MD5: the server knows the password. Else by ZooKeeper's scheme ``digest``: the server
+    accepts any password, and compares it with the nodes' ACLs."""
 
     @property
     def kazoo_options(self) -> dict[str, Any]:
-        """What tells kazoo's client."""
+        """The arguments of kazoo's client."""
         if not self.is_sasl:
             return {"auth_data": [("digest", f"{self.user}:{self.password}")]}
         if importlib.util.find_spec("puresasl") is None:
@@ -56,7 +56,7 @@ class Tls:
     """How to speak TLS with ZooKeeper. Paths name PEM files."""
 
     ca: str | None = None
-    """None: what the system trusts."""
+    """None: the system's CAs."""
     certificate: str | None = None
     key: str | None = None
     """None: in the file of the certificate."""
@@ -65,7 +65,7 @@ class Tls:
     check_host_name: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Read the files. Raises OSError if one is missing, or not what it must be."""
+        """Read the files. Raises OSError if one is missing or invalid."""
         context = ssl.create_default_context(cafile=self.ca)
         if not (self.verify and self.check_host_name):
             context.check_hostname = False
@@ -77,7 +77,7 @@ class Tls:
         return context
 
     def check_files(self) -> None:
-        """Read the files, before they are used; say which setting is wrong."""
+        """Read the files before they are used, to say which setting is wrong."""
         for setting, path in (
             ("zookeeper_tls_ca", self.ca),
             ("zookeeper_tls_certificate", self.certificate),
@@ -119,9 +119,9 @@ class NodeAcls:
     """The ACLs of new nodes. Not shown: an ACL may have the hash of a password."""
 
     own: tuple[ACL, ...]
-    """Of what belongs to one application."""
+    """For nodes of one application."""
     shared: tuple[ACL, ...]
-    """Of what applications share: the root, and the parent of the elections."""
+    """For nodes that applications share: the root, and the parent of the elections."""
 
     @classmethod
     def of(cls, entries: Iterable[tuple[str, str, str]]) -> Self:
@@ -143,4 +143,4 @@ CREATOR: Final = NodeAcls(
     own=tuple(CREATOR_ALL_ACL),
     shared=(*CREATOR_ALL_ACL, ACL(Permissions.CREATE | Permissions.READ, ANYONE_ID_UNSAFE)),
 )
-"""All for the user or the certificate that made the node. Beside it, others may have applications of their own."""
+"""All for the user or the certificate that made the node. Others may have their applications next to it."""

@@ -1,10 +1,10 @@
-"""What ZooKeeper's answers and refusals mean to us: the one table that translates kazoo's errors, and advice.
+"""The one table that translates kazoo's errors, and advice about them.
 
 Four answers are no failures but facts that the caller asked about: no such node, node exists, another
 version, not empty. They pass untranslated, and are handled where they are expected.
 
-A server that refuses us, or that we refuse, must be told from one that is only away: kazoo tries again in either
-case, and says why in its log alone (see ``KazooLog``).
+A server that refuses us, or that we refuse, must be distinguished from one that is only away: kazoo tries
+again in both cases, and says why only in its log (see ``KazooLog``).
 """
 
 import ssl
@@ -38,8 +38,8 @@ FAILURES = (KazooException, KazooTimeoutError)
 """Everything else that kazoo raises; ANSWERS are KazooExceptions too, and must be caught first."""
 
 NOT_ACCEPTED = (AuthFailedError, SASLException, SessionClosedRequireSaslError)
-"""What kazoo raises where a server does not take our credentials, and tries no more. A connection that is cut
-while the server looks at them is the same to kazoo."""
+"""What kazoo raises, without trying again, if a server does not accept our credentials. A connection that is
+cut while the server checks them looks the same to kazoo."""
 
 _NOT_ALLOWED = (
     "ZooKeeper does not let this client use a node below `zookeeper_root`: expected the credentials that the "
@@ -76,7 +76,7 @@ _MEANINGS: dict[type[Exception], tuple[type[StoreError], str]] = {
 
 
 def translated(error: Exception) -> StoreError:
-    """Give the error of this package that means the same. Raise it ``from error``."""
+    """Return the error of this package with the same meaning. Raise it ``from error``."""
     meaning = _MEANINGS.get(type(error))
     if meaning is None:
         return StoreError(f"ZooKeeper answered with an unexpected error: {error!r}; see the server's log")
@@ -109,14 +109,14 @@ def login_refusal(user: str | None, hosts: str) -> str:
 
 
 def login_unanswered(user: str, hosts: str, seconds: float) -> str:
-    """Say that nothing is said of credentials, and what to do."""
+    """Say that the server does not answer about credentials, and what to do."""
     return (
         f"ZooKeeper at {hosts} has not answered to the credentials of {user!r} within {seconds:g} s: {_CHECK}"
     )
 
 
 def advice(trouble: BaseException | None, *, speaks_tls: bool) -> str:
-    """Say what was the matter with the last attempt to connect, and what a server that hangs up may want."""
+    """Say what was wrong with the last attempt to connect, and what a server that hangs up may want."""
     if trouble is None:
         return ""
     cause = trouble.__context__

@@ -1,4 +1,4 @@
-"""The threads, the connections and the log that kazoo is given."""
+"""The threads, the connections and the log that kazoo uses."""
 
 import logging
 import socket
@@ -14,12 +14,12 @@ from kinesis_spout.zookeeper.credentials import Tls
 
 
 class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's own, but for three things. Mutable.
+    """kazoo's own, except for three things. Mutable.
 
-    * Its TLS leaves a connection open whose handshake fails, trusts the system's CAs besides the one that is
-      named, and has the password of a key asked for at the terminal.
+    * kazoo's TLS leaves a connection open whose handshake fails, trusts the system's CAs besides the named
+      one, and asks for the password of a key at the terminal.
     * A thread that ends by an error of kazoo's, which is in the log, prints no traceback.
-    * A connection can be cut. Where a server has no SASL, kazoo goes on with it as long as the connection lasts.
+    * A connection can be cut. With a server without SASL, kazoo continues as long as the connection lasts.
     """
 
     def __init__(self, tls: Tls | None) -> None:
@@ -30,7 +30,7 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: Any
     ) -> socket.socket:
-        """Connect; by TLS if that is wanted. Raises OSError, as kazoo expects."""
+        """Connect; by TLS if configured. Raises OSError, as kazoo expects."""
         connection: socket.socket
         if self._tls is None:
             connection = super().create_connection(address, timeout=timeout)
@@ -60,8 +60,6 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
                 self._connection.shutdown(socket.SHUT_RDWR)
 
     def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> Any:
-        """Start a thread."""
-
         def run() -> None:
             with suppress(KazooException):
                 func(*args, **kwargs)
@@ -74,7 +72,7 @@ class KazooLog(logging.LoggerAdapter[logging.Logger]):
 
     Args:
         log: where the lines go.
-        noticed: is given each error, on kazoo's connection thread: it must not block.
+        noticed: gets each error, on kazoo's connection thread: it must not block.
     """
 
     def __init__(self, log: logging.Logger, noticed: Callable[[BaseException], None]) -> None:
@@ -82,11 +80,11 @@ class KazooLog(logging.LoggerAdapter[logging.Logger]):
         self._noticed = noticed
 
     def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Leave the line as it is."""
+        """Leave the line unchanged."""
         return msg, kwargs
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Report the error that the line speaks of, if it does; then log it."""
+        """Report the error of the line, if any; then log it."""
         traced = kwargs.get("exc_info")
         for error in (*args, sys.exc_info()[1] if traced is True else traced):
             if level >= logging.WARNING and isinstance(error, BaseException):

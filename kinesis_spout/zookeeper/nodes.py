@@ -1,7 +1,7 @@
 """An application's nodes: how they are made, read, and written many at a time.
 
 A request larger than the server's ``jute.maxbuffer`` (1 MiB by default) makes it drop the connection. So many
-operations are cut into transactions that ZooKeeper takes.
+operations are divided into transactions that ZooKeeper accepts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from shard_state.errors import InvalidCheckpoint
 T = TypeVar("T")
 
 _OPERATION_OVERHEAD_BYTES: Final = 96
-"""What an operation weighs besides its data and two paths: headers, versions, the ACL of a create."""
+"""The bytes of an operation besides its data and two paths: headers, versions, the ACL of a create."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Nodes:
         self._paths = paths
 
     def shard_ids(self) -> list[str]:
-        """Name the shards that something is stored of, in order."""
+        """Return the shards with stored checkpoints, in order."""
         return self._session.children(self._paths.shards)
 
     def read_shards(self, shard_ids: Iterable[str]) -> dict[str, StoredShard]:
@@ -52,7 +52,8 @@ class Nodes:
     def read_owned(self, shard_ids: Iterable[str]) -> dict[str, tuple[StoredShard | None, Any]]:
         """Read shards, each with the state of its owner node; the answers are not older than the question.
 
-        The shards come first: an acquisition after that raises their versions, one before it shows in the owner.
+        The shards come first: an acquisition after that raises their versions, one before it shows in the
+        owner.
         """
         client, paths = self._session.client, self._paths
         sync = client.sync_async(paths.base)
@@ -82,7 +83,7 @@ class Nodes:
 
 
 def make_layout(session: ZooKeeperSession, paths: Paths) -> None:
-    """Create what is missing of the application's place; may be repeated, and done by several at once."""
+    """Create what is missing of the application's place; may be repeated, and run in several processes."""
     make_shared(session, [paths.root_node])
     own = (
         paths.app_node,
@@ -101,7 +102,7 @@ def make_layout(session: ZooKeeperSession, paths: Paths) -> None:
 
 
 def make_shared(session: ZooKeeperSession, nodes: Iterable[str]) -> None:
-    """Create what is missing of nodes that applications share, maybe with other credentials; parents first."""
+    """Create missing nodes that applications share, perhaps with other credentials; parents first."""
     _make(session, nodes, session.acls.shared)
 
 
@@ -122,22 +123,22 @@ def _is_seen(session: ZooKeeperSession, look: Any) -> bool:
         return session.answer(look) is not None
     except StoreError as error:
         if isinstance(error.__cause__, NoAuthError):
-            return False  # whether it is there shows when it is created
+            return False  # creating it will show whether it exists
         raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkLimits:
-    """How large one transaction may be. An operation that alone is larger goes alone."""
+    """How large one transaction may be. A larger operation goes alone."""
 
     max_bytes: int = 512 * 1024
     max_writes: int = 2_000
     max_indivisible_bytes: int = 960 * 1024
-    """Of a transaction that cannot be cut: what the server takes, less what is estimated too low."""
+    """Of a transaction that cannot be divided: the server's limit, less a margin for estimates."""
 
 
 def chunked(items: Iterable[T], size_bytes: Callable[[T], int], limits: ChunkLimits) -> Iterator[list[T]]:
-    """Give the items in order, in lists within the limits; none is empty."""
+    """Yield the items in order, in lists within the limits; none is empty."""
     chunk: list[T] = []
     total = 0
     for item in items:
@@ -152,5 +153,5 @@ def chunked(items: Iterable[T], size_bytes: Callable[[T], int], limits: ChunkLim
 
 
 def operation_bytes(path: str, data: bytes) -> int:
-    """Say how much of a transaction an operation takes, at most."""
+    """Return the most bytes that an operation takes in a transaction."""
     return len(data) + 2 * len(path) + _OPERATION_OVERHEAD_BYTES

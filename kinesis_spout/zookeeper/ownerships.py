@@ -1,17 +1,17 @@
 """Which shards this session owns, under which epoch, and at which version of the checkpoint node.
 
-**The fence.** An owner node (ephemeral) that exists is not enough of a fence: a node that was deleted and made
-again has version 0 again, so that ``check(owner, version=0)`` cannot tell the old owner from the new. What
-cannot repeat is the *version of the checkpoint node*: acquiring a shard writes the raised epoch into it, in the
-same transaction that makes the owner node. So every write of an owner is conditional on the version that its
-last write left, and the first thing a new owner does makes every older condition false, for ever.
+**The fence.** The existence of an owner node (ephemeral) is not a fence: a node that was deleted and made
+again has version 0 again, so that ``check(owner, version=0)`` cannot distinguish the old owner from the new.
+What cannot repeat is the *version of the checkpoint node*: acquiring a shard writes the raised epoch into it,
+in the same transaction that makes the owner node. So every write of an owner is conditional on the version
+that its last write left, and the first write of a new owner makes every older condition false, for ever.
 
 **In doubt.** A write whose answer was lost may have taken effect or not, or may still take effect. Its bytes
-are remembered until re-reading tells; the bytes hold the epoch, so nobody else can have written them.
+are remembered until re-reading tells; the bytes hold the epoch, so no other owner can have written them.
 
-**Lost.** Ownership ends without a release when the session is lost, when the connection is down for longer than
-the session lives, or when the owner node is not the one we made. Losing an ownership here never deletes anything
-of another owner: deletions happen only in the very session that made the node.
+**Lost.** Ownership ends without a release when the session is lost, when the connection is down for longer
+than the session lives, or when the owner node is not the one we made. Losing an ownership here never deletes
+anything of another owner: deletions happen only in the very session that made the node.
 """
 
 import logging
@@ -36,12 +36,12 @@ class Ownership:
 
     epoch: int
     version: int
-    """Of the checkpoint node, after the last write of ours that is known to have taken effect."""
+    """Of the checkpoint node, after our last write that is known to have taken effect."""
     owner_czxid: int
-    """Which owner node is ours: ZooKeeper never gives a creation id twice."""
+    """Identifies our owner node: ZooKeeper never gives a creation id twice."""
     session_id: int
     in_doubt: bytes | None = None
-    """A write that may have followed ``version``, or may still."""
+    """A write that may have followed ``version``, or still may."""
 
 
 class Ownerships:
@@ -59,7 +59,7 @@ class Ownerships:
         session.subscribe(self)
 
     def claim(self, shard_id: str, ownership: Ownership) -> bool:
-        """Enter a shard just acquired, unless the session that acquired it is lost already."""
+        """Enter a shard just acquired, unless the session that acquired it is already lost."""
         with self._lock:
             if ownership.session_id != self._session_id:
                 return False
@@ -69,22 +69,20 @@ class Ownerships:
             return True
 
     def get(self, shard_id: str) -> Ownership | None:
-        """Give the ownership of a shard, if it is ours."""
         with self._lock:
             return self._owned.get(shard_id)
 
     def all(self) -> dict[str, Ownership]:
-        """Give everything that is ours."""
         with self._lock:
             return dict(self._owned)
 
     def in_doubt(self) -> dict[str, Ownership]:
-        """Give the owned shards with a write whose outcome is not known."""
+        """Return the owned shards with a write whose outcome is not known."""
         with self._lock:
             return {shard_id: owned for shard_id, owned in self._owned.items() if owned.in_doubt is not None}
 
     def sending(self, writes: Mapping[str, bytes]) -> None:
-        """Remember what is about to be sent, before it is sent."""
+        """Remember writes before they are sent."""
         with self._lock:
             for shard_id, encoded in writes.items():
                 owned = self._owned.get(shard_id)
@@ -117,7 +115,7 @@ class Ownerships:
     def give_up(self, shard_ids: Iterable[str]) -> dict[str, Ownership]:
         """Drop ownerships on purpose: they are not reported as lost.
 
-        Until ``released`` is told otherwise, their nodes are deleted when the connection comes back.
+        Unless ``released`` is called, their nodes are deleted when the connection comes back.
         """
         with self._lock:
             dropped = {}
@@ -142,7 +140,7 @@ class Ownerships:
             self._lost.clear()
 
     def take_lost(self) -> frozenset[str]:
-        """Name what was lost since the last call. Never blocks."""
+        """Return what was lost since the last call. Never blocks."""
         self.notice_silence()
         with self._lock:
             lost = frozenset(self._lost)
@@ -150,11 +148,11 @@ class Ownerships:
             return lost
 
     def are_certain(self) -> bool:
-        """Tell whether nobody else can own any of them now, nor has taken one of which nobody was told here."""
+        """Whether no other member can own any of them now, nor has taken one without our knowledge."""
         return not self._lost and self._session.is_certain()
 
     def notice_silence(self) -> None:
-        """Give everything up, as lost, when the connection has been down for longer than the session lives."""
+        """Give everything up, as lost, after a silence longer than the session lives."""
         if not self._session.silent_too_long:
             return
         with self._lock:
@@ -163,7 +161,7 @@ class Ownerships:
             self._owned.clear()
 
     def watch(self, shard_id: str) -> Any:
-        """Ask for the state of the owner node, and to be told when it changes."""
+        """Request the state of the owner node, and watch it."""
         return self._session.client.exists_async(self._paths.owner(shard_id), watch=self._node_changed)
 
     def session_connected(self, session_id: int) -> None:
@@ -193,8 +191,8 @@ class Ownerships:
     def _let_go(self, shard_id: str, owned: Ownership) -> None:
         """Delete the owner node if it is still the one we made.
 
-        An earlier deletion may have taken effect, and somebody else may own the shard since. The version is
-        asked for first: an acquisition after that raises it, and one before it shows in the owner node.
+        An earlier deletion may have taken effect, and another member may own the shard since. The version is
+        requested first: an acquisition after that raises it, and one before it shows in the owner node.
         """
         shard = self._session.client.exists_async(self._paths.shard(shard_id))
         owner = self._session.client.exists_async(self._paths.owner(shard_id))
@@ -214,7 +212,7 @@ class Ownerships:
         transaction.commit_async()
 
     def _node_changed(self, event: WatchedEvent) -> None:
-        if event.type != EventType.NONE:  # NONE speaks of the connection, which session_connected handles
+        if event.type != EventType.NONE:  # NONE is about the connection, which session_connected handles
             self._verify(event.path.rpartition("/")[2])
 
     def _verify(self, shard_id: str) -> None:

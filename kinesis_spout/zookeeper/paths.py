@@ -1,17 +1,16 @@
-"""Where everything of one application on one stream lives in ZooKeeper.
+"""The nodes of one application on one stream.
 
-/{root}/{app}/{stream}           the mark that the application has begun
-    shards/{shardId}             checkpoint
-    members/{member}             ephemeral: one for each living consumer, with what it says of itself
+/{root}/{app}/{stream}           the mark that the application has begun shards/{shardId}
+    checkpoint members/{member}             ephemeral: one for each living consumer, with its own description
     leader/queue/…               ephemeral: the members that stand for leadership; the first one leads
     assignment                   which member should own which shard; written by the leader only
-    draining/{member}            this member should own nothing; kept until it leaves
-    owners/{shardId}             ephemeral: the fence of every checkpoint write
-    paused/{member}              ephemeral: this member pauses; to remove the node tells it to go on
-    halted/{shardId}             an operator has paused this shard; ~all: the whole application
-    attached/{name}              what is stored with the checkpoints in one transaction, such as a topology's state
+    draining/{member}            this member should own nothing; kept until it leaves owners/{shardId}
+    ephemeral: the fence of every checkpoint write paused/{member}              ephemeral: this member pauses;
+    it resumes when the node is removed halted/{shardId}             an operator has paused this shard; ~all:
+    the whole application attached/{name}              what is stored with the checkpoints in one transaction,
+    such as a topology's state
 
-/{root}/~leaders/{name}          where processes stand for election; no application can be called so
+/{root}/~leaders/{name}          where processes stand for election; no application can have this name
 /{root}/~coalescing/{name}       where processes coalesce requests
 """
 
@@ -114,22 +113,22 @@ class Paths:
 
 
 def offices(root: str) -> tuple[str, str]:
-    """The root, and in it the parent of all elections that belong to no application."""
+    """Return the root, and in it the parent of all elections that belong to no application."""
     return f"/{root}", f"/{root}/~leaders"
 
 
 def office(root: str, name: str) -> str:
-    """Where processes stand for the election of that name."""
+    """Return the place of the election of that name."""
     return f"{offices(root)[1]}/{name}"
 
 
 def coalescing_place(root: str, name: str) -> tuple[str, ...]:
-    """Give where requests of that name are coalesced, after its parents."""
+    """Return the place where requests of that name are coalesced, after its parents."""
     return f"/{root}", f"/{root}/~coalescing", f"/{root}/~coalescing/{name}"
 
 
 def check_name(field: str, name: str) -> str:
-    """Give ``name`` back if it can be one element of a ZooKeeper path.
+    """Return ``name`` unchanged if it can be one element of a ZooKeeper path.
 
     Raises:
         InvalidConfig: it cannot; names the field, the value and the rule.

@@ -1,17 +1,17 @@
-"""One ZooKeeper session: who asks, how long an answer may take, and when ownership has to be given up.
+"""One ZooKeeper session: requests, the limits of their answers, and when ownership must be given up.
 
 kazoo's traps, and what is done about them here:
 
-* A request made while the connection is down waits in kazoo's queue, for ever if need be. So every wait has a
+* A request made while the connection is down waits in kazoo's queue, without limit. So every wait has a
   limit, and a request whose wait ended is *in doubt*, never "failed": it may still be sent later.
 * LOST is only reported after reconnecting, which may take much longer than the session lives at the server.
   So the time since SUSPENDED is measured here, on the monotonic clock (``silent_too_long``).
-* A process that was stopped is told of nothing before it asks: see ``certainty``.
-* A server that lost its data refuses, for ever, a client that has seen a later transaction than the server has.
-  kazoo goes on knocking with what it has seen. So a session that has had no connection for
-  ``NEW_SESSION_AFTER_TIMEOUTS`` times its life is given up, and a new one begins, which has seen nothing. What it
-  finds is the store's to judge (``store``: it refuses to go on where the progress is gone).
-* kazoo gives up, for good, when a connection is cut while a server looks at SASL credentials. Credentials that
+* A process that was stopped learns nothing before it asks: see ``certainty``.
+* A server that lost its data refuses, for ever, a client that has seen a later transaction than the server
+  has. kazoo keeps reconnecting with the transaction it has seen. So a session without a connection for
+  ``NEW_SESSION_AFTER_TIMEOUTS`` times its life is given up, and a new one begins, which has seen nothing.
+  ``store`` judges what it finds, and refuses to continue where the progress is gone.
+* kazoo gives up, for good, when a connection is cut while a server checks SASL credentials. Credentials that
   were accepted at the start are not wrong now: so a new session begins.
 * kazoo's debug log shows credentials and session passwords. Nothing below INFO leaves our logger.
 """
@@ -48,13 +48,13 @@ from kinesis_spout.zookeeper.kazoo_handler import KazooHandler, KazooLog
 
 NEW_SESSION_AFTER_TIMEOUTS: Final = 3
 """After how many of its time-outs without a connection a session is given up for a new one. More than one: a
-server that was away returns with its sessions, and to keep ours is quicker than to wait until it expires."""
+server that was away returns with its sessions, and keeping ours is quicker than waiting until it expires."""
 
 _LOOK_SECONDS: Final = 0.25
-"""How often the address is asked for while there is no connection."""
+"""How often the address is requested while there is no connection."""
 
 _PAUSE_SECONDS: Final = 1.0
-"""Before a new session takes the place of one whose credentials were not accepted."""
+"""Before a new session replaces one whose credentials were not accepted."""
 
 _RECONNECT_DELAY_SECONDS: Final = 0.05
 _RECONNECT_MAX_DELAY_SECONDS: Final = 1.0
@@ -85,7 +85,7 @@ class MovingServer(Protocol):
 
 
 class SessionObserver(Protocol):
-    """Is told about the session, on kazoo's connection thread: it must not block."""
+    """Called about the session on kazoo's connection thread: it must not block."""
 
     def session_connected(self, session_id: int) -> None:
         """The session is usable, for the first time or again; its id tells which."""
@@ -100,13 +100,14 @@ class ZooKeeperSession:
     """Mutable. A session with a ZooKeeper ensemble, that renews itself after loss. Thread-safe.
 
     Args:
-        hosts: ``host:port,host:port``, optionally with a chroot at the end, which must exist. Or a
-            server that may move: it is asked again while there is no connection.
-        session_timeout_seconds: after how long without a sign of life the server gives our nodes up. The
-            server's tick bounds it (2 to 20 ticks unless configured).
-        login: who we are. Without, everybody; or whom the certificate of ``tls`` names.
+        hosts: ``host:port,host:port``, optionally with a chroot at the end, which must exist. Or a server
+        that may
+            move: its address is read again while there is no connection.
+        session_timeout_seconds: how long without a sign of life until the server removes our nodes. The
+            server's tick bounds it (2 to 20 ticks by default).
+        login: our credentials. None: everybody's; or those of the certificate of ``tls``.
         tls: speak TLS.
-        acls: of the nodes that are made. None: what is made belongs to us alone, if we are somebody.
+        acls: of new nodes. None: they belong to us alone, if we have credentials.
         clock: for the monotonic time.
     """
 
@@ -126,7 +127,7 @@ class ZooKeeperSession:
         self.clock: Clock = clock or SystemClock()
         self._observers: list[SessionObserver] = []
         self._telling = threading.RLock()
-        """Held while observers are told, so that one that comes later is told in order."""
+        """Held while observers are called, so that a later one is called in order."""
         self._connected = threading.Event()
         self._suspended_since: float | None = None
         self._certainty = Certainty(
@@ -136,7 +137,7 @@ class ZooKeeperSession:
         )
         self._closed = False
         self._life = threading.Lock()
-        """Held while the client is stopped, started again, or told another address."""
+        """Held while the client is stopped, started again, or given another address."""
         is_known = login is not None or (tls is not None and tls.certificate is not None)
         self.acls = acls or (CREATOR if is_known else OPEN)
         self._user = None if login is None else login.user
@@ -147,7 +148,7 @@ class ZooKeeperSession:
         self._refusal: str | None = None
         self._servers_refused = 0
         self._trouble: BaseException | None = None
-        """What was the matter with the last attempt to connect."""
+        """What was wrong with the last attempt to connect."""
         self._stops_client = False
         self._handler = KazooHandler(tls)
         self.client = KazooClient(
@@ -185,7 +186,7 @@ class ZooKeeperSession:
         return since is not None and self.clock.monotonic() - since >= self.session_timeout_seconds
 
     def is_certain(self) -> bool:
-        """Tell whether the session lives for certain, without waiting; see ``Certainty``."""
+        """Whether the session lives for certain, without waiting; see ``Certainty``."""
         return self._certainty.is_certain()
 
     def _ask(self, ended: Callable[[bool], None]) -> None:
@@ -195,7 +196,7 @@ class ZooKeeperSession:
             ended(False)  # or it would wait in kazoo's queue, and others behind it
 
     def subscribe(self, observer: SessionObserver) -> None:
-        """Tell ``observer`` from now on, and at once if there is a connection."""
+        """Call ``observer`` from now on, and at once if there is a connection."""
         with self._telling:
             self._observers.append(observer)
             session_id = self.session_id
@@ -207,12 +208,12 @@ class ZooKeeperSession:
             self._observers.remove(observer)
 
     def start(self, timeout_seconds: float = 15.0) -> None:
-        """Connect, and see that our credentials are accepted. Does nothing where that was done.
+        """Connect, and check that our credentials are accepted. Does nothing if that was done.
 
         Raises:
             InvalidConfig: a file of TLS cannot be used.
             StoreError: the server refuses us, or we refuse it; or the chroot does not exist.
-            StoreUnavailable: nobody answered in time.
+            StoreUnavailable: no server answered in time.
         """
         if self._started:
             return
@@ -241,11 +242,11 @@ class ZooKeeperSession:
             )
 
     def _look(self, timeout_seconds: float) -> None:
-        """Ask for something: kazoo calls itself connected before its credentials are accepted."""
+        """Make a request: kazoo calls itself connected before its credentials are accepted."""
         try:
             stat = self.client.exists_async("/").get(timeout=timeout_seconds)
         except NoAuthError:
-            return  # an answer, and this node need not be ours
+            return  # an answer; we need not be allowed to read this node
         except FAILURES as error:
             self._handler.cut()
             if self._refusal is not None:
@@ -264,7 +265,7 @@ class ZooKeeperSession:
         self._stops_client = False
 
     def close(self) -> None:
-        """End the session; the server removes its ephemeral nodes at once. May be called twice."""
+        """End the session; the server removes its ephemeral nodes at once. Idempotent."""
         self._closed = True
         self._connected.set()  # wakes those that wait for a connection that will not come
         with self._life:
@@ -272,11 +273,11 @@ class ZooKeeperSession:
             self.client.close()
 
     def deadline(self) -> float:
-        """By when a call that begins now has to end, monotonic."""
+        """When a call that begins now must end, monotonic."""
         return self.clock.monotonic() + self.answer_timeout_seconds
 
     def await_connection(self, deadline: float) -> int:
-        """Wait until the session is usable, and give its id. Raises StoreUnavailable at the deadline."""
+        """Wait until the session is usable, and return its id. Raises StoreUnavailable at the deadline."""
         seconds = max(0.0, deadline - self.clock.monotonic())
         while True:
             remaining = max(0.0, deadline - self.clock.monotonic())
@@ -304,7 +305,7 @@ class ZooKeeperSession:
         """Wait for the answer to one of kazoo's asynchronous requests.
 
         Raises:
-            NoNodeError, NodeExistsError, BadVersionError, NotEmptyError: kazoo's, as they are.
+            NoNodeError, NodeExistsError, BadVersionError, NotEmptyError: kazoo's, unchanged.
             StoreUnavailable: whether the request takes effect is unknown.
             StoreError: ZooKeeper refused it.
         """
@@ -316,14 +317,14 @@ class ZooKeeperSession:
             raise self.translated(error) from error
 
     def found(self, request: Any) -> Any:
-        """Give the answer to a request, or None where the node does not exist; raises as ``answer``."""
+        """Return the answer to a request, or None if the node does not exist; raises as ``answer``."""
         try:
             return self.answer(request)
         except NoNodeError:
             return None
 
     def children(self, path: str) -> list[str]:
-        """Name a node's children, in order; none where it does not exist. Raises as ``answer``."""
+        """Return a node's children, in order; none if it does not exist. Raises as ``answer``."""
         return sorted(self.found(self.client.get_children_async(path)) or ())
 
     def delete(self, path: str) -> None:
@@ -331,7 +332,7 @@ class ZooKeeperSession:
         self.found(self.client.delete_async(path))
 
     def translated(self, error: Exception) -> StoreError:
-        """Give the error of this package that means the same; see the traps above. Raise it ``from error``."""
+        """Return this package's error with the same meaning; see the traps above. Raise it ``from error``."""
         meaning = translated(error)
         if self._started and isinstance(error, NOT_ACCEPTED):
             return StoreUnavailable(f"{meaning}; they were accepted before: it is tried again")
@@ -340,9 +341,8 @@ class ZooKeeperSession:
     def committed(self, request: Any) -> None:
         """Wait for a transaction sent with ``commit_async``.
 
-        Raises:
-            NoNodeError, NodeExistsError, BadVersionError, NotEmptyError: kazoo's, as they are: what the first
-                refused operation met. Nothing of the transaction took effect.
+        Raises: NoNodeError, NodeExistsError, BadVersionError, NotEmptyError: kazoo's, unchanged, of the first
+            refused operation. Nothing of the transaction took effect.
             StoreUnavailable: whether it takes effect is unknown.
             StoreError: ZooKeeper refused it.
         """
@@ -356,7 +356,7 @@ class ZooKeeperSession:
                 raise translated(result) from result
 
     def _noticed(self, error: BaseException) -> None:
-        """Note what kazoo logs of a connection; see whether a start is in vain."""
+        """Note what kazoo logs of a connection; decide whether a start is in vain."""
         self._trouble = error
         if isinstance(error, NOT_ACCEPTED):
             self._refusal = login_refusal(self._user, self.hosts)
@@ -393,7 +393,7 @@ class ZooKeeperSession:
                 threading.Thread(target=self._begin_again, name="kinesis-spout-session", daemon=True).start()
 
     def _regain(self) -> None:
-        """While there is no connection: look where the server is now; after a while, begin a new session."""
+        """While there is no connection: follow the server's address; after a while, begin a new session."""
         silence_seconds = NEW_SESSION_AFTER_TIMEOUTS * self.session_timeout_seconds
         new_session_at = self.clock.monotonic() + silence_seconds
         renewed = False
@@ -422,7 +422,7 @@ class ZooKeeperSession:
                 self.client.start_async()
 
     def _follow(self) -> None:
-        """Let the next attempt to connect go to where the server is now."""
+        """Point the next attempt to connect to the server's present address."""
         if self._server is not None and self._server.connect_string != self.hosts:
             self.hosts = self._server.connect_string
             self.client.set_hosts(self.hosts)

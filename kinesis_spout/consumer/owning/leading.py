@@ -31,11 +31,7 @@ class Leading:
         """What members said to be over, and the planner was told."""
 
     def lead(self, now: float) -> float:
-        """Do what is due, if this member leads; return when something is due next.
-
-        Raises:
-            KinesisSpoutError: what failed; the next call begins a new term.
-        """
+        """Return when something is due next. After an error, which it raises, the next call begins a term."""
         group = self._ports.group
         if not group.leads():
             self._planner = None
@@ -67,10 +63,7 @@ class Leading:
         return self._due_at
 
     def _inaugurated(self, now: float) -> AssignmentPlanner:
-        """Begin a term from the last leader's assignments and the stored progress.
-
-        A dead leader's shards must not wait for a slow Kinesis: the first plan comes before the first list.
-        """
+        """A dead leader's shards must not wait for a slow Kinesis: the first plan precedes the first list."""
         _log.info("leads the consumers of this stream")
         planner = AssignmentPlanner(self._ports.group.assignment() or Assignment())
         planner.listed((), self._ports.store.load())

@@ -1,4 +1,4 @@
 """How values are written: numbers and times, names of streams, positions of shards.
 
-Which options take them is ``table``. Begin with ``value_types``.
+``table`` says which options take them. Begin with ``value_types``.
 """

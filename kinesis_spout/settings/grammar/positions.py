@@ -1,4 +1,4 @@
-"""The positions that people write, as every door reads them: settings, options, ``reset --to``, ``tail --from``.
+"""Positions as users write them, at every door: settings, options, ``reset --to``, ``tail --from``.
 
 ::
 
@@ -7,9 +7,9 @@
     time     = ["at_timestamp"] (ISO 8601 with its zone | seconds since the epoch)
     record   = ("at_sequence_number" | "after_sequence_number") number[":" index in an aggregated record]
 
-Upper and lower case are the same. A bare number is always seconds since the epoch, and a sequence number always
-has its keyword. A time without a zone is refused: nobody knows which was meant. A record is in one shard, so it is
-taken only where the shard is known.
+Case does not matter. A bare number is always seconds since the epoch, and a sequence number always has its
+keyword. A time without a zone is refused, because it is ambiguous. A record is in one shard, so it is
+accepted only where the shard is known.
 """
 
 import math
@@ -27,18 +27,18 @@ _LAST_EPOCH_SECOND: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 _KEYWORD: Final = re.compile(r"(at_timestamp|(?:at|after)_sequence_number)\s+(.+)", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 _LONGEST_TIME: Final = 20
-"""Digits; in nanoseconds a time has 19. Sequence numbers of AWS have 56."""
+"""Digits; a time in nanoseconds has 19. Sequence numbers of AWS have 56."""
 
 
 def parse_position(text: str, allowed: str = ALLOWED) -> Position:
-    """Give the position that a text names; LATEST is not resolved here.
+    """Parse a position; LATEST is not resolved here.
 
     Args:
         text: see the grammar above.
-        allowed: how the door calls what it takes.
+        allowed: what the door accepts, for the error.
 
     Raises:
-        NotAllowed: it names none.
+        NotAllowed: it is no position.
     """
     match text.lower():
         case "latest":
@@ -58,7 +58,7 @@ def parse_position(text: str, allowed: str = ALLOWED) -> Position:
 
 
 def parse_position_of_all_shards(text: str, allowed: str = ALLOWED) -> Position:
-    """Give the position that a text names for every shard of a stream, so no record of one of them."""
+    """Parse a position for every shard of a stream, so no record of one of them."""
     position = parse_position(text, allowed)
     if position.sequence_number is not None:
         raise NotAllowed(f"{allowed}; a sequence number is a record of one shard", text)
@@ -66,10 +66,10 @@ def parse_position_of_all_shards(text: str, allowed: str = ALLOWED) -> Position:
 
 
 def resolved(position: Position, now: float, written: str) -> Position:
-    """Give a position with LATEST turned into the time ``now``.
+    """Return the position with LATEST replaced by the time ``now``.
 
     Raises:
-        NotAllowed: it is a time that is yet to come.
+        NotAllowed: it is a time in the future.
     """
     if position.timestamp is not None and position.timestamp > now:
         raise NotAllowed("a time that is not in the future (latest is now)", written)
@@ -77,10 +77,10 @@ def resolved(position: Position, now: float, written: str) -> Position:
 
 
 def parse_time(time: Any) -> float:
-    """Give the seconds since the epoch that a text or a number means.
+    """Convert a text or a number to seconds since the epoch.
 
     Raises:
-        NotAllowed: it means none.
+        NotAllowed: it is no time.
     """
     if isinstance(time, bool) or not isinstance(time, (str, int, float)):
         raise NotAllowed("a time, in ISO 8601 or in seconds since the epoch", time)

@@ -1,14 +1,14 @@
 """Where a read begins and ends, shard by shard: the values, and how they are written.
 
-Both belong to ``format("kinesis")``. The start is also a spout's ``initial_position`` and ``start_again``, and the
-end its ``until``, which may be yet to come; only these may lie inside an aggregated record.
+Both belong to ``format("kinesis")``. The start is also a spout's ``initial_position`` and ``start_again``,
+and the end its ``until``, which may be in the future; only these may lie inside an aggregated record.
 
-It is one position for all shards (see ``positions``), or JSON that gives some shards theirs. The others then start
-at TRIM_HORIZON, as the children do that are born later, and end at LATEST.
+It is one position for all shards (see ``positions``), or JSON with positions of some shards. The others then
+start at TRIM_HORIZON, as later child shards do, and end at LATEST.
 
-An end is a position, too: the one where a later read would go on. What that read would give first is the first
-record that is *not* read: at a time or AT_SEQUENCE_NUMBER the record itself is left out, AFTER_SEQUENCE_NUMBER it
-is the last one read.
+An end is also a position: the one from which a later read would continue. The first record of that read is
+the first one *not* read: a time or AT_SEQUENCE_NUMBER excludes the record itself, AFTER_SEQUENCE_NUMBER makes
+it the last one read.
 """
 
 import json
@@ -38,27 +38,22 @@ _SEQUENCE_NUMBER: Final = re.compile(r"[0-9]+(:[0-9]+)?")
 _ITERATOR_KEYS: Final = ("iteratorType", "iteratorPosition")
 
 MARGIN_SECONDS: Final = 5.0
-"""What is allowed for: records out of the order of their arrival, and clocks that differ, together."""
+"""Allowance for records out of the order of their arrival and for clocks that differ, together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndPositions(ShardPositions):
-    """Up to where each shard is read, never TRIM_HORIZON: the first record from there on is left out."""
+    """Where the read of each shard ends, never TRIM_HORIZON: the first record from there on is left out."""
 
     def bounds(self, began_at: float) -> RunBounds:
         return RunBounds.of(self.default, self.shards, began_at=began_at, margin_seconds=MARGIN_SECONDS)
 
 
 def resolved_now(positions: P, now: float, called: str) -> P:
-    """Give positions with LATEST turned into the time ``now`` (seconds since the epoch).
-
-    Args:
-        positions: of a read.
-        now: when it begins.
-        called: how the door calls what gave them.
+    """Return the positions with LATEST replaced by ``now``, the read's beginning in seconds since the epoch.
 
     Raises:
-        InvalidConfig: one is a time that is yet to come: the read would wait for it.
+        InvalidConfig: of the option ``called`` so: a position is in the future; the read would wait for it.
     """
     for position in positions.every:
         if position.timestamp is not None and position.timestamp > now + MARGIN_SECONDS:
@@ -76,20 +71,20 @@ def rank(position: Position) -> tuple[int, bool]:
 
 
 def run_start(text: str) -> StartPositions:
-    """Read the start of a spout; shards that JSON per shard does not name start at TRIM_HORIZON.
+    """Parse the start of a spout; shards that JSON per shard does not name start at TRIM_HORIZON.
 
     Raises:
-        InvalidConfig: it is none.
+        InvalidConfig: it is invalid.
     """
     default, shards = _positions(text)
     return StartPositions(default=default or Position.trim_horizon(), shards=shards)
 
 
 def run_end(text: str) -> EndPositions:
-    """Read the end of a bounded run, the setting `until`; shards that JSON per shard does not name end at LATEST.
+    """Parse the end of a bounded run, `until`; shards that JSON per shard does not name end at LATEST.
 
     Raises:
-        InvalidConfig: it is none.
+        InvalidConfig: it is invalid.
     """
     default, shards = _positions(text)
     for shard_id, position in {"": default or Position.latest(), **shards}.items():
@@ -110,7 +105,7 @@ def _end(text: str) -> EndPositions:
 
 
 def _whole(positions: P) -> P:
-    """Refuse a position inside an aggregated record: the offsets of a query lie between records of Kinesis."""
+    """Refuse a position inside an aggregated record: a query's offsets lie between records of Kinesis."""
     for shard_id, position in positions.shards.items():
         number = position.sequence_number
         if number is not None and not number.is_whole:
@@ -154,7 +149,7 @@ def _document(text: str) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(text, object_pairs_hook=_without_repetition)
     except InvalidConfig:
         raise
-    except ValueError as error:  # no JSON, or a number of thousands of digits
+    except ValueError as error:  # invalid JSON, or a number of thousands of digits
         raise InvalidConfig(
             f"expected JSON, as the text begins with '{{', got invalid JSON: {error}"
         ) from error
@@ -173,7 +168,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _one(value: Any) -> Position:
-    """Read a position in JSON: a text, ``{"at_timestamp": …}`` or ``{"iteratorType": …}``."""
+    """Parse a position in JSON: a text, ``{"at_timestamp": …}`` or ``{"iteratorType": …}``."""
     if isinstance(value, str):
         return parse_position(value, _ALLOWED)
     if not isinstance(value, dict):
@@ -235,7 +230,7 @@ END: Final = _type(_end, f"latest, {_TIMES}")
 
 
 def _plain(value: Any) -> Any:
-    """Write positions that may be a date, a number or a mapping as text; anything else is given back."""
+    """Write positions given as a date, a number or a mapping as text; returns anything else unchanged."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Mapping):
@@ -265,7 +260,8 @@ def _as_written(read: Callable[[str], object], words: str) -> ValueType:
 
 
 RUN_START: Final = _as_written(run_start, START.words)
-"""Where a spout begins, kept as it was written. May be a date, a number, or a mapping of positions by shard."""
+"""Where a spout begins, kept as it was written: text, a date, a number, or a mapping of positions by
+shard."""
 
 RUN_END: Final = _as_written(run_end, END.words)
-"""Where a run ends, kept as it was written. May be what a start may be."""
+"""Where a run ends, kept as it was written; accepts what a start accepts."""

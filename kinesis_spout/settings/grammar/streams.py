@@ -1,8 +1,8 @@
-"""Which streams a spout reads, as its setting says it: names, ARNs, and patterns that find streams.
+"""The streams that a spout reads, as its setting names them: names, ARNs, and patterns that find streams.
 
-A pattern is a glob of names, as a shell has it: ``*`` stands for any number of characters, ``?`` for one. No name
-and no ARN of a stream has one of these in it, so a part says by itself what it is. In a pattern that is an ARN
-only the name may have them: it finds streams of the account whose credentials are used, in the ARN's region.
+A pattern is a glob of names, as in a shell: ``*`` stands for any number of characters, ``?`` for one. No name
+or ARN of a stream contains these, so they mark a pattern. In a pattern that is an ARN only the name may have
+them: it finds streams of the account whose credentials are used, in the ARN's region.
 """
 
 import re
@@ -24,7 +24,7 @@ PART_WORDS: Final = "a stream name (1 to 128 of a-z A-Z 0-9 _ . -), a stream ARN
 WORDS: Final = f"{PART_WORDS}, or several of these, separated by commas"
 
 _CLOCKS_APART_SECONDS: Final = 60.0
-"""How far a clock of ours may be ahead of that of Kinesis."""
+"""The most by which our clock can be ahead of Kinesis's."""
 
 
 def parts_of(setting: str) -> tuple[str, ...]:
@@ -36,12 +36,12 @@ def is_pattern(part: str) -> bool:
 
 
 def names_several(setting: str) -> bool:
-    """Tell whether a setting may mean more than one stream, now or later."""
+    """Whether a setting can mean more than one stream, now or later."""
     return "," in setting or is_pattern(setting)
 
 
 def is_same(one: str, other: str) -> bool:
-    """Tell whether two names or ARNs may be of one stream: a name is that of any ARN that ends with it."""
+    """Whether two names or ARNs can be of one stream: a name is that of any ARN that ends with it."""
     return one == other or (name_of(one) == name_of(other) and not (_is_arn(one) and _is_arn(other)))
 
 
@@ -58,7 +58,7 @@ def region_of(part: str) -> str | None:
 
 
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
-    """Give those of the names that a pattern finds, as the pattern's ARN makes them if it is one."""
+    """Return the names that a pattern finds; as ARNs, if the pattern is one."""
     before, slash, glob = pattern.rpartition("/")
     return [f"{before}{slash}{name}" for name in names if fnmatchcase(name, glob)]
 
@@ -68,9 +68,9 @@ def covers(part: str, stream: str) -> bool:
 
 
 def is_younger(created: float, began: float) -> bool:
-    """Tell whether a stream that a pattern finds was made after what reads it first began.
+    """Whether a stream found by a pattern was created after its reader first began.
 
-    Somebody may have written to it before anybody noticed it: under LATEST it is read from its oldest record.
+    Records may be put on it before it is found: under LATEST it is read from its oldest record.
 
     Args:
         created: the stream's creation time.
@@ -80,7 +80,7 @@ def is_younger(created: float, began: float) -> bool:
 
 
 def nothing_found(setting: str, patterns: Iterable[str]) -> StreamNotFound:
-    """Give the error of patterns that find no stream at the start; the user calls what has them ``setting``."""
+    """Make the error of patterns that find no stream at the start; the user calls them ``setting``."""
     return StreamNotFound(
         f"expected at least one stream that {setting} finds, {', '.join(patterns)} finds none: check the pattern, "
         "the region, the endpoint and the account of the credentials. New streams are found while one is read"
@@ -88,7 +88,7 @@ def nothing_found(setting: str, patterns: Iterable[str]) -> StreamNotFound:
 
 
 def plain_streams(given: Any) -> Any:
-    """Turn a list of streams, as Python and TOML have it, into the text that is checked."""
+    """Turn a list of streams, as in Python and TOML, into the text that is checked."""
     if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) and given:
         if all(isinstance(part, str) and "," not in part for part in given):
             return ",".join(part.strip(" ") for part in given)
@@ -100,7 +100,7 @@ def check_streams(setting: str) -> None:
     """Refuse parts that are no streams, all of them in one error, and streams that share a name.
 
     Raises:
-        NotAllowed.
+        NotAllowed: for either.
     """
     parts = parts_of(setting)
     wrong = [part for part in parts if not _PART.fullmatch(part)]

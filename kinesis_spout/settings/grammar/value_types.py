@@ -1,8 +1,8 @@
-"""What options take: a type reads text, checks a value, and says in words what it allows.
+"""The types of options: each reads text, checks a value, and says in words what it allows.
 
-A setting is a plain value whose name has the unit: ``max_batch_seconds=5``. An option of ``format("kinesis")`` is
-text with its unit: ``"5s"``. The environment and the command line take either. All become the same value, and its
-range is checked once, by msgspec.
+A setting is a plain value whose name has the unit: ``max_batch_seconds=5``. An option of
+``format("kinesis")`` is text with its unit: ``"5s"``. The environment and the command line accept both. All
+become the same value, and msgspec checks its range once.
 """
 
 import math
@@ -22,7 +22,7 @@ from kinesis_spout.settings.messages import NotAllowed
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 MEGABYTE: Final = 1_000_000
-"""AWS counts the read limit of a shard, 2 MB/s, in these."""
+"""AWS gives the read limit of a shard, 2 MB/s, in these."""
 
 _SECONDS_BY_UNIT: Final = {
     "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001"), "min": Decimal(60), "h": Decimal(3600),
@@ -39,33 +39,33 @@ class ValueType:
     annotation: Any
     """The type and range of the value, for msgspec."""
     words: str
-    """What a setting takes, in words."""
+    """What a setting accepts, in words."""
     text_words: str
-    """What an option that is text takes, in words."""
+    """What an option as text accepts, in words."""
     read: Callable[[str], Any]
-    """Reads the text of an option as a value to be checked; raises `NotAllowed`."""
+    """Parses the text of an option; raises `NotAllowed`."""
     check: Callable[[Any], None] = lambda _: None
-    """Raises `NotAllowed` for a value that the annotation does not refuse."""
+    """Raises `NotAllowed` for a value that the annotation accepts wrongly."""
     write: Callable[[Any], str] = str
     """Writes a value as the text of an option."""
     show: Callable[[Any], str] = str
-    """Writes a value as people read it."""
+    """Writes a value for people."""
     plain: Callable[[Any], Any] = lambda value: value
-    """Turns other natural ways of writing a setting into the one that is checked."""
+    """Converts other natural ways of writing a setting to the one that is checked."""
 
     def of_text(self, text: str) -> Any:
-        """Give what the text of an option says. Raises `NotAllowed`."""
+        """Parse the text of an option. Raises `NotAllowed`."""
         return self.of(self.read(text))
 
     def of(self, value: Any, *, strict: bool = True) -> Any:
-        """Give a value as what this type makes of it.
+        """Convert and check a value.
 
         Args:
             value: as it was given.
-            strict: whether text must not be read as a number, with or without its unit.
+            strict: refuse text in place of a number, with or without its unit.
 
         Raises:
-            NotAllowed.
+            NotAllowed: it is not what the type accepts.
         """
         try:
             found = msgspec.convert(self.plain(value), self.annotation, strict=strict)
@@ -80,7 +80,7 @@ class ValueType:
 def text(
     words: str = "text", pattern: str | None = None, check: Callable[[str], None] = lambda _: None
 ) -> ValueType:
-    """Take text of a form, never empty; the pattern is of all of it."""
+    """Accept text of a form, never empty; the pattern must match all of it."""
     meta = Meta(min_length=1) if pattern is None else Meta(pattern=rf"\A(?:{pattern})\Z")
     return ValueType(annotation=Annotated[str, meta], words=words, text_words=words, read=str, check=check)
 
@@ -98,19 +98,19 @@ def number(
 def seconds(
     at_least: float | None = None, at_most: float | None = None, *, above: float | None = None
 ) -> ValueType:
-    """Take a duration. As text it has its unit: a bare number means something else to every connector."""
+    """Accept a duration. As text it has its unit: every connector reads a bare number differently."""
     words = "a duration such as 200ms, 10s, 5m or 1h"
     return _number(float, words, _read_seconds, _write_seconds, ge=at_least, gt=above, le=at_most)
 
 
 def size(at_least: int, at_most: int | None = None) -> ValueType:
-    """Take a number of bytes; k, m, g and t are powers of 1024, as in Spark's settings."""
+    """Accept a number of bytes; k, m, g and t are powers of 1024, as in Spark's settings."""
     words = "a size such as 500k, 8m or 1g, or a number of bytes"
     return _number(int, words, _read_size, _write_size, _show_size, ge=at_least, le=at_most)
 
 
 def rate(at_least: int, at_most: int | None = None) -> ValueType:
-    """Take bytes a second; as text they are MB/s."""
+    """Accept bytes a second; as text they are MB/s."""
     return _number(
         int,
         "a number of MB/s",
@@ -126,12 +126,12 @@ def choice(
     synonyms: Mapping[str, str] = MappingProxyType({}),
     not_yet: Mapping[str, str] = MappingProxyType({}),
 ) -> ValueType:
-    """Take one of some words, as text in any case.
+    """Accept one of some words, as text in any case.
 
     Args:
         choices: the words.
-        synonyms: which of them other words mean; those in lower case.
-        not_yet: why other words are not taken yet; those in lower case.
+        synonyms: other words, in lower case, and the choice that each means.
+        not_yet: other words, in lower case, and why they are not accepted yet.
     """
     words = choices[0] if len(choices) == 1 else "one of " + ", ".join(choices)
     known = {choice.lower(): choice for choice in choices} | dict(synonyms)
@@ -148,7 +148,7 @@ def choice(
 
 
 def names(of: ValueType | None = None) -> ValueType:
-    """Take a comma-separated list: none of its parts empty, none twice. Only options have it."""
+    """Accept a comma-separated list: no part empty, none twice. Only options have it."""
     words = "a comma-separated list" + ("" if of is None else f" of {of.words.removeprefix('one of ')}")
 
     def read(text: str) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """How ZooKeeper's address and ACLs are written.
 
-An address is an ensemble's hosts, or the embedded server and its directory. ACLs are text as on ZooKeeper's own
-command line: ``digest:billing:<hash>:cdrwa,world:anyone:r``.
+An address is an ensemble's hosts, or the embedded server and its directory. ACLs are text as on ZooKeeper's
+command
+line: ``digest:billing:<hash>:cdrwa,world:anyone:r``.
 """
 
 import re
@@ -17,7 +18,7 @@ ACL_WORDS: Final = (
 
 _EMBEDDED: Final = "embedded"
 _ENTRY: Final = re.compile(r"([a-z0-9]+):(.*?):([cdrwa]+)(?:,|\Z)")
-"""An id may have colons, and commas: ``x509:CN=billing,O=Acme:cdrwa``."""
+"""An id can contain colons and commas: ``x509:CN=billing,O=Acme:cdrwa``."""
 
 
 class AclEntry(NamedTuple):
@@ -27,7 +28,7 @@ class AclEntry(NamedTuple):
 
 
 def acl_entries(text: str) -> tuple[AclEntry, ...] | None:
-    """Read an ACL; None for the words that stand for one. Raises `NotAllowed`."""
+    """Parse an ACL; None for the words that stand for one. Raises `NotAllowed`."""
     if text in {OPEN, CREATOR}:
         return None
     entries = []
@@ -44,7 +45,7 @@ def acl_entries(text: str) -> tuple[AclEntry, ...] | None:
 
 
 def hosts(address: str) -> str | None:
-    """Give the connection string of an ensemble; None for the embedded server."""
+    """Return the connection string of an ensemble; None for the embedded server."""
     return None if address.partition(":")[0] == _EMBEDDED else address
 
 

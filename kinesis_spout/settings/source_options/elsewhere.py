@@ -1,4 +1,4 @@
-"""Options that are out of place: Spark's own, which pass by, and others, which are refused with a hint."""
+"""Options that do not belong here: Spark's are ignored, other sources' are refused with a hint."""
 
 from typing import Final
 
@@ -96,7 +96,7 @@ HINTS: Final = {
     **_hints(_CONSUMER, "fanoutConsumerArn"),
     **_hints(_FORMAT, "classification", "delimiter", "inferSchema"),
 }
-"""Why an option of another source is not taken, and what to do here; by the option in lower case."""
+"""Why an option of another source is refused, and what to do here; by the option in lower case."""
 
 INSTEAD: Final = {
     Use.STREAM_READ: "a streaming read goes on from initialPosition until it is stopped",

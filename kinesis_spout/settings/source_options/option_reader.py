@@ -1,4 +1,4 @@
-"""Reads the options of one read or write: matched to the table, checked, and as typed values."""
+"""Reads the options of one read or write: matches them to the table, checks and converts them."""
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,20 +20,20 @@ T = TypeVar("T")
 
 _LONGEST_NAME_SHOWN: Final = 100
 _ALIKE: Final = 0.7
-"""How much alike an unknown option and a known one must be for a guess: what ``difflib`` calls their ratio."""
+"""The least ``difflib`` ratio of an unknown option and a known one for a suggestion."""
 _OF_TABLE: Final = "option."
 
 
 class OptionReader:
-    """Reads what the user gave, by the names of the table. A door of ``rules``.
+    """Reads the user's options, by the names of the table. A door of ``rules``.
 
     Args:
-        options: as Spark hands them over; their case says nothing.
+        options: from Spark; their case does not matter.
         uses: what they are given to. With several, an option of any of them is known.
 
     Raises:
         InvalidConfig: an option is unknown, of another use, empty, or given differently under two spellings;
-            and, from each method, a value is not what the option takes.
+            and, from each method, a value is invalid.
     """
 
     def __init__(self, options: Mapping[str, str], *uses: Use) -> None:
@@ -75,7 +75,7 @@ class OptionReader:
         return name in self._texts
 
     def to_keep(self) -> dict[str, str]:
-        """Give what a table may keep of them: all. Raises InvalidConfig: one is a secret."""
+        """Return the options that a table may keep: all. Raises InvalidConfig: one is a secret."""
         for name in self._texts:
             if self._options[name].secret:
                 expected = (
@@ -89,7 +89,7 @@ class OptionReader:
         return dict(self._texts)
 
     def check_values(self) -> None:
-        """Check each value by itself, where it is not known yet what the options are given to."""
+        """Check each value alone, where the use of the options is not known yet."""
         for name in self._texts:
             self.value(name)
 
@@ -97,7 +97,7 @@ class OptionReader:
         return self._texts.get(name, self._options[name].default_text)
 
     def value(self, name: str) -> Any:
-        """Give the value, the default, or None."""
+        """Return the value, the default, or None."""
         text, option = self.text(name), self._options[name]
         if text is None:
             return None
@@ -111,17 +111,17 @@ class OptionReader:
 
     @property
     def extra_columns(self) -> tuple[str, ...]:
-        """The columns asked for beside the usual ones, spelled as in the schema, in the order asked for."""
+        """The additional columns, spelled as in the schema, in the order requested."""
         return self.value("extraColumns") or ()
 
     def client(self, streams: Sequence[str], *, connections: int = 0) -> KinesisClientSettings:
-        """Give the settings of a client for these streams that keeps at least so many connections."""
+        """Return the settings of a client for these streams that keeps at least so many connections."""
         values = self.values(CLIENT)
         check_credentials(values, self)
         return client_settings(values, region(values, streams, self), connections=connections)
 
     def streams_to_read(self) -> tuple[str, ...]:
-        """Give the names, or the ARNs, and the patterns of them, in the order in which they were given."""
+        """Return the names, ARNs and patterns of streams, in the order given."""
         option = self._stream_option
         if option is None:
             raise InvalidConfig(
@@ -135,7 +135,7 @@ class OptionReader:
         return streams
 
     def stream_to_write(self) -> str | None:
-        """Give the stream, by name or by ARN; None if none is named."""
+        """Return the stream, by name or by ARN; None if none is named."""
         option = self._stream_option
         text = None if option is None else self.text(option)
         if option is not None and text is not None:
@@ -158,7 +158,7 @@ class OptionReader:
             raise error.refusal(f"option {option}", words, stream) from error
 
     def values(self, rows: Iterable[Option]) -> dict[str, Any]:
-        """Give the values of these options, by the names of settings; the default of what is no option here."""
+        """Return these options by the names of settings; the default of what is no option here."""
         return {
             row.setting: self.value(row.name) if row.name in self._options else row.default for row in rows
         }
@@ -169,9 +169,9 @@ class OptionReader:
         )
 
     def made(self, kind: type[T], **derived: Any) -> T:
-        """Make the typed options: each field is what was derived, or else the value of the option of its name.
+        """Make the typed options: each field is ``derived``, or else the value of the option of its name.
 
-        Every option is checked, also one that is no field.
+        Every option is checked, even one that is no field.
         """
         values = self._settings() | derived
         return kind(**{field.name: values[field.name] for field in fields(kind)})  # type: ignore[arg-type]
@@ -183,7 +183,7 @@ class OptionReader:
         return InvalidConfig(f"option {self._spelled.get(name, name)}: {why}")
 
     def called(self, setting: str) -> str:
-        """Spell a setting as it was given, or else as the table does."""
+        """Spell a setting as the user did, or else as the table does."""
         names = [option.name for option in self._options.values() if option.setting == setting]
         return next((self._spelled[name] for name in names if name in self._spelled), names[0])
 
@@ -193,10 +193,10 @@ class OptionReader:
 
 
 def _without_table(options: Mapping[str, str]) -> dict[str, str]:
-    """Read the options of a table (``CREATE TABLE … USING kinesis``) like any others.
+    """Return the options of a table (``CREATE TABLE … USING kinesis``) in plain form.
 
-    Spark gives each of them as ``option.*``, at times beside its plain name, and adds properties that every
-    table has.
+    Spark gives each of them as ``option.*``, sometimes also under its plain name, and adds properties that
+    every table has.
     """
     of_table = {
         name[len(_OF_TABLE) :]: text for name, text in options.items() if name.lower().startswith(_OF_TABLE)

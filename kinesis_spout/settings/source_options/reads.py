@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReadOptions:
-    """What ``spark.readStream.format("kinesis")`` was told. Can be pickled; secrets stay out of its text."""
+    """The options of ``spark.readStream.format("kinesis")``. Can be pickled; its repr shows no secrets."""
 
     streams: tuple[str, ...]
     """Names, or ARNs, and patterns of them."""
     stream_list_interval_seconds: float
-    """How often it is looked for streams that a pattern finds."""
+    """Between two searches for streams that a pattern finds."""
     client: KinesisClientSettings
     start: StartPositions
     """LATEST is not resolved here."""
@@ -39,25 +39,25 @@ class StreamReadOptions:
     max_bytes_per_trigger: int | None
     min_records_per_trigger: int | None
     max_trigger_delay_seconds: float
-    """Means something with ``min_records_per_trigger`` only."""
+    """Used with ``min_records_per_trigger`` only."""
     max_arrival_skew_seconds: float
-    """How much earlier than a record of a batch a record of a later batch may have arrived."""
+    """How much earlier than a record of a batch a record of a later batch can have arrived."""
     max_buffered_bytes: int
     fetch_threads: int
     """At least ``fetch_processes``: each has a thread that waits for it."""
     fetch_processes: int
     log_level: str
-    """As ``logging`` calls it."""
+    """As in ``logging``."""
     page_host: str | None
-    """How the executors reach the driver; None: found out."""
+    """How the executors reach the driver; None: detected."""
     published_in: "ZooKeeperSettings | None"
     """Where its progress is published; None: nowhere."""
     progress_from: Literal["spark", "zookeeper"]
-    """Which progress a query starts from where both exist."""
+    """Which progress a query starts from if both exist."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "StreamReadOptions":
-        """Read the options as Spark hands them over. Raises InvalidConfig."""
+        """Parse the options as Spark gives them. Raises InvalidConfig."""
         given = OptionReader(options, Use.STREAM_READ)
         streams = given.streams_to_read()
         start: StartPositions = given.value("initialPosition")
@@ -137,7 +137,7 @@ def _published_in(given: OptionReader, streams: Sequence[str]) -> "ZooKeeperSett
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReadOptions:
-    """What ``spark.read.format("kinesis")`` was told. Can be pickled; secrets stay out of its text."""
+    """The options of ``spark.read.format("kinesis")``. Can be pickled; its repr shows no secrets."""
 
     streams: tuple[str, ...]
     """Names, or ARNs, and patterns of them."""
@@ -151,7 +151,7 @@ class BatchReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "BatchReadOptions":
-        """Read the options as Spark hands them over. Raises InvalidConfig."""
+        """Parse the options as Spark gives them. Raises InvalidConfig."""
         given = OptionReader(options, Use.BATCH_READ)
         streams = given.streams_to_read()
         start: StartPositions = given.value("startingPosition")

@@ -12,10 +12,10 @@ from kinesis_spout.settings.source_options.option_reader import OptionReader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What a write to ``format("kinesis")`` was told. Can be pickled; secrets stay out of its text."""
+    """The options of a write to ``format("kinesis")``. Can be pickled; its repr shows no secrets."""
 
     stream: str | None
-    """A name or an ARN; None: each row's column ``stream`` says."""
+    """A name or an ARN; None: in each row's column ``stream``."""
     client: KinesisClientSettings
     partition_key: str | None
     """The column that holds the partition key; None: ``partitionKey``."""
@@ -24,15 +24,15 @@ class WriteOptions:
     deadline_seconds: float
     """How long a shard may refuse everything before the task fails."""
     order: PutOrder
-    """What of the order of a task's rows holds when Kinesis refuses some."""
+    """Which order of a task's rows holds when Kinesis refuses some."""
     dead_letters: str | None
-    """Where rows go that Kinesis can never take; None: such a row fails the write."""
+    """Where rows go that Kinesis never accepts; None: such a row fails the write."""
     aggregate_bytes: int | None
     """What a record of several rows may weigh; None: each row is a record."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "WriteOptions":
-        """Read the options as Spark hands them over. Raises InvalidConfig."""
+        """Parse the options as Spark gives them. Raises InvalidConfig."""
         given = OptionReader(options, Use.WRITE)
         stream = given.stream_to_write()
         check_dead_letters(given.value("deadLetters"), stream, given)

@@ -1,10 +1,10 @@
-"""Every option as a row. What a row says is in ``option``; how a type reads and checks a value in ``value_types``.
+"""Every option as a row. ``option`` explains the row; ``value_types`` reads and checks values.
 
-A new setting is one row, and its use: ``python -m tests.unit.settings.test_keywords`` writes its fields, and the
-documentation shows it.
+A new setting is one row, and its use: ``python -m tests.unit.settings.test_keywords`` writes its fields, and
+the documentation shows it.
 
-An option of ``format("kinesis")`` is spelled as in Databricks' Kinesis source where that has it. The aliases are
-the spellings of awslabs' connector (``kinesis.…``) and of the older qubole one.
+An option of ``format("kinesis")`` has the spelling of Databricks' Kinesis source if that has it. The aliases
+are the spellings of awslabs' connector (``kinesis.…``) and of the older qubole one.
 """
 
 from typing import Final
@@ -19,11 +19,11 @@ SETTINGS: Final = {
     for option in (*STREAMS, *PROGRESS, *CLIENT, *POSITIONS, *RETRIES, *FETCHES, *RATES, *LIMITS)
     if option.is_setting
 }
-"""What ``SpoutConfig``, the environment, files and the command line take, by name."""
+"""The settings of ``SpoutConfig``, the environment, files and the command line, by name."""
 
 OPTIONS: Final = tuple(
     option
     for option in (*STREAMS, *CLIENT, *POSITIONS, *FETCHES, *BATCHES, *PROGRESS, *WRITES)
     if option.uses
 )
-"""What ``format("kinesis")`` takes. A name may be there twice, for different uses."""
+"""The options of ``format("kinesis")``. A name may be there twice, for different uses."""

@@ -1,6 +1,6 @@
-"""The options that say which streams, how to reach them, and where progress is kept.
+"""The options for streams, connections, and the place of progress.
 
-Who we are to ZooKeeper, and who may use what we make there, is among them.
+ZooKeeper's credentials and ACLs are among them.
 """
 
 import re
@@ -24,8 +24,8 @@ _HOST: Final = r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}"
 
 
 def no_dots(path: str) -> None:
-    """Refuse names that climb."""
-    # ZooKeeper refuses "." and ".." in a path; in the default directory of the dead letters they would climb.
+    """Refuse "." and ".."."""
+    # ZooKeeper refuses them in a path; in the default directory of the dead letters they would lead out of it.
     if not {".", ".."}.isdisjoint(path.split("/")):
         raise NotAllowed("no '.' or '..' as a name: ZooKeeper does not take them")
 
@@ -42,7 +42,7 @@ def _root(node: str) -> None:
 
 
 def _acl(written: str) -> None:
-    acl_entries(written)  # read for its check
+    acl_entries(written)  # parsed for its check
 
 
 _ZOOKEEPER: Final = text(
@@ -116,7 +116,7 @@ ACCESS: Final = (
         doc="What is checked of a server's certificate: CA and host name (`full`), only the CA (`ca`), or "
             "nothing, for tests (`none`)."),
 )  # fmt: skip
-"""Who we are to ZooKeeper, whom we trust, and who may use what we make."""
+"""Our credentials for ZooKeeper, whom we trust, and who may use the nodes we make."""
 
 ZOOKEEPER: Final = (
     setting("zookeeper", _ZOOKEEPER, "embedded", has_argument=True,
@@ -132,7 +132,7 @@ ZOOKEEPER: Final = (
 """Which place, and the session with it."""
 
 PLACE: Final = {row.setting: row for row in ZOOKEEPER if row.is_setting}
-"""By name: what is needed to connect, for what needs no stream."""
+"""By name: the settings of a connection, for what needs no stream."""
 
 PROGRESS: Final = (
     setting("app", _APP, has_argument=True, is_required=True,
@@ -149,7 +149,7 @@ PROGRESS: Final = (
         doc="How long to wait for the records in flight of a shard that another spout takes over, before they "
             "are left to that spout."),
 )  # fmt: skip
-"""Where progress is kept, or published beside the checkpoint of a query."""
+"""Where progress is kept, or published in addition to a query's checkpoint."""
 
 CLIENT: Final = (
     shared("region", text(check=_region), has_argument=True,

@@ -1,4 +1,4 @@
-"""The options of a spout's records: retries, what may be under way, how long things take, dead letters."""
+"""The options of a spout's records: retries, limits in flight, durations, dead letters."""
 
 from typing import Final
 
@@ -77,4 +77,4 @@ LIMITS: Final = (
             "s3://bucket/prefix, kinesis://stream, or any Hadoop URL (hdfs://, s3a://); none: "
             "`.kinesis-spout/<app>/<stream>/dead-letters`."),
 )  # fmt: skip
-"""How much may be under way, and how long things take."""
+"""How much may be in flight, and how long things take."""

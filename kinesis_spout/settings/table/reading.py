@@ -132,4 +132,4 @@ BATCHES: Final = (
     option("progressFrom", STREAM_READ, choice("spark", "zookeeper"), "spark",
         doc="Which progress a query starts from where both exist: its checkpoint, or what is in ZooKeeper."),
 )  # fmt: skip
-"""What a micro-batch of ``format("kinesis")`` is made of, and where it begins."""
+"""The size of a micro-batch of ``format("kinesis")``, and where it begins."""

@@ -1,4 +1,4 @@
-"""What ``format("kinesis")`` calls the settings: its options. See ``messages``."""
+"""The option of ``format("kinesis")`` for each setting. See ``messages``."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ def as_option(setting: str, value: str | None) -> str | None:
 
 @contextmanager
 def said_as_options() -> Iterator[None]:
-    """Raise our own errors in the words of the options."""
+    """Raise our errors with the options' spellings."""
     try:
         yield
     except KinesisSpoutError as error:

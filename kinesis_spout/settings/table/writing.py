@@ -91,4 +91,4 @@ PRODUCES: Final = (
 """How `KinesisProducer` fills its calls, what it holds, and what it does when that is full."""
 
 PRODUCER_SETTINGS: Final = {option.setting: option for option in PRODUCES}
-"""What `KinesisProducer` takes, by name."""
+"""The settings of `KinesisProducer`, by name."""

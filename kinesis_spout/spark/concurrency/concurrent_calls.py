@@ -59,10 +59,7 @@ class ConcurrentCalls:
         return self.__dict__ | {"_runner": None}
 
     def __call__(self, run: RecordRun, records: Sequence[Record], look_up: LookUp) -> None:
-        """Hand over the records of a run, until it is over.
-
-        ``look_up`` is called about ten times a second while records end; True: no further record may begin.
-        """
+        """``look_up`` is called about ten times a second; True: no further record may begin."""
         if self._runner is None:
             self._runner = self._made()
         self._runner.begin(run, records).oversee(look_up)
@@ -120,7 +117,6 @@ class _HandlerThreads:
         return run_on_threads
 
     def _replace(self, work: _Job) -> None:
-        """Start another thread for the work of one that was abandoned."""
         self._started -= 1
         self._start()
         self._jobs.put(work)
@@ -184,7 +180,6 @@ class _RunOnThreads(ConcurrentRun):
             self._replace(self.work)
 
     def _following(self, ended: int | None, failure: Failure | None) -> int | None:
-        """Take in how one record ended, and return the next; None if there is none any more."""
         run, lock = self.run, self.lock
         while not lock.acquire(blocking=False):
             # A thread that blocks on the lock gets it before the interpreter, and all others wait for both: for

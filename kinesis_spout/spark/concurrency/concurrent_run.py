@@ -31,8 +31,6 @@ LookUp = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Shared by all runs of one handler in this process."""
-
     concurrency: int
     """So many records at a time."""
     timeout_seconds: float | None
@@ -55,7 +53,6 @@ class ConcurrentRun(ABC):
         """Notified when threads that wait may go on, and when the run is over."""
 
     def oversee(self, look_up: LookUp) -> None:
-        """Wait until the run is over, on the task's own thread."""
         run, seen = self.run, -1
         with self.lock:
             while not run.is_over:

@@ -33,8 +33,6 @@ MOST_WAITING_FOR_A_KEY: Final = 16
 
 
 class Verdict(Enum):
-    """What becomes of a record when it is its turn."""
-
     DELIVER = auto()
     PASS = auto()
     """It is not handed over, and finished."""
@@ -119,16 +117,13 @@ class RecordRun:
 
     @property
     def may_give_more(self) -> bool:
-        """Whether a record can begin later, though ``take`` gives none now."""
         return not self.is_closed and self.reached < self._size
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is under way, and nothing will be."""
         return not (self.under_way or self._ready or self.may_give_more)
 
     def take(self, now: float) -> int | None:
-        """Begin the record that comes next; None if none may begin now."""
         if len(self.under_way) >= self._rules.concurrency:
             return None
         self.look_at_time(now)
@@ -173,7 +168,6 @@ class RecordRun:
         return True
 
     def overdue(self, began_before: float) -> list[int]:
-        """The records under way that began before a time."""
         found = []
         for at, began in self.under_way.items():
             if began >= began_before:
@@ -190,7 +184,6 @@ class RecordRun:
             self._hold_what_waits()
 
     def stop(self) -> None:
-        """Let nothing begin any more."""
         self.is_closed = True
         self._hold_what_waits()
 
@@ -222,7 +215,6 @@ class RecordRun:
         return at
 
     def _free(self, key: str | None, failure: Failure | None) -> None:
-        """Let the next record of a key begin, or hold all that wait for it."""
         if key is None:
             return
         line = self._lines[key]

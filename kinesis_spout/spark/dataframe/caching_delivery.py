@@ -107,7 +107,6 @@ class CachingDelivery(SliceDelivery):
         )
 
     def before_bound(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Makes no record for it."""
         bound = self._plan.bound
         if bound is None or not isinstance(records, ArrowRows):
             return super().before_bound(records)
@@ -122,7 +121,6 @@ class CachingDelivery(SliceDelivery):
         return records if end in (-1, len(records)) else records[:end]
 
     def oldest(self, records: Sequence[Record]) -> float | None:
-        """Makes no record for it."""
         if not isinstance(records, ArrowRows):
             return super().oldest(records)
         arrivals = records.batch.column("approximateArrivalTimestamp").cast(pa.int64())

@@ -63,7 +63,6 @@ class DeliveryGrants:
             self._end(plan, plan.most_deliveries)
 
     def close(self) -> None:
-        """Give back what is out: what still runs counts as delivered now."""
         for grant in self._of.values():
             self._rate.ended(grant, grant.deliveries)
         self._of.clear()

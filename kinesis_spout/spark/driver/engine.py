@@ -167,7 +167,6 @@ class MicroBatchEngine:
             )
 
     def status(self) -> dict[str, Any]:
-        """Like ``StreamingQuery.status``."""
         running, pause = len(self._running), self._consumer.breaker_pause
         message = f"Running {running} micro-batches" if running else "Waiting for records to arrive"
         said = self._consumer.paused_by_operator if pause is None else pause_text(pause)
@@ -218,7 +217,6 @@ class MicroBatchEngine:
 
     @property
     def _max_buffered_bytes(self) -> int:
-        """This stream's present share."""
         return self._settings.max_buffered_bytes // self._consumer.sharers
 
     # The engine's thread
@@ -246,7 +244,6 @@ class MicroBatchEngine:
             self._on_end()
 
     def _close(self) -> None:
-        """Give everything up when all of it is done."""
         self._tip.close()
         self._running.close()
         self._consumer.close()
@@ -285,7 +282,6 @@ class MicroBatchEngine:
                     return
 
     def _start_work(self) -> float:
-        """Start what can be started. Returns how long to wait if nothing comes up."""
         now = self._consumer.now
         due = [self._running.cancel_overdue(now)]
         if self._stopping.is_set():
@@ -374,7 +370,6 @@ class MicroBatchEngine:
 
     @property
     def _gathered_at(self) -> float:
-        """The estimated time to plan."""
         arrived_at = self._tip.arrived_at
         if arrived_at is None:
             return self._plan_at
@@ -386,7 +381,6 @@ class MicroBatchEngine:
         return arrived_at + patience * self._settings.gather_seconds
 
     def _pushed_gathered_at(self, arrived_at: float) -> float:
-        """When to plan what was pushed."""
         spacing = self._settings.spacing_seconds
         if self._running:
             return arrived_at + _SPACINGS_WHILE_RUNNING * spacing
@@ -513,7 +507,6 @@ class MicroBatchEngine:
         self._look_again(batch.plans, self._consumer.now)
 
     def _look_again(self, plans: Iterable[SlicePlan], now: float) -> None:
-        """See to the shards of a batch that has ended: they can be polled, and planned for, again."""
         self._plan_at = now
         for plan in plans:
             self._tip.look_again(plan.shard_id)

@@ -12,8 +12,6 @@ WORTH_A_JOB_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """What the engine takes from the configuration and from Spark."""
-
     parallelism: Callable[[], int]
     """Gives how many tasks can run at a time now: executors come and go. Called by the threads of batches."""
     shards_per_task: int

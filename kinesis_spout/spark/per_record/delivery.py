@@ -62,11 +62,7 @@ class TaskEnd:
 
 
 def check_columns(df: "DataFrame") -> list[str]:
-    """The columns that records are made of: the six, and those of user records if there.
-
-    Raises:
-        InvalidConfig: names those that are missing or of another type.
-    """
+    """The columns that records are made of. Raises InvalidConfig: some are missing or of another type."""
     found = {column.name: column.dataType.simpleString() for column in df.schema.fields}
     wrong = [
         f"{name} {type_} ({f'got {found[name]}' if name in found else 'missing'})"
@@ -87,14 +83,11 @@ def table_of(objects: Iterable[object]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """The outcome of delivering records once, in one job."""
-
     failures: list[Failed]
     ends: list[TaskEnd]
 
     @classmethod
     def of(cls, outcomes: pa.Table) -> Self:
-        """Read what the tasks of the job returned."""
         given = [pickle.loads(each.as_py()) for each in outcomes.column(PICKLED)]  # noqa: S301 - pickled by our own tasks
         ends = [each for each in given if isinstance(each, TaskEnd)]
         return cls(failures=[each for each in given if not isinstance(each, TaskEnd)], ends=ends)
@@ -131,7 +124,6 @@ class DeliverRecords:
         return DeliverRecords(self._handler, None)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Deliver every record once, in the order of the rows."""
         handler = self._handler.load()
         notes = _BoundedNotes(math.inf if self.max_failed_bytes is None else self.max_failed_bytes)
         rules = DeliverySettings(order=Order.UNORDERED, clock=monotonic, notes=notes)
@@ -203,7 +195,6 @@ class _Names:
         """The shard's id and the sequence number of the first two."""
 
     def ambiguous(self, batch: pa.RecordBatch) -> str | None:
-        """Look through the next rows. Returns ``found``."""
         names = batch.schema.names
         if "sequenceNumber" not in names or "subSequenceNumber" in names or not batch.num_rows or self.found:
             return self.found

@@ -88,7 +88,6 @@ class FailedRecords:
         return due
 
     def take_one(self) -> list[Record]:
-        """Hand out the one record that is due first."""
         _, record = self._waiting.pop(0)
         return [record]
 
@@ -133,7 +132,6 @@ class BatchPause:
         self._breaker.take_notices()
 
     def probe_at(self, due: float) -> float:
-        """When the record that is due first, at ``due``, may be tried."""
         pause = self._breaker.pause
         return due if pause is None or pause.probe_at is None else max(due, pause.probe_at)
 
@@ -149,10 +147,7 @@ class BatchPause:
         return self._told(batch_id)
 
     def retried(self, batch_id: int, again: Round, now: float) -> bool:
-        """Take in the outcomes of later deliveries; as ``delivered``.
-
-        While the micro-batch is held it was one record, and decides whether it stays held.
-        """
+        """As ``delivered``, for later deliveries. While the micro-batch is held, its one record decides."""
         failed = self._failed(again)
         if not self._breaker.is_open:
             # One that fails once more proves nothing new.

@@ -36,9 +36,8 @@ class CoalescingKey:
     def of(cls, coalesce: "str | KeyFunction | None", order: str) -> Self | None:
         """Read the argument ``coalesce`` of a door; None if nothing is coalesced.
 
-        Raises:
-            InvalidConfig: it is neither a function nor "partition_key"; or a function, and ``order`` is
-                "key".
+        Raises InvalidConfig: it is neither a function nor "partition_key"; or a function, and ``order`` is
+        "key".
         """
         if coalesce is None:
             return None
@@ -59,10 +58,7 @@ class CoalescingKey:
 
     @property
     def of_record(self) -> KeyFunction:
-        """The function, to be called for many records. It may keep or change its argument.
-
-        It raises what the user's function raises, and TypeError for an invalid key.
-        """
+        """Raises the user's errors, and TypeError for an invalid key. It may change its argument."""
         if self.function is None:
             return _partition_key_of
         return _Checked(self.function.load())
@@ -82,10 +78,7 @@ def line_of(key: Key | None) -> str | None:
 
 
 def order_with(order: str) -> Order:
-    """What waits for a failed record where records are coalesced: at least its key.
-
-    An older record that is retried after a newer one was handled would leave the older state behind.
-    """
+    """At least of the key: an older record retried after a newer one would leave the older state behind."""
     return Order.KEY if order == Order.UNORDERED else Order(order)
 
 
@@ -133,22 +126,17 @@ class CoalescingWindow:
 
     @classmethod
     def of_all(cls, size: int, base: int) -> Self:
-        """A window whose records are all handled."""
         return cls(base=base, stand_ins=array("i", range(size)))
 
     @property
     def handed(self) -> list[int]:
-        """The positions of the records that are handed to the handler, in order."""
         return [at for at, stand_in in enumerate(self.stand_ins) if at == stand_in]
 
 
 def window_of(
     records: Sequence[Record], base: int, key_of: KeyFunction, waiting: Collection[str]
 ) -> CoalescingWindow | None:
-    """Choose the stand-ins among the records at hand; None if every one is to be handled.
-
-    ``base`` records of the slice come before them. Later records wait in the ``waiting`` lines.
-    """
+    """None if every record is to be handled. ``base`` records of the slice come before."""
     keys, failures = _keys(records, key_of)
     if not (failures or waiting) and len(set(keys)) == len(keys):
         return None
@@ -199,7 +187,6 @@ class CoalescingWindows:
             self._add(window)
 
     def index_of(self, noted: int) -> int:
-        """The index in the slice of a noted record."""
         return self._index_of.get(noted, noted)
 
     def _add(self, window: CoalescingWindow) -> None:

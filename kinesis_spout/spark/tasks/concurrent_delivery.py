@@ -97,7 +97,6 @@ class ConcurrentDelivery(SliceDelivery):
     def _enter(
         self, part: Sequence[Record], run: RecordRun, instead: dict[int, Callable[[Record], None]]
     ) -> None:
-        """Enter the outcomes of the records, in their order."""
         base, before = self.count, self.last
         for at in sorted([*run.failures, *run.held, *instead]):
             record, failure = part[at], run.failures.get(at)

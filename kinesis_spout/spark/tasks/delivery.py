@@ -29,8 +29,6 @@ Failed = tuple[int, Failure]
 
 
 class Handler(Protocol):
-    """Calls the user's code, on an executor."""
-
     def __call__(
         self, records: Sequence[Record], until: float, notes: SliceNotes
     ) -> tuple[int, list[Failed]]:
@@ -130,7 +128,6 @@ class SliceDelivery(ABC):
         return self.count - before
 
     def result(self) -> WorkResult:
-        """Close the books of a slice whose records travelled with it."""
         return WorkResult(
             plan=self._plan,
             outcome=SliceOutcome(

@@ -49,8 +49,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Folder:
-    """Where the tasks of one job write their notes."""
-
     name: str
     is_read_here: bool
     """By the process that started the job, in the end; otherwise each task takes its own file away."""

@@ -150,10 +150,7 @@ class tagged:  # noqa: N801 - a context manager, used like a function
 
 
 def tags_of(name: str) -> str:
-    """The prefix of the tags of a query's jobs, distinct from other queries' of the same name.
-
-    A cancel affects all jobs under a tag. Spark takes no comma in one.
-    """
+    """Unique, because a cancel affects all jobs under a tag. Spark allows no comma in a tag."""
     return f"{name.replace(',', ' ')}-{secrets.token_hex(3)}"
 
 

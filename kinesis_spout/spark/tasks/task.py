@@ -54,8 +54,6 @@ class TaskSettings:
 
 
 class _HandlingTime:
-    """How long a task may take. Mutable."""
-
     def __init__(self, seconds: float, slices: int) -> None:
         self._seconds = seconds
         self._share = seconds / (2 * max(1, slices))
@@ -73,10 +71,7 @@ class _HandlingTime:
         return self._until
 
     def of_page(self) -> float:
-        """Until when to handle records that are handed over now: they get a share however late they come.
-
-        A slice has at most two pages after the time is over, the one in hand and the one ahead.
-        """
+        """Until when to handle records handed over now: the two last pages of a slice get a share, too."""
         return max(self.until, monotonic() + self._share)
 
 
@@ -130,13 +125,10 @@ def run_slices(
 
 
 class _Left:
-    """The room for what is fetched and not handled. Mutable."""
-
     def __init__(self, max_bytes: int) -> None:
         self._room = max_bytes
 
     def take(self, records: Sequence[Record]) -> tuple[Record, ...]:
-        """As many of the first records as there is room for."""
         taken = 0
         for record in records:
             self._room -= record.size_bytes
@@ -178,7 +170,6 @@ class _Read:
         return self._delivery.fetch(self._getter, self._settings.read.max_records_per_fetch)
 
     def take(self, done: Future[Page]) -> Page | None:
-        """Look at a fetched page; None: the slice ends here."""
         try:
             page = done.result()
         except KinesisError as error:

@@ -75,7 +75,6 @@ class WorkResult:
 
     @property
     def speaks_of_death(self) -> bool:
-        """Whether the worker died, or some records were under way when it did."""
         return (
             self.lost
             or self.suspects > 0

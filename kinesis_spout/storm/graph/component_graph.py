@@ -20,14 +20,12 @@ class Subscription:
 class Component:
     name: str
     made_of: Any
-    """The user's object."""
     is_spout: bool
     parallelism: int
     streams: Mapping[str, Stream]
     conf: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[Subscription, ...] = ()
     is_stateful: bool = False
-    """Whether it keeps keyed state."""
 
 
 class ComponentGraph:
@@ -69,7 +67,6 @@ class ComponentGraph:
         return [component for component in self._components.values() if component.is_spout]
 
     def without_objects(self) -> "ComponentGraph":
-        """The same graph without the user's objects, to send to other processes."""
         return ComponentGraph(
             {name: replace(component, made_of=None) for name, component in self._components.items()}
         )
@@ -83,7 +80,6 @@ class ComponentGraph:
         ]
 
     def reached_from(self, spout: str) -> set[str]:
-        """The components that tuples of a spout come to, with the spout itself."""
         reached = {spout}
         for component in self:
             if any(subscription.component in reached for subscription in component.inputs):

@@ -93,8 +93,7 @@ class LeasedChild:
     def hand_over(self, tup: Tuple) -> None:
         """Hand a tuple over; wait while the child has enough. Does what the child says meanwhile.
 
-        Raises:
-            UnsendableValue: one of its values cannot be sent. Nothing was sent.
+        UnsendableValue: one of its values cannot be sent. Nothing was sent.
         """
         talk, tuples, source = self.talk, self._tuples, tup.source
         tuple_id = tuples.next_id()
@@ -147,7 +146,7 @@ class LeasedChild:
         self.talk.expect_answer()
         self._send_beat()
         limit = min(PROBE_SECONDS, self._settings.timeout_seconds)
-        until = self._clock.monotonic() + self._settings.timeout_seconds  # it may have much to say first
+        until = self._clock.monotonic() + self._settings.timeout_seconds  # it can have much to say first
         while self._beat is not None:
             self._listen(limit)
             now = self._clock.monotonic()
@@ -155,7 +154,6 @@ class LeasedChild:
                 self.talk.nonsense("it did not answer after the Python worker that it served was lost")
 
     def drain(self) -> None:
-        """Wait until only overdue tuples are pending, ticks are taken in, and the child lives."""
         tuples = self._tuples
         until = self._clock.monotonic() + self._settings.message_timeout_seconds
         looked_at = self._clock.monotonic()
@@ -220,7 +218,7 @@ class LeasedChild:
                 talk.nonsense(f"when its tuples had timed out, it did not come to rest for {limit:g} s")
 
     def _expect_answer(self) -> None:
-        """Count its silence from here, unless it owes an answer already."""
+        """Count its silence from here, unless it still owes the answer to a heart-beat."""
         if self._beat is not None:
             self._listen(0)
         if not self._is_silent:

@@ -23,7 +23,6 @@ class PipesHere:
     def __init__(self, stdin: int, stdout: int) -> None:
         self._stdin, self._stdout = stdin, stdout
         self.is_input_closed = False
-        """Whether the child is known to have closed the pipe that it reads."""
         self._readable = select.poll()
         self._readable.register(stdout, select.POLLIN)
         self._readable.register(stdin, 0)  # for errors alone: the child reads it no more
@@ -77,7 +76,6 @@ class DistantPipes:
         self.is_input_closed = False
         self._come = b""
         self._has_asked = False
-        """Since the last ``read``."""
         self._is_over = False
 
     def write(self, data: bytes | memoryview) -> int:
@@ -109,7 +107,6 @@ class Pipes:
         self.put = self._frames.append
         """Takes a frame; it is written by ``push`` or ``pull``."""
         self.is_inside_a_frame = False
-        """Whether a frame was begun to be written, and not finished."""
 
     @property
     def is_input_closed(self) -> bool:

@@ -75,7 +75,7 @@ def _unpacked(archive: Path) -> Path:
     unpacking = Path(tempfile.mkdtemp(prefix=f".{name}", dir=parent))
     try:
         _unpack(archive, unpacking)
-        unpacking.chmod(0o700)  # an archive may have a mode for its top
+        unpacking.chmod(0o700)  # an archive can have a mode for its top
         # The first process wins; what another one unpacked meanwhile is the same.
         unpacking.rename(folder)
     except OSError:

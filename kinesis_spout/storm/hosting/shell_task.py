@@ -63,7 +63,6 @@ class ShellTask:
         self._began_at: float | None = None
         """When the micro-batch first needed a child."""
         self._has_discarded = False
-        """Whether a child has failed in this micro-batch."""
         self._given_again: set[int] = set()
         """Tuples that were given to a second child in this micro-batch."""
 

@@ -117,7 +117,6 @@ class Talk:
         self.heard_at = self._clock.monotonic()
 
     def check_silence(self, what: str) -> None:
-        """Raise ``ChildFailed`` when nothing has come for the time-out, or the child has closed its input."""
         now = self._clock.monotonic()
         if self.pipes.is_input_closed:
             self._deaf_at = self._deaf_at or now
@@ -140,8 +139,7 @@ class Talk:
     def hear(self, wait_seconds: float) -> list[Message]:
         """Send what waits, read for this long at most; give the messages about tuples.
 
-        Raises:
-            ChildFailed: it ended, or broke the protocol. The call before gave what came before that.
+        ChildFailed: it ended, or broke the protocol. The call before gave what came before that.
         """
         if self._early:
             early, self._early = self._early, []
@@ -226,5 +224,4 @@ class Talk:
 
 
 def _undamaged(raw: object, expected: str) -> InvalidOutput:
-    """What could be decoded and is no message; nothing is lost with it."""
     return replace(invalid_output(repr(raw).encode(errors="replace"), expected), may_be_emit=False)

@@ -52,7 +52,6 @@ class BoltTask:
         self._look_through_at = _LOOK_THROUGH
         self._last_tick = 0
         self._ticked_in: str | None = None
-        """The micro-batch of that tick."""
         self._state: PartitionState | None = None
         """Its state, whose changes are reported by root; None where it has none, or they are not reported."""
         self._tells_touched = tells_touched

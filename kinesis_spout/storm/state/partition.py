@@ -36,7 +36,6 @@ class StatePartition:
         self._place = place
         self.state = PartitionState(place.index, place.parallelism)
         self._held: list[StateFile] | None = None
-        """The files whose state is in memory."""
         self._written: _Written | None = None
 
     def load(self, files: Sequence[str]) -> None:
@@ -151,7 +150,7 @@ class StateParts:
             try:
                 patiently(lambda: part.load(manifest.files(component, index)))
             except StateError as error:
-                self._failed = error  # A bolt that loads it by an emit may swallow that.
+                self._failed = error  # A bolt that loads it by an emit can swallow that.
                 raise
             self._in_use.append(part)
             return part.state

@@ -24,10 +24,7 @@ _log = logging.getLogger(__name__)
 def fetch_segments(
     address: PageServerAddress, segments: Sequence[Segment], schema: pa.Schema, *, rows_at_once: int
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows of segments in order, up to the first segment that is missing.
-
-    A connection that was not read to its end is not used again.
-    """
+    """Yield rows up to the first missing segment. A connection not read to its end is not reused."""
     channel = _connections.take(address)
     if channel is None:
         return

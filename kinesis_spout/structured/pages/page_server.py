@@ -37,11 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 def advertised_host() -> str:
-    """Name this machine as Spark's driver does by default: SPARK_LOCAL_IP, else the host name's address.
-
-    On many machines that is a loopback address, which no other machine can reach. Then, like Spark, it is the
-    machine's address on the network, if there is one.
-    """
+    """As Spark's driver: SPARK_LOCAL_IP, else the host name's address, unless that is a loopback address."""
     named = os.environ.get("SPARK_LOCAL_IP")
     if named:
         return named
@@ -66,11 +62,7 @@ def _network_address() -> str | None:
 class PageServer:
     """Serves segments of pages; thread-safe, on daemon threads.
 
-    Args:
-        host: where to listen.
-        find: returns the page of a number, None if it is gone; called on the server's threads.
-        max_connections: at a time. A new one replaces the connection that has waited longest for its other
-            end; if all are at work, the new one is closed, and its task reads Kinesis itself.
+    ``find`` returns the page of a number, None if it is gone; called on the server's threads.
     """
 
     def __init__(
@@ -169,9 +161,9 @@ class PageServer:
 class ConnectionSlots:
     """A slot for each connection, at most ``most``. Thread-safe.
 
-    A connection either waits for its other end, or is at work. If all slots are taken, a new connection
-    replaces the one that has waited longest. That is a stranger or an idle worker, which connects again when
-    it needs pages.
+    If all are taken, a new connection replaces the one that has waited longest for its other end: a stranger,
+    or an idle worker, which connects again. If all are at work, the new one is closed, and its task reads
+    Kinesis itself.
     """
 
     def __init__(self, most: int) -> None:

@@ -74,12 +74,7 @@ class ZooKeeperPlaces:
 class PublishedProgress:
     """Mutable; its methods are called by one thread.
 
-    Args:
-        open_place: connects to the place of a stream, by the name or ARN that the options gave. Called once
-            for each stream, and again if it raised ``StoreUnavailable``.
-        app: the application, for messages.
-        zookeeper_wins: over Spark's checkpoint, where both exist.
-        close_places: called when everything that was opened is closed.
+    ``open_place`` connects to the place of a stream; it is called again if it raised ``StoreUnavailable``.
     """
 
     def __init__(
@@ -107,11 +102,7 @@ class PublishedProgress:
 
     @classmethod
     def of(cls, options: StreamReadOptions) -> "PublishedProgress | None":
-        """None if the options do not ask for it. Connects to nothing yet.
-
-        Raises:
-            InvalidConfig: two streams have one name, and would have one place.
-        """
+        """None if not asked for. Connects to nothing yet. Raises InvalidConfig: two streams have one name."""
         if options.published_in is None:
             return None
         places = ZooKeeperPlaces(options.published_in)
@@ -263,7 +254,6 @@ def _from_its_beginning(shard: ShardOffset) -> ShardOffset:
 
 
 def _with_replayed(offset: StreamOffset, batch_start: StreamOffset, batch_end: StreamOffset) -> StreamOffset:
-    """Move the shards that stand at the start of the batch this run has just replayed to its end."""
     beginning = ShardOffset(position=Position.trim_horizon())
 
     def replayed(shard_id: str, shard: ShardOffset) -> ShardOffset:

@@ -35,11 +35,7 @@ class Publisher:
         self._thread: threading.Thread | None = None
 
     def publish(self, done: QueryOffset) -> None:
-        """Queue ``done`` in place of what still waits. Does no I/O. After ``leave``, does nothing.
-
-        Raises:
-            What ended the writing.
-        """
+        """Replace what still waits; no I/O. Ignored after ``leave``. Raises what ended the writing."""
         with self._changed:
             self.check()
             if self._is_leaving:

@@ -49,8 +49,6 @@ class ShardRange:
 
 
 class ShardRanges(InputPartition):
-    """What one task reads, and what it needs for that."""
-
     def __init__(
         self,
         ranges: Sequence[ShardRange],
@@ -89,11 +87,9 @@ def in_tasks(
 
 
 def read_ranges(partition: ShardRanges) -> Iterator[pa.RecordBatch]:
-    """Runs on an executor. Retries transient errors without limit.
+    """Runs on an executor. Transient errors are retried without limit.
 
-    Raises:
-        DataLoss: retention took some of it (``failOnDataLoss``).
-        AccessDenied, StreamNotFound: at once.
+    Raises DataLoss if retention took some of it (``failOnDataLoss``); AccessDenied, StreamNotFound at once.
     """
     for shard in partition.ranges:
         yield from _Range(shard, partition).read()
@@ -101,8 +97,6 @@ def read_ranges(partition: ShardRanges) -> Iterator[pa.RecordBatch]:
 
 
 class _Range:
-    """One range while it is read. Mutable."""
-
     def __init__(self, shard: ShardRange, partition: ShardRanges) -> None:
         self._shard = shard
         self._partition = partition

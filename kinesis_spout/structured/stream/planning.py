@@ -84,14 +84,9 @@ def plan_batch(
 ) -> MicroBatchPlan | None:
     """Plan the batch that follows ``start``; None if there is nothing new.
 
-    Args:
-        start: where the batch before it ended, every known shard in it.
-        buffer: what is at hand beyond ``start``.
-        at_end: the shards that may be read now; True where the buffer has everything up to the shard's end.
-        limits: of this batch.
-        first: whose turn it is, so that small batches do not serve the same shard always.
-        until: records that arrived later wait, because earlier ones can be unread. Microseconds since the
-            epoch.
+    ``at_end`` names the readable shards, True where the buffer has everything up to the shard's end. ``first``
+    rotates, so that small batches do not always serve the same shard. Records that arrived after ``until`` (epoch
+    microseconds) wait, because earlier ones can be unread.
     """
     keys = sorted(at_end)
     turn = first % len(keys) if keys else 0
@@ -230,7 +225,6 @@ class _Take:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything that arrived by ``until`` is taken."""
         return self.next_arrival is None or self.next_arrival > self.until
 
     def arrived_by(self, moment: int) -> tuple[int, float]:

@@ -33,10 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueryStreams:
-    """Mutable; guarded by ``changed``, which the caller holds, but for the methods that do I/O.
-
-    Nothing is listed after the start of a query that ends with what is available (``is_bounded``).
-    """
+    """Mutable; guarded by ``changed``, which the caller holds, but for the methods that do I/O."""
 
     def __init__(
         self,
@@ -78,11 +75,7 @@ class QueryStreams:
     # With I/O, so not under the lock
 
     def open(self) -> None:
-        """Find the streams, and the shards of each. Retries transient errors without limit.
-
-        Raises:
-            StreamNotFound, AccessDenied: at once.
-        """
+        """Transient errors are retried without limit. Raises StreamNotFound, AccessDenied at once."""
         for name in streams_at_start(self._options.streams, self._client, self._clock):
             self._open(name)
         if self.has_patterns and not self._is_bounded:

@@ -44,11 +44,7 @@ class FetchCounters:
 
 
 class ShardFetcher(ShardReader[ArrowPage]):
-    """Reads one shard forward for a query. Mutable; guarded by ``changed``, which it notifies of news.
-
-    ``until``: for a query that ends with what is available; seconds since the epoch. Roughly nothing that
-    arrived later is read.
-    """
+    """Mutable; guarded by ``changed``, which it notifies. ``until`` (epoch seconds) is a rough bound."""
 
     def __init__(
         self,
@@ -103,16 +99,12 @@ class ShardFetcher(ShardReader[ArrowPage]):
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether records of other shards that arrived after ``read_until`` wait for this shard's.
-
-        True while more is known to wait in it, unless it could not be read for a minute.
-        """
+        """Whether later arrivals of other shards wait for this one; not if it was unreadable for a minute."""
         if self.at_end or self.has_all_until or not self._is_behind:
             return False
         return not self._is_given_up
 
     def leave(self) -> None:
-        """Stop reading, because the stream is gone; what was read stays."""
         self.has_all_until, self.failure = True, None
 
     def close(self) -> None:

@@ -25,10 +25,7 @@ class UnwritableRow(KinesisSpoutError):  # noqa: N818 - the names say what happe
 
 
 class RejectedRows:
-    """The rows of one task that cannot be written. Mutable: holds dead letters that are not durable yet.
-
-    Without a ``sink`` the first row is an error. ``partition`` is the task's; ``clock`` dates the letters.
-    """
+    """Holds dead letters that are not durable yet. Without a ``sink`` the first row is an error."""
 
     def __init__(self, sink: DeadLetterSink | None, partition: int, clock: Clock) -> None:
         self._sink = sink
@@ -68,7 +65,6 @@ class RejectedRows:
             self.finish()
 
     def finish(self) -> None:
-        """Return when all are durable, or raise DeadLetterError."""
         if self._sink is not None:
             self._sink.write(self._letters)
         self._letters, self._letters_bytes = [], 0

@@ -1,6 +1,6 @@
-"""A real ZooKeeper from PySpark's jars, on loopback. Ensembles and sessions are the folder above's.
+"""A real ZooKeeper from PySpark's jars, on loopback. The folder above has ensembles and sessions.
 
-Begin reading in ``server``: who starts it, who uses it, who starts it again.
+Begin with ``server``: who starts it, who uses it, who starts it again.
 """
 
 from kinesis_spout.zookeeper.embedded.java import find_jars, find_java

@@ -1,4 +1,4 @@
-"""The server as a Java process: where it is found, how it is configured, started, guarded and asked; its port."""
+"""The server as a Java process: found, configured, started, guarded and asked; and its port."""
 
 import importlib.util
 import os
@@ -14,8 +14,8 @@ from kinesis_spout.model.errors import InvalidConfig, StoreError
 HOST: Final = "127.0.0.1"
 
 _PORTS: Final = range(20_000, 32_000)
-"""Below every system's ports for outgoing connections (Linux: 32,768, others: 49,152). One of those could be
-taken by any connection while the server is away; a client's own attempts to reconnect would be among them."""
+"""Below every system's ports for outgoing connections (Linux: 32,768, others: 49,152). Any connection could
+take one of those while the server is down, even a client's own attempts to reconnect."""
 _MAX_SESSION_TIMEOUT_MILLIS: Final = 60_000
 _COMMAND_TIMEOUT_SECONDS: Final = 2.0
 _LOG_TAIL_BYTES: Final = 4_000
@@ -23,10 +23,10 @@ _LOG_TAIL_BYTES: Final = 4_000
 _JAVA_OPTIONS: Final = (
     "-Xms16m",
     # A limit, not a need: ZooKeeper keeps its last 500 transactions in memory. Commits of 1,000 shards each
-    # second made it end at 128 MiB within minutes; 512 KiB each (``ChunkLimits``) weigh about 800 MiB there.
+    # second exhausted 128 MiB within minutes; 512 KiB each (``ChunkLimits``) weigh about 800 MiB there.
     "-Xmx1536m",
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # a small, short-lived server: quick to start matters more than quick code
+    "-XX:TieredStopAtLevel=1",  # a small, short-lived server: a quick start matters more than quick code
     "-Djava.awt.headless=true",
     "-Dzookeeper.preAllocSize=1024",  # KiB; the default of 64 MiB per log file is much for a small disk
     "-Dzookeeper.snapCount=10000",
@@ -80,9 +80,9 @@ class JavaServer:
         self._zookeeper_dir = data_dir / "data"
 
     def launch(self, port: int, standard_input: int) -> "subprocess.Popen[bytes]":
-        """Start it, guarded: it is killed when ``standard_input`` ends. ZooKeeper's log is made for that.
+        """Start it, guarded: it is killed when ``standard_input`` ends.
 
-        Gives the guard, which ends after the server, with its status.
+        Returns the guard, which ends after the server, with its status.
         """
         java, jars = find_java(), find_jars()
         config = self._write_configuration(port)
@@ -110,7 +110,7 @@ class JavaServer:
         return f"dataDir={self._zookeeper_dir}/version-2" in lines and "Mode:" in ask(port, "srvr")
 
     def log_tail(self) -> str:
-        """Give the end of what it printed and logged, for error messages."""
+        """Return the end of what it printed and logged, for error messages."""
         parts = []
         for path in (self._output, self._log):
             text = path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace") if path.exists() else ""
@@ -154,10 +154,10 @@ def find_java() -> str:
 
 
 def find_jars() -> Path:
-    """Find the directory of the jars that PySpark ships, ZooKeeper among them."""
+    """Find the directory of PySpark's jars, which include ZooKeeper."""
     spec = importlib.util.find_spec("pyspark")
     folders = [] if spec is None else [Path(folder) for folder in spec.submodule_search_locations or ()]
-    # The processes that Spark starts have it from <Spark>/python/lib/pyspark.zip: the jars are next to "python".
+    # Processes that Spark starts import us from <Spark>/python/lib/pyspark.zip: the jars are next to "python".
     homes = [home for folder in folders for home in folder.parents[3:4]]
     for folder in (*folders, *homes):
         jars = folder / "jars"
@@ -170,7 +170,7 @@ def find_jars() -> Path:
 
 
 def ask(port: int, word: str) -> str:
-    """Ask a ZooKeeper one of its four-letter questions; nothing, if nobody answers."""
+    """Ask a ZooKeeper one of its four-letter questions; empty without an answer."""
     answer = b""
     try:
         with socket.create_connection((HOST, port), timeout=_COMMAND_TIMEOUT_SECONDS) as connection:
@@ -178,16 +178,14 @@ def ask(port: int, word: str) -> str:
             while chunk := connection.recv(4096):
                 answer += chunk
     except OSError:
-        return ""  # nobody there, or nobody that speaks ZooKeeper's language
+        return ""  # no listener, or not a ZooKeeper
     return answer.decode(errors="replace")
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens at ``port``."""
+    """Whether no process listens at ``port``."""
     with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # the server's dead connections are no matter
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignores the server's dead connections
         try:
             probe.bind((HOST, port))
         except OSError:
@@ -196,7 +194,7 @@ def is_free(port: int) -> bool:
 
 
 def port_for(data_dir: Path) -> int:
-    """Choose a free port. The same directory leads to the same port, as long as that is free."""
+    """Choose a free port; the same one for the same directory, while it is free."""
     first = zlib.crc32(str(data_dir).encode())
     for step in range(len(_PORTS)):
         port = _PORTS[(first + step) % len(_PORTS)]

@@ -1,13 +1,13 @@
-"""A real ZooKeeper from the jars that PySpark ships, so that a first run needs nothing installed but Java.
+"""A real ZooKeeper from PySpark's jars, so that a first run needs no installation but Java.
 
-It serves on loopback only and keeps its data. The data directory is what its users have in common:
+It serves on loopback only and keeps its data. Its users share the data directory:
 
-* The first user starts the server; the others find it. It serves as long as one of them lives, also when
-  the one that started it is killed, and it ends with the last (``users_pipe``): no Java process is left behind.
-* When the server itself dies, any user starts it again, with its data, at the same port. A lock lets one process
-  at a time start it, and nobody starts a second one while the first has a guard or answers.
-* The port is remembered in the directory. Only where somebody else took it meanwhile, another one is chosen;
-  so ask for ``connect_string`` again, before each connection.
+* The first user starts the server; the others find it. It serves as long as one of them lives, even if the
+  one that started it is killed, and it ends with the last (``users_pipe``): no Java process is left behind.
+* When the server dies, any user starts it again, with its data, at the same port. A lock lets one process at
+  a time start it, and no second one starts while the first has a guard or answers.
+* The directory remembers the port. Another one is chosen only if a different process took it meanwhile; so
+  read ``connect_string`` again before each connection.
 """
 
 import fcntl
@@ -28,7 +28,7 @@ from kinesis_spout.zookeeper.embedded.java import HOST, JavaServer, find_jars, f
 from kinesis_spout.zookeeper.embedded.users_pipe import UsersPipe
 
 DEFAULT_TICK_MILLIS: Final = 500
-"""Sessions may last 2 ticks at least: 1 s."""
+"""Sessions last at least 2 ticks: 1 s."""
 
 _START_TIMEOUT_SECONDS: Final = 60.0
 _STOP_TIMEOUT_SECONDS: Final = 10.0
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 def check_startable(data_dir: Path) -> None:
-    """Find out, without starting it, what would keep the server of a directory from starting."""
+    """Check, without starting it, that the server of a directory could start."""
     find_java()
     find_jars()
     try:
@@ -61,7 +61,7 @@ def _unusable(data_dir: Path, error: OSError) -> StoreError:
 class EmbeddedZooKeeper:
     """Mutable. One user's hold on the server of a data directory; a context manager.
 
-    Between ``start`` and ``stop`` a thread looks after the server, and starts it again when it has died.
+    Between ``start`` and ``stop`` a thread watches the server, and starts it again when it has died.
 
     Args:
         data_dir: where the server keeps its data, its configuration and its log; made if missing.
@@ -85,7 +85,7 @@ class EmbeddedZooKeeper:
         self._state_file = self.data_dir / "server.json"
         self._port: int | None = None
         self.started_here = False
-        """Whether it was this object that started the server now running."""
+        """Whether this object started the server now running."""
         self._leaving = threading.Event()
         self._carer: threading.Thread | None = None
 
@@ -101,7 +101,7 @@ class EmbeddedZooKeeper:
 
         Raises:
             InvalidConfig: Java or PySpark's jars are missing.
-            StoreError: it ended, or did not serve in time; ends with the tail of its log. Or the directory
+            StoreError: it ended, or did not serve in time; includes the tail of its log. Or the directory
                 cannot be used.
         """
         if self._port is not None:
@@ -117,7 +117,7 @@ class EmbeddedZooKeeper:
         return self
 
     def stop(self) -> None:
-        """Use the server no longer. If nobody else does, it ends. The data stays. May be called twice."""
+        """Release the server. Without other users it ends. The data stays. Idempotent."""
         if self._port is None:
             return
         self._leaving.set()
@@ -143,11 +143,11 @@ class EmbeddedZooKeeper:
         self.stop()
 
     def _care(self) -> None:
-        """Start the server again whenever it has died, and know where it is."""
+        """Start the server again whenever it has died, and follow its address."""
         pause = _LOOK_SECONDS
         while not self._leaving.wait(pause):
             if self._pipe.guarded:
-                # Between two looks another user may have started it, elsewhere.
+                # Another user may have started it meanwhile, at another port.
                 self._port = self._remembered_port() or self._port
                 continue
             try:
@@ -162,7 +162,7 @@ class EmbeddedZooKeeper:
     # -- finding or starting it
 
     def _ensure_serving(self) -> int:
-        """Give the port at which this directory's server serves; start it if nobody does."""
+        """Return the port at which this directory's server serves; start it if needed."""
         deadline = time.monotonic() + self._start_timeout_seconds
         try:
             self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ class EmbeddedZooKeeper:
             raise _unusable(self.data_dir, error) from error
 
     def _await_guarded(self, deadline: float) -> int | None:
-        """Wait until the server that has a guard serves, and give its port; None if it ends before."""
+        """Wait until the guarded server serves, and return its port; None if it ends before."""
         while self._pipe.guarded:
             port = self._remembered_port()
             if port is not None and self._java.serves(port):
@@ -197,7 +197,7 @@ class EmbeddedZooKeeper:
         return None
 
     def _adopt(self) -> int | None:
-        """Give the port of a server of ours that has no guard, if there is one: an older version started it."""
+        """Return the port of a server of ours without a guard, if any: an older version started it."""
         port = self._remembered_port()
         return port if port is not None and self._java.serves(port) else None
 
@@ -211,7 +211,7 @@ class EmbeddedZooKeeper:
             guard = self._java.launch(port, guards_end)
         finally:
             os.close(guards_end)
-        # Other users may outlive us, and the server outlives our hold then: this thread notes its end.
+        # Other users may outlive us, and the server our hold: this thread notes its end.
         threading.Thread(target=guard.wait, name="kinesis-spout-zookeeper-guard", daemon=True).start()
         self._remember(port, guard.pid)
         try:
@@ -259,7 +259,7 @@ class EmbeddedZooKeeper:
 
 @contextmanager
 def _held_alone(lock: IO[str]) -> Iterator[bool]:
-    """Try to hold the lock that lets one process at a time start the server; say whether it is held."""
+    """Try to hold the lock that lets one process at a time start the server; yields whether it is held."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -268,5 +268,5 @@ def _held_alone(lock: IO[str]) -> Iterator[bool]:
     try:
         yield True
     finally:
-        # Closing would not do: a child that was forked meanwhile shares the lock.
+        # Closing is not enough: a child that was forked meanwhile shares the lock.
         fcntl.flock(lock, fcntl.LOCK_UN)

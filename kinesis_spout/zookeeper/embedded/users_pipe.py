@@ -1,8 +1,8 @@
-"""One named pipe tells who uses the server of a data directory, and whether the server lives.
+"""One named pipe shows who uses the server of a data directory, and whether the server lives.
 
-Every user holds an end for writing, and nobody writes. The guard of the server holds the only end for reading. So
-each side learns from the operating system that the other is gone, however it ended: the guard reads the end of
-the file when the last user is gone, and a user's end reports an error while there is no guard.
+Every user holds an end for writing, and never writes. The guard of the server holds the only end for reading.
+So each side learns from the operating system that the other is gone, however it ended: the guard reads the
+end of the file when the last user is gone, and a user's end reports an error while there is no guard.
 """
 
 import errno
@@ -14,11 +14,7 @@ from pathlib import Path
 
 
 class UsersPipe:
-    """Mutable. One user's end of the pipe. Not thread-safe.
-
-    Args:
-        path: of the pipe; ``begin`` makes it.
-    """
+    """Mutable. One user's end of the pipe, whose ``path`` `begin` makes. Not thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -36,7 +32,7 @@ class UsersPipe:
 
     @property
     def used(self) -> bool:
-        """Whether somebody holds an end for writing, in this process or another."""
+        """Whether any process holds an end for writing."""
         try:
             look = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -44,12 +40,12 @@ class UsersPipe:
         try:
             return os.read(look, 1) != b""
         except BlockingIOError:
-            return True  # it would wait for what they may write
+            return True  # the read would wait for what they may write
         finally:
             os.close(look)
 
     def join(self) -> bool:
-        """Hold an end if a guard has the other; say whether."""
+        """Hold an end if a guard has the other; returns whether."""
         try:
             end = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
         except OSError as error:
@@ -60,7 +56,7 @@ class UsersPipe:
         return True
 
     def begin(self) -> int:
-        """Make the pipe, hold an end, and give the guard's end: the caller closes it once the guard has it."""
+        """Make the pipe, hold an end, and return the guard's: the caller closes it once the guard has it."""
         with suppress(FileExistsError):
             os.mkfifo(self._path, 0o600)
         guards_end = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
@@ -75,7 +71,7 @@ class UsersPipe:
             os.close(end)
 
     def _hold(self, end: int) -> None:
-        self.let_go()  # after the new one was opened: at no moment it looks as if we had gone
+        self.let_go()  # after the new one was opened, so that we never seem to be gone
         self._end = end
 
 
@@ -83,7 +79,7 @@ _pipes: weakref.WeakSet[UsersPipe] = weakref.WeakSet()
 
 
 def _let_go_in_forked_child() -> None:
-    """A forked child is no user: its copies of our ends would keep the servers alive."""
+    """Close a forked child's copies of our ends, which would keep the servers alive."""
     for pipe in list(_pipes):
         pipe.let_go()
 

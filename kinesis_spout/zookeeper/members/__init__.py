@@ -1,4 +1,4 @@
-"""Who is there: the members of an application, who leads, who owns what, and what is paused.
+"""The members of an application, its leader, the owners of its shards, and its pauses.
 
-What they have done is ``progress``. Begin with ``coordinator``, then ``group``.
+Their progress is in ``progress``. Begin with ``coordinator``, then ``group``.
 """

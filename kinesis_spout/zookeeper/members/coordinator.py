@@ -24,7 +24,7 @@ from shard_state.checkpoint.checkpoint import next_ownership
 _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 0.05
-"""Between two looks at a node that is to go away."""
+"""Between two looks at a node that must disappear."""
 
 
 def unique_member_name() -> str:
@@ -33,7 +33,7 @@ def unique_member_name() -> str:
 
 
 def process_of(member: str) -> tuple[str, int] | None:
-    """Give the host and the process id that are in a made-up name; None for a name that was chosen."""
+    """Return the host and the process id of a made-up name; None for a chosen one."""
     found = re.fullmatch(r"(.+)-([1-9]\d*)-[0-9a-f]{8}", member)
     return None if found is None else (found[1], int(found[2]))
 
@@ -42,11 +42,11 @@ class ZooKeeperCoordinator:
     """The port ``Coordinator`` on ZooKeeper.
 
     An owner is always a registered member: acquiring checks that, in the same transaction, and registers
-    again after a new session took the place of a lost one. Nobody else has to call ``join`` again.
+    again after a new session replaced a lost one. Callers need not call ``join`` again.
 
-    Get it from ``ZooKeeperBackend``, which gives the store the same session and ownerships.
-    ``freed`` is called when somebody's shard that was wanted here is given up. ``shares_session`` says that others
-    use the session: then its end is not ours, and what we made in it is removed when this is closed.
+    Get it from ``ZooKeeperBackend``, which gives the store the same session and ownerships. ``freed`` is
+    called when another member gives up a shard that was wanted here. ``shares_session`` says that others use
+    the session: then ``close`` does not end it, and removes what we made in it.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class ZooKeeperCoordinator:
         self._notices = PauseNotices(session, paths, member)
         self._says = b""
         self._is_member = False
-        """Whether this process has joined: then its node is to be there in every session."""
+        """Whether this process has joined: then its node must exist in every session."""
         self._joined = False
-        """Whether it is, as far as is known."""
+        """Whether it does, to our knowledge."""
         self._closed = False
         self._shares_session = shares_session
         session.subscribe(self)
@@ -86,7 +86,7 @@ class ZooKeeperCoordinator:
 
     def _register(self) -> None:
         deadline = self._session.deadline()
-        # Where the progress was lost, nothing is created again.
+        # If the progress was lost, nothing is created again.
         self._store.mark_version(self._store.ask_for_mark())
         make_layout(self._session, self._paths)
         path = self._paths.member(self.member)
@@ -112,7 +112,7 @@ class ZooKeeperCoordinator:
     def say(self, says: bytes) -> None:
         self._says = says
         self._session.ready()
-        # Where there is no node, the one that makes it writes it.
+        # If there is no node, the one that makes it writes this.
         self._session.found(self._client.set_async(self._paths.member(self.member), says))
 
     def members(self) -> list[str]:
@@ -159,7 +159,7 @@ class ZooKeeperCoordinator:
     def _acquire_once(
         self, shard_id: str, fresh: Checkpoint, session_id: int, *, replaces: bool
     ) -> Checkpoint | None:
-        """Try on the state as it is now; None if it changed meanwhile and is to be looked at again."""
+        """Try on the state as it is now; None if it changed meanwhile and must be read again."""
         asked = self._store.ask_for_mark()
         stored = self._store.read_shard(shard_id)
         mark_version = self._store.mark_version(asked)
@@ -180,7 +180,7 @@ class ZooKeeperCoordinator:
         try:
             self._session.committed(request)
         except (NoNodeError, NodeExistsError, BadVersionError):
-            self._joined = False  # perhaps the member node is what is missing: join() finds out
+            self._joined = False  # perhaps the member node is missing: join() finds out
             return None
         owner = self._session.answer(watch)
         ownership = Ownership(
@@ -193,7 +193,7 @@ class ZooKeeperCoordinator:
         return acquired if ours and self._ownerships.claim(shard_id, ownership) else None
 
     def release(self, shard_ids: Iterable[str]) -> None:
-        """Give shards up; what cannot be now, when the connection is back. Or it goes with the session."""
+        """Give shards up; without a connection, when it is back. Or they end with the session."""
         given_up = self._ownerships.give_up(shard_ids)
         try:
             self._delete_owner_nodes(given_up)
@@ -203,7 +203,7 @@ class ZooKeeperCoordinator:
             self._ownerships.released(given_up)
 
     def _delete_owner_nodes(self, released: dict[str, Ownership]) -> None:
-        """Delete the nodes that are still ours: one made since by another owner is protected by the check."""
+        """Delete the nodes that are still ours: the check protects one made since by another owner."""
         if not released:
             return
         self._session.ready()
@@ -219,7 +219,7 @@ class ZooKeeperCoordinator:
             try:
                 self._session.committed(deletion)
             except (NoNodeError, BadVersionError):
-                continue  # somebody else's by now
+                continue  # another member's by now
 
     def take_lost(self) -> frozenset[str]:
         return self._ownerships.take_lost()
@@ -245,7 +245,7 @@ class ZooKeeperCoordinator:
         return self._notices.take_away()
 
     def close(self) -> None:
-        """Give everything up and end the session, which the store shares. Of one with others, leave it."""
+        """Give everything up and end the session, which the store shares; but not one shared with others."""
         if self._shares_session:
             self._leave()
             return
@@ -254,7 +254,7 @@ class ZooKeeperCoordinator:
         self._session.close()
 
     def _leave(self) -> None:
-        """Remove what is ours and would go with the session. What cannot be now is, once there is a connection."""
+        """Remove our nodes, which would go with the session; without a connection, once there is one."""
         if self._closed:
             return
         self._closed = True
@@ -271,9 +271,9 @@ class ZooKeeperCoordinator:
         self._session.unsubscribe(self)
 
     def session_connected(self, session_id: int) -> None:
-        """Register again if a new session took the place of the one we joined in.
+        """Register again if a new session replaced the one we joined in.
 
-        Where it is the same session the node exists and nothing changes.
+        In the same session the node exists and nothing changes.
         """
         del session_id
         if not self._is_member:
@@ -284,7 +284,7 @@ class ZooKeeperCoordinator:
             self._make_member_node()
 
     def session_lost(self) -> None:
-        """Nothing to do: the member node goes with the session, and the next session makes it again."""
+        """Do nothing: the member node goes with the session, and the next session makes it again."""
 
     # On kazoo's threads: nothing here waits for an answer.
 
@@ -293,7 +293,7 @@ class ZooKeeperCoordinator:
         self._client.create_async(path, self._says, ephemeral=True).rawlink(self._made_member_node)
 
     def _made_member_node(self, made: Any) -> None:
-        """Look at a node that was there before: a server that was away keeps an older session for a while."""
+        """Check a node that existed before: a server that was away keeps an older session for a while."""
         if isinstance(made.exception, NodeExistsError):
             path = self._paths.member(self.member)
             self._client.exists_async(path, watch=self._member_node_changed).rawlink(self._seen_member_node)

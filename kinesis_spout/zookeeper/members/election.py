@@ -1,4 +1,4 @@
-"""Elections: kazoo's ``Lock``, a fresh one for each campaign, whose node's creation id is the token of the term.
+"""Elections: kazoo's ``Lock``, a fresh one for each campaign; its node's creation id is the term's token.
 
 ``{path}/queue/…``   ephemeral: the candidates, in the order of their coming; the first one leads
 ``{path}/occupied``  which term's units of work may be under way; kept when a session ends
@@ -21,19 +21,19 @@ _log = logging.getLogger(__name__)
 
 _NO_TERM: Final = b""
 _SEQUENCE_DIGITS: Final = 10
-"""With so many ZooKeeper numbers the candidates' nodes."""
+"""The digits of the numbers in the candidates' nodes."""
 
 
 class ZooKeeperElection:
     """The port ``Election`` on ZooKeeper. Mutable.
 
     Args:
-        name: what it is for; for messages.
+        name: of the election, for messages.
         path: its place in ZooKeeper; made when it is missing.
         session: started.
         member: the name of this process, for people who look at the candidates.
-        close: closes the session, and with it the candidacy, and what it needs.
-        campaign_seconds: how long one campaign waits; for about a session time-out unless given.
+        close: closes the session, which ends the candidacy, and what it needs.
+        campaign_seconds: how long one campaign waits; about a session time-out by default.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ZooKeeperElection:
         self._candidacy: Any = None
         self._is_cancelled = False
         self._left: list[Elected] = []
-        """Terms that ended while there was no connection: their nodes may still be there."""
+        """Terms that ended while there was no connection: their nodes may still exist."""
 
     def campaign(self) -> Elected | None:
         self._session.ready()
@@ -104,7 +104,7 @@ class ZooKeeperElection:
         return None if stat is None or stat.czxid != elected.token else asked_at
 
     def resign(self, elected: Elected) -> None:
-        """Remove what stands for the term; what cannot be removed now is removed before the next campaign."""
+        """Remove the term's nodes; what cannot be removed now is removed before the next campaign."""
         try:
             self._session.await_connection(self._session.clock.monotonic())  # or not at all
             self._clear(elected)
@@ -135,7 +135,7 @@ class ZooKeeperElection:
         return found is not None and bool(found[0] != _NO_TERM)
 
     def leader(self) -> str | None:
-        """Name the member that leads, or is about to; None while nobody stands for election."""
+        """Return the member that leads, or is about to; None without candidates."""
         nodes = self._session.children(self._queue)
         if not nodes:
             return None

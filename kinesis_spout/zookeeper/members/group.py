@@ -1,8 +1,8 @@
 """The members of an application, its leader, and the assignment that the leader writes.
 
-What was read is kept until ZooKeeper says that it has changed, so that a group at rest costs no requests. The
-leader is elected as in ``election``. The transaction that writes the assignment checks the node of its term, so
-that nobody else's is ever written.
+What was read is kept until ZooKeeper reports a change, so that a group at rest costs no requests. The leader
+is elected as in ``election``. The transaction that writes the assignment checks the node of its term, so that
+only the leader's is ever written.
 """
 
 import threading
@@ -22,13 +22,13 @@ from shard_state import Assignment, GroupMember, OperatorPause
 from shard_state.errors import InvalidStoredForm
 
 _EVERYTHING: Final = "~all"
-"""The node by which an operator pauses the whole application; no shard can be called so."""
+"""The node by which an operator pauses the whole application; no shard can have this name."""
 _CAMPAIGN_SECONDS: Final = 60.0
-"""How long a member queues up for the leadership before it does so again: three requests each time."""
+"""How long a member queues for the leadership before it starts again, which takes three requests."""
 _PAUSE_SECONDS: Final = 0.2
 """Between two attempts to reach ZooKeeper."""
 _END_SECONDS: Final = 5.0
-"""How long ``close`` waits for the candidacy to end; what is left of it goes with the session."""
+"""How long ``close`` waits for the candidacy to end; the rest goes with the session."""
 
 
 class ZooKeeperGroup:
@@ -65,13 +65,13 @@ class ZooKeeperGroup:
         self._candidate.start()
 
     def wake(self) -> None:
-        """Say that something has changed."""
+        """Report a change."""
         self._changed()
 
     # -- the leadership
 
     def leads(self) -> bool:
-        """Say whether this member leads. Raises what ended its candidacy for good."""
+        """Whether this member leads. Raises what ended its candidacy for good."""
         if self._refused is not None:
             raise self._refused
         term = self._term
@@ -109,7 +109,7 @@ class ZooKeeperGroup:
         return self._election.leader()
 
     def _has_place(self) -> bool:
-        """Whether the application's nodes are there: lost ones must not be created again by a candidacy."""
+        """Whether the application's nodes exist: a candidacy must not create lost ones again."""
         self._session.ready()
         return self._session.answer(self._client.exists_async(self._paths.leader)) is not None
 
@@ -182,7 +182,7 @@ class ZooKeeperGroup:
             try:
                 self._session.answer(self._client.create_async(path, b""))
             except NoNodeError:
-                # The application is from a version that had no such pauses.
+                # The application is from a version without such pauses.
                 self._session.answer(self._client.ensure_path_async(self._paths.operator_pauses))
                 self._session.answer(self._client.create_async(path, b""))
 
@@ -203,9 +203,9 @@ class ZooKeeperGroup:
         return self._paths.operator_pause(name)
 
     def close(self) -> None:
-        """End the term and the candidacy. A member that leaves is drained no more."""
+        """End the term, the candidacy, and the member's drain."""
         if self._candidate is not None and not self._closing.is_set():
-            # Without waiting: nobody else has this name, so that what is left of it harms nobody.
+            # Without waiting: only this process has this name, so what is left of it does no harm.
             self._client.delete_async(self._paths.drain(self._member))
         self._closing.set()
         self._election.cancel()
@@ -225,7 +225,6 @@ class ZooKeeperGroup:
         self._changed()
 
     def session_lost(self) -> None:
-        """Lead no more."""
         self._term_over.set()
         self._changed()
 
@@ -239,7 +238,7 @@ class ZooKeeperGroup:
         return self._kept(paths, self._client.get_async)
 
     def _kept(self, paths: Iterable[str], ask: Callable[..., Any]) -> dict[str, Any]:
-        """Give what is known of nodes, by path; ask for what is not, all at once."""
+        """Return what is known of nodes, by path; ask for the others, all at once."""
         with self._lock:
             before = self._changes
             known = {path: self._read.get(path) for path in paths}
@@ -256,7 +255,7 @@ class ZooKeeperGroup:
         return {path: value for path, value in known.items() if value is not None}
 
     def _node_changed(self, event: WatchedEvent) -> None:
-        if event.type != EventType.NONE:  # NONE speaks of the connection, which session_connected handles
+        if event.type != EventType.NONE:  # NONE is about the connection, which session_connected handles
             self._forget(event.path)
             self._changed()
 

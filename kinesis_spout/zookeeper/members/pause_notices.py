@@ -1,6 +1,7 @@
-"""The members that pause, and how an operator tells them to go on: the operator removes their notices.
+"""The notices of members that pause. An operator removes a notice to make its member resume.
 
-A notice is ephemeral, so none outlives its member; and what is gone because the session is, nobody took away.
+A notice is ephemeral, so none outlives its member; one that went with its session was not removed by an
+operator.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ class PauseNotices:
         self._nodes = Nodes(session, paths)
         self._path = paths.pause(member)
         self._shown: tuple[int, str] | None = None
-        """In which session, and what."""
+        """Its session, and its text."""
 
     def show(self, notice: str) -> bool:
         session_id = self._session.ready()
@@ -48,7 +49,7 @@ class PauseNotices:
         except NodeExistsError:
             return  # of a request whose answer was lost
         except NoNodeError:
-            # The application is from a version that had no notices.
+            # The application is from a version without notices.
             self._session.answer(self._client.ensure_path_async(self._paths.paused))
             self._session.answer(self._client.create_async(self._path, data, ephemeral=True))
 

@@ -1,4 +1,5 @@
 """The stored progress of an application: how it begins, what is committed, and what operators do with it.
 
-Whose the shards are is ``ownerships``, in the folder above; the nodes are ``tree``'s. Begin with ``store``.
+``ownerships`` (above) holds who owns the shards; ``nodes`` and ``paths`` (above) the nodes. Begin with
+``store``.
 """

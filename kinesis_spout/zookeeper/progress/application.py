@@ -1,10 +1,10 @@
 """The mark that an application has begun on a stream: for which stream, and from where.
 
-It is written last when an application starts for the first time. So its presence says that every shard of the
-first start has its checkpoint, and that LATEST was resolved (invariant 9). It is written again only when a
-deployment begins again; it names those that did, so that each does it once.
+It is written last when an application starts for the first time. So its presence shows that every shard of
+the first start has its checkpoint, and that LATEST was resolved (invariant 9). It is written again only when
+a deployment begins again; it names those that did, so that each does it once.
 
-Version 2 is for a start at which some shards have positions of their own. Older releases refuse it, because they
+Version 2 is for a start at which some shards have their own positions. Older releases refuse it, because they
 would begin these shards at the wrong place. Any other start is stored as version 1, which they read.
 """
 
@@ -22,10 +22,10 @@ from shard_state import PositionType, Shard, StartPositions
 VERSION: Final = 2
 
 MAX_DEPLOYMENTS: Final = 50
-"""So many of those that began again are remembered, the newest."""
+"""How many deployments that began again are remembered, the newest."""
 
 MAX_NAMED_SHARDS: Final = 2_000
-"""So many shards may have positions of their own: they fit a node, however long their names and numbers are."""
+"""How many shards may have their own positions: they fit a node, however long their names and numbers are."""
 
 
 class _Mark(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ _read: Final = msgspec.json.Decoder(_Mark).decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """What is known of an application that has begun."""
+    """An application that has begun."""
 
     stream_created: float
     """Seconds since the epoch."""
@@ -56,7 +56,7 @@ class Application:
     """Unset while the checkpoints of a deployment that begins again are written."""
 
     def begins_again(self, deployment: str, start: StartPositions) -> "Application":
-        """Give what is stored first when a deployment begins again."""
+        """Return what is stored first when a deployment begins again."""
         deployments = (*self.deployments, deployment)[-MAX_DEPLOYMENTS:]
         return replace(self, start=start, deployments=deployments, begun=False)
 
@@ -117,7 +117,7 @@ def refuse_latest(start: StartPositions) -> None:
 def check_named(start: StartPositions, shards: Collection[Shard]) -> None:
     """Make sure that the shards that a start names are those of the stream, and not too many to be stored.
 
-    Called when an application begins, and only then: a shard may be gone at a later start, where nothing begins.
+    Called only when an application begins: at a later start a shard may be gone.
     """
     if len(start.shards) > MAX_NAMED_SHARDS:
         raise InvalidConfig(
@@ -134,7 +134,7 @@ def check_named(start: StartPositions, shards: Collection[Shard]) -> None:
 
 
 def progress_lost(path: str, expected: bytes, found: bytes | None) -> ProgressLost:
-    """Say that the mark that a consumer began with is gone; ``found`` is empty while somebody begins again."""
+    """Make the error for a missing mark; ``found`` is empty while another process begins again."""
     what = (
         "no such node"
         if found is None

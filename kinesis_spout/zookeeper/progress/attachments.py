@@ -1,13 +1,13 @@
-"""What is stored with the checkpoints, in their transaction: where it is, and which version this process knows.
+"""Attachments, stored with the checkpoints in one transaction: their place, and the versions known here.
 
-**The fence of an attachment** is the version of its node: who has not read what is there cannot replace it. The
-node is never deleted while the application lives (an empty one says that nothing is stored), or a version could
-come again.
+**The fence of an attachment** is the version of its node: only a process that has read it can replace it. The
+node is never deleted while the application lives (an empty one means that nothing is stored), or a version
+could repeat.
 
-A commit with an attachment is one transaction, of which all is stored or nothing. Besides the writes' own fences
-it depends on every other shard that this session owns, and on the version of the attachment that this process has
-read. One rule resolves what did not plainly succeed, as in ``store``: read again. The attachment tells, because it
-is in every such transaction; the shards tell which of them is lost.
+A commit with an attachment is one transaction, which is stored as a whole or not at all. Besides the fences
+of its writes it depends on every other shard that this session owns, and on the version of the attachment
+that this process has read. One rule resolves what did not plainly succeed, as in ``store``: read again. The
+attachment tells, because it is in every such transaction; the shards tell which of them is lost.
 """
 
 import logging
@@ -29,16 +29,16 @@ from kinesis_spout.zookeeper.session import ZooKeeperSession
 _log = logging.getLogger(__name__)
 
 ResolveShards = Callable[[Mapping[str, Ownership]], Any]
-"""Finds out what became of the writes in doubt of these shards, and which of them are lost."""
+"""Finds the outcome of the writes in doubt of these shards, and which of the shards are lost."""
 
 
 class Fate(Enum):
-    """What became of a write of an attachment."""
+    """The outcome of a write of an attachment."""
 
     APPLIED = auto()
     NOT_APPLIED = auto()
     REPLACED = auto()
-    """Somebody else has written it."""
+    """Another member has written it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class _Known:
     version: int | None
     """Of the node, as read or written by us; None where there was none."""
     in_doubt: bytes | None = None
-    """A write that may have followed, or may still."""
+    """A write that may have followed, or still may."""
 
     @property
     def next_version(self) -> int:
@@ -64,14 +64,14 @@ class Attachments:
         self._known: dict[str, _Known] = {}
 
     def read(self, name: str) -> bytes | None:
-        """Read one, and remember its version; None where nothing is stored."""
+        """Read one, and remember its version; None if nothing is stored."""
         found = self._found(name)
         with self._lock:
             self._known[name] = _Known(version=None if found is None else found[1].version)
         return found[0] or None if found is not None else None
 
     def add(self, transaction: Any, attachment: Attachment) -> None:
-        """Have a transaction store an attachment, if it is as this process knows it."""
+        """Add an attachment to a transaction, conditional on the version that this process knows."""
         path = self._paths.attachment(attachment.name)
         with self._lock:
             known = self._known[attachment.name]
@@ -89,9 +89,9 @@ class Attachments:
                 self._known[name] = _Known(version=known.next_version)
 
     def resolve(self, name: str) -> Fate:
-        """Find out what became of the write in doubt, if there is one; the answer is not older than the question.
+        """Find the outcome of the write in doubt, if there is one; the answer is not older than the question.
 
-        If it raises, it is in doubt still: ask again.
+        If it raises, the write is still in doubt: ask again.
         """
         with self._lock:
             known = self._known.get(name)
@@ -139,10 +139,10 @@ class WholeCommit:
         self._max_bytes = max_bytes
 
     def commit(self, encoded: Mapping[str, bytes], attachment: Attachment, deadline: float) -> CommitResult:
-        """Store checkpoints, encoded, and the attachment, by a monotonic ``deadline``.
+        """Store encoded checkpoints and the attachment, by a monotonic ``deadline``.
 
-        The shards were owned under their epochs a moment ago. If it raises, the next commit finds out what took
-        effect.
+        The shards were owned under their epochs a moment ago. If it raises, the next commit finds out what
+        took effect.
         """
         self._attachments.resolve(attachment.name)  # of an earlier commit
         while True:
@@ -206,13 +206,13 @@ class WholeCommit:
 
 
 def stored_attachments(session: ZooKeeperSession, paths: Paths, nodes: Nodes) -> list[str]:
-    """Name the attachments that something is stored of."""
+    """Return the attachments that are not empty."""
     found = nodes.present(session.children(paths.attached), paths.attachment)
     return sorted(name for name, (data, _) in found.items() if data)
 
 
 def empty(transaction: Any, paths: Paths, names: list[str], why: str) -> None:
-    """Have a transaction remove the content of attachments, and say so in the log."""
+    """Add the removal of attachments' content to a transaction, and log it."""
     for name in names:
         _log.warning("%s is removed: %s", paths.attachment(name), why)
         transaction.set_data(paths.attachment(name), b"")

@@ -1,9 +1,10 @@
-"""How an application begins and begins again; how an operator resets and forgets it, and finds those there are.
+"""How an application begins and begins again; how operators reset, forget and list applications.
 
 **Beginning.** Every shard gets its checkpoint, and then the mark says that the application has begun. Several
-processes may do this at once. The one that touched the mark's node last goes on: each of its transactions is
-conditional on that, so the others' are refused, and they look again. A crash in between leaves a mark that says so
-(nothing at a first start, ``begun: false`` at a new one), and the next to open repeats the whole.
+processes may do this at once. Only the one that touched the mark's node last succeeds: each of its
+transactions is conditional on that, so the others' are refused, and they look again. A crash in between
+leaves a mark that shows it (empty at a first start, ``begun: false`` at a new one), and the next process to
+open repeats the whole.
 
 **Resetting and forgetting** need no ownership. Each change is conditional on what was read before it, so a
 consumer that is just starting is noticed.
@@ -72,7 +73,7 @@ class Lifecycle:
         self._session.answer(self._client.set_async(self._paths.base, mark, version=claim))
 
     def claim_again(self, application: Application, version: int) -> None:
-        """Say in the mark's node that the application begins again, while no member is registered.
+        """Mark in the node that the application begins again, while no member is registered.
 
         Raises:
             NotEmptyError: a member is registered.
@@ -94,7 +95,7 @@ class Lifecycle:
                 )
 
     def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Replace the stored progress, also where what is stored cannot be read. Calling again is safe."""
+        """Replace the stored progress, even if it cannot be read. Calling again is safe."""
         self._session.ready()
         self._refuse_while_alive()
         if not self._session.answer(self._client.exists_async(self._paths.shards)):
@@ -138,7 +139,7 @@ class Lifecycle:
             ) from error
 
     def _remove(self, version: int) -> None:
-        """Take back the mark, while no member is registered; then the checkpoints, then the place."""
+        """Remove the mark, while no member is registered; then the checkpoints, then the place."""
         parents = [
             path
             for parent in (
@@ -179,11 +180,11 @@ class Lifecycle:
 
         Args:
             changes: by path; None removes.
-            versions: of the nodes that are there, as they must be when they are written; -1 for any.
+            versions: of the nodes that exist, required when they are written; -1 for any.
             claim: the version that the mark's node must have.
-            why: what is said of the attachments that are emptied; without it they stay.
+            why: the reason that is logged for emptying the attachments; without it they stay.
         """
-        # First of all: what is left by a failure in between must not count records twice.
+        # First of all: what a failure in between leaves must not count records twice.
         attached = stored_attachments(self._session, self._paths, self._nodes) if why else []
         for chunk in chunked(
             sorted(changes), lambda path: operation_bytes(path, changes[path] or b""), self._limits
@@ -204,7 +205,7 @@ class Lifecycle:
             self._session.committed(transaction.commit_async())
 
     def _subtree(self, path: str) -> list[str]:
-        """Name a node and all below it, children first; nothing where there is no such node."""
+        """Return a node and all below it, children first; empty if it does not exist."""
         children = self._session.found(self._client.get_children_async(path))
         if children is None:
             return []
@@ -219,9 +220,9 @@ class Lifecycle:
 
 
 def _next_epoch(stored: StoredShard | None) -> int:
-    """Give an epoch above every one the shard ever had.
+    """Return an epoch above every one the shard ever had.
 
-    Where the checkpoint cannot be read the node's version bounds it: a node begins at version 0 with epoch 0 or
+    If the checkpoint cannot be read, the node's version bounds it: a node begins at version 0 with epoch 0 or
     1, and a write raises the version by one and the epoch by at most one.
     """
     if stored is None:
@@ -233,7 +234,7 @@ def _next_epoch(stored: StoredShard | None) -> int:
 
 
 def begun_applications(session: ZooKeeperSession, root: str) -> list[tuple[str, str]]:
-    """Name every application below ``root`` that has begun, with each of its streams, in order."""
+    """Return every application below ``root`` that has begun, with each of its streams, in order."""
     session.ready()
     return [
         (app, stream)
@@ -244,9 +245,9 @@ def begun_applications(session: ZooKeeperSession, root: str) -> list[tuple[str, 
 
 
 def begun_streams(session: ZooKeeperSession, root: str, app: str) -> tuple[float | None, frozenset[str]]:
-    """Say when an application first began, in seconds since the epoch, and name the streams on which it has.
+    """Return when an application first began, in seconds since the epoch, and the streams on which it has.
 
-    The time is that of the node of all its streams, by ZooKeeper's clock; None where it has begun on none.
+    The time is that of its node, by ZooKeeper's clock; None if it has begun on no stream.
     """
     session.ready()
     node = session.answer(session.client.exists_async(f"/{root}/{app}"))

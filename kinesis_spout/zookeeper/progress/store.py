@@ -7,9 +7,9 @@ again (after a ``sync``, so that the answer is not older than the question).
     the version as it was, our owner node    it did not: send it again
     anything else                            a newer owner has been here: fenced
 
-A ZooKeeper may lose its data while a consumer runs. To it that looks like a new session that finds nothing, as on
-a first start, and to begin again would skip or repeat records silently. So the mark that this process began with
-is remembered, and whatever reads progress makes sure first that it is still there.
+A ZooKeeper may lose its data while a consumer runs. The consumer then sees a new session that finds nothing,
+as on a first start, and beginning again would silently skip or repeat records. So this process remembers the
+mark that it began with, and whatever reads progress first makes sure that the mark still exists.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -131,7 +131,7 @@ class ZooKeeperCheckpointStore:
     # -- reading
 
     def read_application(self) -> Application | None:
-        """Say what the application began with, or None when it has not begun."""
+        """Return what the application began with; None when it has not begun."""
         self._session.ready()
         found = self._session.found(self._client.get_async(self._paths.base))
         return Application.decode(found[0], self._paths.base) if found and found[0] else None
@@ -141,16 +141,15 @@ class ZooKeeperCheckpointStore:
         return self._client.get_async(self._paths.base)
 
     def mark_version(self, asked: Any) -> int | None:
-        """Make sure that the mark is the one that ``open`` found or made; raise ``ProgressLost`` if it is not.
+        """Make sure that the mark is the one that ``open`` found or made; else raise ``ProgressLost``.
 
-        Gives the version of its node, for transactions that depend on it. None where ``open`` was not called:
-        there is no mark to miss.
+        Returns the version of its node, for transactions that depend on it; None if ``open`` was not called.
         """
         found = self._session.found(asked)
         if self._mark is None:
             return None
         if found is None or found[0] != self._mark:
-            # A new session may have come to a server that is behind: what it says after a sync counts.
+            # A new session may have come to a server that is behind: its answer after a sync counts.
             self._session.answer(self._client.sync_async(self._paths.base))
             found = self._session.found(self.ask_for_mark())
         if found is None or found[0] != self._mark:
@@ -173,7 +172,7 @@ class ZooKeeperCheckpointStore:
         return self._nodes.shard_ids()
 
     def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
-        """Give one shard's checkpoint and the version of its node, or None where nothing is stored."""
+        """Return one shard's checkpoint and the version of its node; None if nothing is stored."""
         shard = self._nodes.read_shards([shard_id]).get(shard_id)
         return None if shard is None else (self._nodes.decode(shard_id, shard.data), shard.version)
 
@@ -217,7 +216,7 @@ class ZooKeeperCheckpointStore:
         )
 
     def _commit_chunk(self, pending: dict[str, bytes], deadline: float) -> set[str]:
-        """Write until nothing is left that could still succeed; name what took effect."""
+        """Write until nothing is left that could still succeed; returns the shards that were written."""
         committed: set[str] = set()
         while True:
             current = {shard_id: self._ownerships.get(shard_id) for shard_id in pending}
@@ -253,10 +252,10 @@ class ZooKeeperCheckpointStore:
         self._ownerships.written(owned)
 
     def _resolve(self, doubtful: Mapping[str, Ownership]) -> set[str]:
-        """Find out what became of the writes in doubt; name those that took effect.
+        """Find the outcomes of the writes in doubt; returns the shards whose write took effect.
 
-        The read is queued behind the write, in the same session, so nothing in doubt can follow it. If that fails
-        they are in doubt still, and the next commit asks again.
+        The read is queued behind the write, in the same session, so no write in doubt can follow it. If the
+        read fails they are still in doubt, and the next commit asks again.
         """
         if not doubtful:
             return set()
@@ -276,7 +275,7 @@ class ZooKeeperCheckpointStore:
                 not_applied[shard_id] = owned
             else:
                 lost[shard_id] = owned
-                if still_owner:  # somebody wrote without owning: let go, so that anyone may acquire
+                if still_owner:  # another process wrote without owning: let go, so that any may acquire
                     self._client.delete_async(self._paths.owner(shard_id))
         self._ownerships.written(applied)
         self._ownerships.not_written(not_applied)

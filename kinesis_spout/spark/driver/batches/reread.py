@@ -23,8 +23,6 @@ _MAX_RECORDS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reread:
-    """A slice of retries, completed if possible."""
-
     work: WorkSlice
     """With the records that can be delivered: of the first retries, without gaps but for what is gone."""
     gone: tuple[Redelivery, ...] = ()
@@ -111,12 +109,7 @@ class _Rereader:
         """Each getter counts its own reads only; the shard counts them all."""
 
     def read(self, sequence: SequenceNumber) -> Record | None:
-        """None if the record does not exist any more.
-
-        Raises:
-            _NotNow: the time is over, or an error keeps the shard from being read.
-            DataLoss, ShardNotFound: see the port.
-        """
+        """None if the record is gone. Raises _NotNow if the time is over, or if it cannot be read now."""
         self._missing.discard(sequence)
         found = self._found.pop(sequence, None)
         if found is not None:

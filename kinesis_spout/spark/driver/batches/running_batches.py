@@ -33,8 +33,6 @@ _NEWEST_COUNTS: Final = 0.3
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """A micro-batch from its plan to its end. Mutable."""
-
     number: int
     tag: str
     works: list[WorkSlice]
@@ -51,16 +49,9 @@ class Batch:
 
 
 class RunningBatches:
-    """The batches that were launched and have not ended. Mutable; the engine's thread calls its methods.
+    """Launched batches. Mutable; the engine's thread calls its methods.
 
-    Args:
-        runner: runs a job.
-        settings: limits and times.
-        ports: where records are read again that the driver did not keep.
-        name: the query's.
-        call: queues a function for the engine's thread: ``done`` or ``failed``, when a batch has ended.
-        done: called with the batch and its results.
-        failed: called with the batch and the error.
+    ``call`` queues ``done`` or ``failed`` for the engine's thread when a batch has ended.
     """
 
     def __init__(
@@ -136,7 +127,6 @@ class RunningBatches:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, batch: Batch) -> None:
-        """Runs on the batch's thread."""
         self._this_thread.runs = True
         try:
             is_whole = all(len(work.records) >= len(work.plan.retries) for work in batch.works)
@@ -190,10 +180,7 @@ class RunningBatches:
 
 
 class HandlingTime:
-    """How long the handler takes for a record, by the batches that ended last. Mutable.
-
-    Batches that end at the same time can overwrite each other's part in the estimate, which does no harm.
-    """
+    """An estimate per record. Mutable; concurrent batches can overwrite each other's part, harmlessly."""
 
     def __init__(self) -> None:
         self._seconds_a_record: float | None = None

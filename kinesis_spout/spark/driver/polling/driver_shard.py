@@ -20,8 +20,6 @@ from shard_state import ShardBound, SliceKind, SlicePlan
 
 @dataclass(slots=True, kw_only=True)
 class HeldPages:
-    """What the driver holds of all its shards together. Mutable."""
-
     size_bytes: int = 0
 
 
@@ -127,7 +125,6 @@ class DriverShard:
         return tuple(self.records[at] for at in range(min(limit, len(self.records))))
 
     def settled(self, count: int) -> None:
-        """Drop records that a slice has dealt with."""
         for _ in range(count):
             self._hold(-self.records.popleft().size_bytes)
         if not self.records:
@@ -139,6 +136,5 @@ class DriverShard:
 
 
 def shard_of(plan: SlicePlan, shards: Mapping[str, DriverShard]) -> DriverShard | None:
-    """None if the ownership that the plan was made under has ended."""
     shard = shards.get(plan.shard_id)
     return None if shard is None or shard.epoch != plan.epoch else shard

@@ -45,10 +45,7 @@ def aligned(earliest: float, period: float) -> float:
 
 
 class TipPoller:
-    """Reads pages for the engine. Guarded by the consumer's lock, under which its methods are called.
-
-    ``call`` queues a function for the engine's thread; ``wake`` makes the engine look for work.
-    """
+    """Guarded by the consumer's lock. ``call`` queues a function for the engine's thread."""
 
     def __init__(
         self,
@@ -79,7 +76,6 @@ class TipPoller:
 
     @property
     def is_polling(self) -> bool:
-        """Whether polls are under way or due, which can bring more."""
         return self.room.under_way > 0 or self.polls.is_behind
 
     def look_again(self, shard_id: str) -> None:
@@ -93,7 +89,6 @@ class TipPoller:
         reader.resume()
 
     def forget(self, shard_id: str) -> None:
-        """Stop polling a shard: another member owns it."""
         reader = self._readers.pop(shard_id, None)
         if reader is not None:
             self.polls.withdraw(reader.fetch)
@@ -105,10 +100,7 @@ class TipPoller:
             self.room.resume_all()
 
     def drop_stuck_pages(self) -> bool:
-        """Drop the pages that cannot go out now, so that other shards are polled; they are fetched again.
-
-        True if there were any.
-        """
+        """Drop pages that cannot go out now, so that other shards are polled; True if there were any."""
         stuck = [
             shard
             for shard_id, shard in self.shards.items()

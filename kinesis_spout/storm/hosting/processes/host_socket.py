@@ -129,7 +129,6 @@ class Exchanged(_Message, frozen=True):
 
 class Done(_Message, frozen=True):
     words: str = ""
-    """How a child that had failed ended."""
 
 
 class OnMachine(_Message, frozen=True):

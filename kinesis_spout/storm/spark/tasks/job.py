@@ -92,7 +92,6 @@ class TopologyJobs:
         return found
 
     def run_one_by_one(self, tag: str, pack: Any, only: FirstStage) -> list[Block]:
-        """Run a job of one task, whose stage has all bolts; otherwise as ``run``."""
         with tagged(self._context, tag):
             found = self._context.parallelize([pack], 1).mapPartitions(only).values().collect()
         self._take_in(found)
@@ -161,7 +160,6 @@ class JobGuard:
         self._seconds = seconds
         self._ended = threading.Event()
         self.has_cancelled = False
-        """Whether the job took too long."""
 
     def __enter__(self) -> None:
         threading.Thread(target=self._watch, name=f"kinesis-spout-guard-{self._tag}", daemon=True).start()
