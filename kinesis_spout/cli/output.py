@@ -31,7 +31,6 @@ _KEPT_DIGITS: Final = 12
 _LONG_NUMBER: Final = re.compile(r"\d{25,}")
 _SHARD_ID: Final = re.compile(r"shardId-0*(?=\d{4})")
 _BETWEEN: Final = 2
-"""Spaces between two columns."""
 _INDENT: Final = 2
 _PAIRS_APART: Final = 3
 _CUT_CHARS: Final = 16
@@ -166,7 +165,6 @@ def _cut(text: str, longest: int = _CUT_CHARS) -> str:
 
 
 def _without_zeros(text: str) -> str:
-    """Leave of each shard id its number, which tells it from the others."""
     return _SHARD_ID.sub("…", text)
 
 
@@ -192,7 +190,6 @@ def shortened(text: str) -> str:
 
 
 def spelled(text: str) -> str:
-    """Give a message in the words of the command line: settings and arguments as options."""
     return respelled(text, as_argument)
 
 

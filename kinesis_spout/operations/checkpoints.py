@@ -43,7 +43,6 @@ class CheckpointsView:
     owners: Mapping[str, str]
     stored: Mapping[str, Checkpoint | None]
     unreadable: Mapping[str, str]
-    """Why a shard cannot be read."""
 
     def document(self, config: SpoutConfig) -> dict[str, Any]:
         return {

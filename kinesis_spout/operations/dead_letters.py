@@ -162,10 +162,9 @@ class ChosenLetters:
 
         After each batch ``done`` gets its number of letters.
 
-        Raises:
-            InvalidConfig: the sink cannot mark; nothing was put. With ``force`` it is, and a second redrive
-                would put all the letters again.
-            DeadLetterError: earlier batches are put and marked; calling again continues with the others.
+        InvalidConfig: the sink cannot mark; nothing was put. With ``force`` it is, and a second redrive would
+        put all the letters again. DeadLetterError: earlier batches are put and marked; calling again
+        continues with the others.
         """
         sink, count = self._sink, 0
         if not isinstance(sink, MarkingSink) and not force:

@@ -18,7 +18,6 @@ class GroupView:
     leader: str | None
     assignment: Assignment
     owners: Counter[str]
-    """How many shards each member owns."""
 
     def document(self) -> dict[str, Any]:
         return {

@@ -21,13 +21,11 @@ class ShardState(StrEnum):
     """A shard's life as seen from outside; compare ``shard_state.ShardPhase``, which an owner sees."""
 
     NOT_BEGUN = "not begun"
-    """The application has not begun on the stream."""
     WAITING = "waiting"
     """A parent is not over."""
     READY = "ready"
     """It can be read, and no member owns it."""
     READING = "reading"
-    """A consumer owns it."""
     PAUSED = "paused"
     """A consumer owns it, and has paused: practically every record fails."""
     PAUSED_BY_OPERATOR = "paused by an operator"
@@ -37,7 +35,6 @@ class ShardState(StrEnum):
     GONE = "gone"
     """Retention trimmed it before it was over."""
     UNREADABLE = "unreadable"
-    """Its checkpoint cannot be read."""
 
 
 _WITH_A_BACKLOG: Final = frozenset(

@@ -39,11 +39,9 @@ class Listener:
         """A remark that is not part of the result."""
 
     def waiting(self) -> AbstractContextManager[Callable[[str], None]]:
-        """Report again and again what the operation waits for."""
         return nullcontext(lambda _text: None)
 
     def progress(self, what: str, total: int | None = None) -> AbstractContextManager[Callable[[int], None]]:
-        """Report how many more of something are done."""
         del what, total
         return nullcontext(lambda _count: None)
 
@@ -72,8 +70,6 @@ class OperatorStore(CheckpointStore, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredProgress:
-    """What is stored of one application on one stream, and its members."""
-
     store: OperatorStore
     coordinator: Coordinator
     group: Group
@@ -102,7 +98,6 @@ class StoredProgress:
             )
 
     def check_begun(self, config: SpoutConfig) -> None:
-        """Refuse an application without stored progress, where others have begun; else it can be the first."""
         if self.store.shard_ids() or self.store.read_application() is not None:
             return
         begun = [f"{app} on {stream}" for app, stream in self.applications()]

@@ -117,7 +117,6 @@ def record_document(record: Record) -> dict[str, Any]:
 
 
 def data_document(data: bytes) -> dict[str, Any]:
-    """Base64, and text where it is text."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

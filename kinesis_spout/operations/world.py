@@ -145,7 +145,6 @@ class World:
 
 @contextmanager
 def begun_progress(world: World, config: SpoutConfig) -> Iterator[StoredProgress]:
-    """Connect to where progress is kept; refuse a misspelt application."""
     with world.progress(config) as progress:
         progress.check_begun(config)
         yield progress

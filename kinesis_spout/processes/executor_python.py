@@ -47,8 +47,7 @@ def unfit_python(error_text: str) -> str | None:
 def check_packages(is_there: Callable[[str], object] = importlib.util.find_spec) -> None:
     """Check that this Python, which Spark started, has what this package needs.
 
-    Raises:
-        InvalidConfig: it lacks something; one line that says what to set.
+    InvalidConfig: it does not; one line that says what to set.
     """
     lacking = [name for name in _NEEDED if not is_there(name)]
     if lacking:

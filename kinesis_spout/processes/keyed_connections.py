@@ -127,8 +127,6 @@ def welcome(connected: socket.socket, key: bytes) -> None:
 
 
 class _End:
-    """One end of a connection during the handshake. Mutable."""
-
     def __init__(self, connected: socket.socket, key: bytes) -> None:
         self._socket = connected
         self._key = key

@@ -94,15 +94,12 @@ def run_query(
         spark: starts Spark, and stops it.
         view: where it is shown.
         until_caught_up: whether it ends when all that is in the stream at the beginning is finished.
-        ends_by_itself: whether the query does, as it has an `until`.
+        ends_by_itself: whether the query has an `until`.
         look: called with the query several times a second, and once when it has ended.
 
-    Returns:
-        The query, None if a signal came before it; and that signal, or the one that stopped it.
-
-    Raises:
-        What ended the query, or kept the last progress from being stored. PausedTooLong: it should come to an
-        end, and practically every record fails.
+    Gives the query, None if a signal came before it; and that signal, or the one that stopped it. Raises what
+    ended the query, or kept the last progress from being stored. PausedTooLong: it should end, and
+    practically every record fails.
     """
     query = None
     # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kinesis_spout.storm.spark.query import TopologyQuery
 
 Table = tuple[Sequence[str], list[list[str]]]
-"""Headings and rows."""
 
 _SHARD_HEADINGS: Final = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
 _COMPONENT_HEADINGS: Final = ("component", "executed", "emitted", "acked", "failed", "timed out", "latency")

@@ -37,7 +37,6 @@ JsonLines = Annotated[
 
 
 def existing(py_files: Sequence[Path]) -> Sequence[Path]:
-    """Check that the files and Java are there, and give the files."""
     missing = [str(path) for path in py_files if not path.exists()]
     if missing:
         raise WrongArguments(f"--py-files: expected files that exist, got {', '.join(missing)}")

@@ -29,10 +29,9 @@ Named = Annotated[
 
 
 def find_in_module(name: str, *, wanted: str, example: str) -> Any:
-    """Import ``module:name``; the working directory comes first, as with ``python -m``.
+    """Import ``module:name``; the working directory comes first, as with ``python -m``. The name can have dots.
 
-    After the colon it can have dots. Errors say what is ``wanted`` there, and give an ``example`` of the
-    whole.
+    Errors say what is ``wanted`` there, and give an ``example`` of the whole.
     """
     module_name, colon, path = name.partition(":")
     if not (module_name and colon and path):

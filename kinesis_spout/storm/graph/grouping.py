@@ -21,9 +21,8 @@ def stable_hash(key: tuple[Any, ...]) -> int:
     Numbers that are equal have the same hash (``1``, ``1.0``, ``True``, ``numpy.int64(1)``), as in Python's
     dictionaries.
 
-    Raises:
-        InvalidConfig: a value is of another kind than str, bytes, int, float, None, numpy's of these, and
-            tuples.
+    InvalidConfig: a value is of another kind than str, bytes, int, float, None, numpy's of these, and
+    tuples.
     """
     value = 0
     for part in key:

@@ -19,7 +19,6 @@ from kinesis_spout.storm.multilang.sendable import UnsendableValue, writable_tex
 MOST_LINES: Final = 1_000
 """Lines of a task in the log per minute; the same for errors."""
 MOST_METRICS: Final = 200
-"""Names of metrics of a task."""
 
 _MOST_CHARACTERS: Final = 10_000
 """Of a line."""
@@ -33,7 +32,6 @@ _log = logging.getLogger("kinesis_spout.storm.multilang.component")
 
 
 Report = Callable[[str, Any], None]
-"""Takes a metric: its name and a value."""
 
 
 class ComponentFailed(KinesisSpoutError):  # noqa: N818 - the names of our errors say what happened
@@ -67,7 +65,6 @@ class ComponentReports:
         self._invalid = 0
         self._pace: dict[str, Pace] = {}
         self.pid = 0
-        """The component's process, for log lines."""
 
     def take(self, message: Message) -> None:
         if isinstance(message, Log):

@@ -95,7 +95,6 @@ def why_refused(unknown: Sequence[str]) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Talk to the host until it ends; give the exit code."""
     try:
         component = KinesisSpoutComponent(
             configuring(arguments),

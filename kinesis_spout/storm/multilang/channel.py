@@ -83,9 +83,7 @@ class Channel:
     def read(self) -> Message:
         """Wait for the next message that is neither a heart-beat nor task ids.
 
-        Raises:
-            HostGone: there are no more.
-            NotOfTheProtocol: the host sent something else.
+        HostGone: there are no more. NotOfTheProtocol: the host sent something else.
         """
         while not self._messages:
             self._fill()
@@ -108,9 +106,7 @@ class Channel:
     def send(self, message: Message) -> None:
         """Send a message soon.
 
-        Raises:
-            HostGone: the host no longer reads.
-            UnsendableValue: the message has a value that cannot be sent. Nothing was sent.
+        HostGone: the host no longer reads. UnsendableValue: a value cannot be sent; nothing was sent.
         """
         data = self._codec.encode(message, self.component)
         self._unsent.append(data)

@@ -30,7 +30,6 @@ SERIALIZER_VARIABLE: Final = "MULTILANG_SERIALIZER"
 """The environment variable that names the serializer, unless ``run`` gets one."""
 
 TRACE, DEBUG, INFO, WARN, ERROR = range(5)
-"""The levels of ``Component.log``."""
 
 _MAX_LINES: Final = 1_000
 

@@ -30,7 +30,6 @@ class State(Enum):
     """A spout got a command; what it emits until its sync belongs to the command. Bolts are never here."""
     DIED = auto()
     HUNG = auto()
-    """It said nothing for too long."""
     BROKEN = auto()
 
 
@@ -52,7 +51,6 @@ class Event(Enum):
     # What becomes of it
     TIMED_OUT = auto()
     ENDED = auto()
-    """Its output has ended."""
 
 
 FAILED: Final = frozenset({State.DIED, State.HUNG, State.BROKEN})

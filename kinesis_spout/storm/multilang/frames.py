@@ -62,9 +62,8 @@ class Codec:
     def encode(self, message: object, component: str) -> bytes:
         """Write a message (one of ``messages``, or plain values) as one frame. ``component`` is for the error.
 
-        Raises:
-            UnsendableValue: there is no form for one of its values: dates and the like; in JSON also bytes
-                and NaN, in MessagePack integers beyond 64 bits.
+        UnsendableValue: there is no form for one of its values: dates and the like; in JSON also
+        bytes and NaN, in MessagePack integers beyond 64 bits.
         """
         values = msgspec.structs.astuple(message) if isinstance(message, msgspec.Struct) else (message,)
         try:
@@ -206,4 +205,3 @@ CODECS: Final = {
     "json": Codec("json", msgspec.json.Encoder, JsonDecoder, end=_END, bytes_too=False),
     "msgpack": Codec("msgpack", msgspec.msgpack.Encoder, MessagePackDecoder, end=b"", bytes_too=True),
 }
-"""By name: Storm's own, and pystorm's other one."""

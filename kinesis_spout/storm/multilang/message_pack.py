@@ -155,11 +155,7 @@ class MessagePackDecoder:
 
 
 def _skip(waiting: bytearray, position: int, open_values: int) -> tuple[int, int]:
-    """Skip values until none is open, or the bytes end.
-
-    Gives where the next value begins (beyond the bytes, if the last one is incomplete), and how many are
-    open.
-    """
+    """Skip values until none is open, or the bytes end. Gives the place then, and how many are open."""
     size = len(waiting)
     while open_values and position < size:
         head = waiting[position]

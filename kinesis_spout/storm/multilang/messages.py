@@ -43,7 +43,6 @@ class Handshake(msgspec.Struct, frozen=True, kw_only=True):
     """The first message to a component. It answers with ``Pid``."""
 
     conf: dict[str, Any]
-    """Storm's configuration of the topology."""
     context: dict[str, Any]
     """Where the component stands: ``taskid``, ``componentid``, ``task->component`` and more."""
     pid_dir: str = msgspec.field(name="pidDir")
@@ -157,7 +156,6 @@ class Pid(msgspec.Struct, frozen=True, kw_only=True):
 
 FromHost = Handshake | TupleIn | TaskIds | Next | Activate | Deactivate | Ack | Fail
 Message = FromHost | Emit | Log | Error | Metrics | Sync | Pid
-"""Any message, of either direction."""
 
 _BY_COMMAND: Final[dict[str, type[_Command]]] = {
     str(kind.__struct_config__.tag): kind

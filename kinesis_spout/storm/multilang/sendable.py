@@ -22,13 +22,10 @@ class UnsendableValue(KinesisSpoutError, TypeError):  # noqa: N818 - the names o
 
 
 def refuse_unsendable(values: Iterable[object], component: str, *, bytes_too: bool) -> None:
-    """Look through values, and the lists, tuples and mappings in them, for one that cannot be sent.
+    """Raise UnsendableValue if a value, or one in its lists, tuples and mappings, cannot be sent.
 
     ``component`` is for the error. ``bytes_too``: the codec carries bytes, and NaN and Infinity (MessagePack
     does, JSON does not).
-
-    Raises:
-        UnsendableValue: there is one.
     """
     always = _IN_MESSAGE_PACK if bytes_too else _IN_JSON
     for value in values:

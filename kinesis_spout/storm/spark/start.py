@@ -41,9 +41,8 @@ longer than three short time-outs; if cancelled, the job would start them again,
 def check_runnable(topology: BuiltTopology) -> None:
     """Refuse what is a valid graph, but cannot run on Spark. Checked before anything starts.
 
-    Raises:
-        InvalidConfig: a spout delivers in an order that a topology cannot keep, state cannot be kept, or two
-            spouts would share the shards of a stream.
+    InvalidConfig: a spout delivers in an order that a topology cannot keep, state cannot be kept, or two
+    spouts would share the shards of a stream.
     """
     for component in topology.graph.spouts:
         if isinstance(component.made_of, KinesisSpout):

@@ -49,7 +49,6 @@ class FileContent:
     after: tuple[str, ...]
     """After which states it applies; empty where it is whole."""
     payload_bytes: int
-    """See ``payload_bytes_of``."""
 
 
 def payload_bytes_of(rows: Rows) -> int:

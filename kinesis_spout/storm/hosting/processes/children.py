@@ -48,8 +48,6 @@ class ChildKey(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to speak with a child, until it is given back, or its holder is gone."""
-
     key: ChildKey
     number: int
     """Grows with each lease of the child. Tuple ids begin with it, so that no two leases have one in common."""
@@ -228,7 +226,6 @@ class OwnChildren:
 
 
 def _end_all(children: list[ChildProcess]) -> None:
-    """End children at the same time: the slow ones take as long together as one."""
     ending = [threading.Thread(target=child.end, name=f"end of {child.pid}") for child in children]
     for each in ending:
         each.start()

@@ -56,7 +56,6 @@ _LOOK_SECONDS: Final = 0.5
 _log = logging.getLogger(__name__)
 
 _Held = dict[ChildKey, tuple[Lease, PipesHere]]
-"""What one worker has leased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +66,6 @@ class _Executor:
 
 
 class HostServer:
-    """Serves the children of one machine to the workers there, and to those of other machines."""
-
     def __init__(self, listening: socket.socket) -> None:
         self._listening = listening
         self._children = OwnChildren(find=self._find)

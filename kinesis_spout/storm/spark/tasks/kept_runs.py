@@ -49,7 +49,6 @@ _MADE_FOR_USERS: Final = "kinesis_spout.storm.components."
 class KeptRun(NamedTuple):
     run: StageRun
     parts: StateParts
-    """The keyed state of its tasks."""
 
 
 _kept: Final[dict[tuple[str, int, int], KeptRun]] = {}
@@ -161,7 +160,6 @@ class _Watch:
 
 
 _watches: Final[list[_Watch]] = []
-"""Of the task at hand."""
 
 
 def _call_in(frame: FrameType | None) -> FrameType | None:
