@@ -238,7 +238,7 @@ class RecordSpout(Handle):
         return None
 
     def _enroll(self, current: Mapping[str, StreamTuples]) -> None:
-        """Give every stream that is read now its turn, and no other."""
+        """Let the streams that are read now take turns, and no others."""
         kept = [name for name in self._turns if name in current]
         self._turns = deque(kept + [name for name in current if name not in kept])
         self._rests_until, self._turns_of = {}, current

@@ -310,7 +310,7 @@ def start_query(
 def _end(streams: StreamSet[StreamEngine], name: str) -> None:
     """Stop all streams, because all are done, or one has ended with an error that ends the query."""
     if streams.error is not None and len(streams.current) > 1:
-        _log.error("the query %s ends, for one of its streams has: %s", name, streams.error)
+        _log.error("the query %s ends because one of its streams has ended: %s", name, streams.error)
     try:
         streams.close()
     except KinesisSpoutError as error:

@@ -12,7 +12,7 @@ back-off under way; the micro-batch is then not committed, as after a crash.
 
 **What is repeated after a crash.** The whole micro-batch, from its first delivery: acked records are delivered
 again and dead letters may be stored twice. Within a micro-batch Spark repeats a task that died. So handlers
-must bear repetition; `KinesisSpout.foreach_record` repeats less, for it keeps the outcome of each record.
+must tolerate repetition; `KinesisSpout.foreach_record` repeats less: it keeps the outcome of each record.
 
 **How it runs.** One Spark job per round of deliveries. The handler is called inside the tasks that read the
 micro-batch, by the delivery of the record door. Only failed records come back to the driver, with their data. The

@@ -95,7 +95,7 @@ class PageServer:
         self._is_closed = True
         for listening in self._sockets:
             with contextlib.suppress(OSError):  # not every system does it, and not twice
-                listening.shutdown(socket.SHUT_RDWR)  # wakes who accepts, which ``close`` does not
+                listening.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread, which ``close`` does not
             listening.close()
 
     def _accept(self, listening: socket.socket) -> None:

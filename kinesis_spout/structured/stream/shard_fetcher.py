@@ -158,7 +158,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
         if newest is not None:
             self.read_until = max(self.read_until, newest)
         elif page.kinesis_records == 0:
-            # The shard has nothing until so long before now, if the two clocks agree.
+            # Everything that arrived earlier than that was read, if the two clocks agree.
             self.read_until = max(self.read_until, self._clock.time() - behind_seconds)
 
     def _failed(self, error: Exception) -> float | None:

@@ -88,7 +88,7 @@ class RunningBatches:
         return getattr(self._this_thread, "runs", False)
 
     def launch(self, works: list[WorkSlice], now: float) -> None:
-        """Run slices as one batch; without slices it is for the runner's ticks."""
+        """Run slices as one batch; without slices the batch only brings the runner's ticks."""
         number = self.launched
         self.launched += 1
         batch = Batch(number=number, tag=f"{self._tags}-{number}", works=works, started=now)
