@@ -35,11 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConcurrentCalls:
-    """Calls ``handler(scheme(record))`` for several records at a time. Picklable. Mutable; one run at a time.
-
-    ``scheme`` runs on the handler's thread. ``concurrency`` bounds the records under way of one run.
-    ``timeout_seconds`` bounds a handler's time for a record; None: no bound.
-    """
+    """Calls ``handler(scheme(record))``. Picklable. Mutable; one run at a time. None: no time-out."""
 
     def __init__(
         self,

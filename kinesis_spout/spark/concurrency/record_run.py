@@ -70,16 +70,11 @@ class RunRules:
 
 
 class RecordRun:
-    """What is under way of a run, what ended, and what begins next. Mutable; ``ConcurrentRun`` owns the lock.
+    """Mutable; its ``ConcurrentRun`` owns the lock.
 
-    Args:
-        size: the number of records.
-        rules: the bounds.
-        notes: called as things happen.
-        marks: at least ``size`` of them; none of its records has begun.
-        key_of: names the key of a record, by its index; None: no key, it does not wait. Without it there are
-            no keys.
-        verdict: is asked once about each record, in order; without it all are delivered.
+    ``marks`` has a mark for each record, all NOT_BEGUN. ``key_of`` names a record's key by its index; None:
+    it waits for no other. ``verdict`` is asked once about each record, in order; without it all are
+    delivered.
     """
 
     def __init__(

@@ -66,9 +66,7 @@ class Run:
 class CachingDelivery(SliceDelivery):
     """Acks every record of a slice, and keeps it as a row. Mutable.
 
-    The user can fail every row, so there are at most as many as failures can be kept. No more are fetched
-    either, except the rest of an aggregated record: what is fetched in vain is fetched again, with a new
-    iterator.
+    The user can fail every row: so there are, and are fetched, no more rows than failures can be kept.
     """
 
     extra_columns = tuple(name for name in HANDLED_COLUMNS if name not in RECORD_COLUMNS)

@@ -122,10 +122,9 @@ class MicroBatchEngine:
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> None:
-        """Plan nothing more, let running jobs end within the time-out, cancel the rest, commit, leave.
+        """Let running jobs end within the time-out, cancel the rest, commit, leave.
 
-        What no cancel ends (a handler that hangs on the driver) is left behind. A handler must not call it:
-        see ``runs_handler``.
+        Abandons what no cancel ends (a hanging handler). A handler must not call it: see ``runs_handler``.
         """
         self._stopping.set()
         self._calls.put(_nothing)
@@ -347,10 +346,10 @@ class MicroBatchEngine:
         return min((shard.read_to for shard in self._shards.values()), default=None)
 
     def _start_tick(self, ticks: Ticks, now: float) -> float | None:
-        """Start a batch without slices for ticks that are due, if none with slices runs or is about to.
+        """Start a batch without slices for due ticks; return when to look again.
 
-        Not in a pause of either kind: what a tick emits would fail, like the records. Not without a shard:
-        then another consumer works, or none may. Returns when to look again, if nothing comes up before.
+        Not in a pause: what a tick emits would fail, like the records. Not without a shard: another consumer
+        works.
         """
         due_at = ticks.due_at
         if due_at is None or due_at > now:

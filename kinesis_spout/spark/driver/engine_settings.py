@@ -41,11 +41,7 @@ class EngineSettings:
     """How long a stop waits for cancelled batches."""
 
     def rest_after(self, deaths: int) -> float:
-        """How long a shard rests after a job of its slices died.
-
-        No rest while a killer is searched for: then jobs of other records end well in between. ``deaths``:
-        how many jobs, of any shard, have died since records were handled last.
-        """
+        """``deaths``: dead jobs since records were last handled. No rest while a killer is searched for."""
         in_outage = deaths - self.quick_deaths
         if in_outage <= 0:
             return 0.0

@@ -104,14 +104,9 @@ class Round:
 class DeliverRecords:
     """The function that Spark runs over the rows of a micro-batch, or over ``table_of`` records. Picklable.
 
-    Rows that lack ``subSequenceNumber`` and have one ``sequenceNumber`` came in one aggregated record, and
-    nothing tells them apart: their dead letters would be taken for copies of one. A task that finds two stops
-    calling the handler, and names them at its end.
-
-    Args:
-        handler: calls the user's code.
-        max_failed_bytes: of failed records that one task returns; None: no bound. A task in which more
-            fails stops calling the handler and passes over the rest of its records.
+    Rows that lack ``subSequenceNumber`` and have one ``sequenceNumber`` came in one aggregated record: their
+    dead letters would be taken for copies of one. A task that finds two stops calling the handler, and names
+    them at its end. So does a task whose failed records exceed ``max_failed_bytes`` (None: no bound).
     """
 
     def __init__(self, handler: PickledHandler[AnyHandler], max_failed_bytes: int | None) -> None:

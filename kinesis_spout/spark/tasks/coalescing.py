@@ -34,11 +34,7 @@ class CoalescingKey:
 
     @classmethod
     def of(cls, coalesce: "str | KeyFunction | None", order: str) -> Self | None:
-        """Read the argument ``coalesce`` of a door; None if nothing is coalesced.
-
-        Raises InvalidConfig: it is neither a function nor "partition_key"; or a function, and ``order`` is
-        "key".
-        """
+        """None if nothing is coalesced. Raises InvalidConfig, also for a function with ``order`` "key"."""
         if coalesce is None:
             return None
         if coalesce == PARTITION_KEY:
@@ -171,11 +167,7 @@ def _keys(records: Sequence[Record], key_of: KeyFunction) -> tuple[list[Key | No
 
 
 class CoalescingWindows:
-    """The windows of one slice, as its journal has them. Mutable.
-
-    A handler's note numbers a record among those that it was handed, from the window's base: here that
-    becomes the record's index in the slice.
-    """
+    """Mutable. Handlers number only the records they get; ``index_of`` makes these the slice's indices."""
 
     def __init__(self, windows: Iterable[CoalescingWindow] = ()) -> None:
         self.stand_ins: dict[int, int] = {}

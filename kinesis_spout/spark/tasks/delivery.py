@@ -32,12 +32,9 @@ class Handler(Protocol):
     def __call__(
         self, records: Sequence[Record], until: float, notes: SliceNotes
     ) -> tuple[int, list[Failed]]:
-        """Deliver records in order, stopping at the monotonic time ``until``, or when the notes say so.
+        """Deliver records in order, until the monotonic time ``until``, or until the notes say stop.
 
-        It notes each call and its outcome as they happen.
-
-        Returns:
-            How many were delivered, counted from the first (at least one), and which of those failed.
+        Returns how many were delivered, from the first (at least one), and which of those failed.
         """
         ...
 

@@ -184,10 +184,10 @@ def recover_job(
     settings: TaskSettings,
     death: HandlerKilledWorker,
 ) -> list[WorkResult] | None:
-    """The outcomes of a job's tasks that failed on this machine; None if that blames no task.
+    """The outcomes of a failed job on this machine; None if no task is to blame.
 
-    One task's worker has died, or the job was cancelled. Then those are to blame that stay in one handler for
-    longer than a whole task may take. ``file`` names the journal of a task.
+    To blame is the task whose worker died, or, when cancelled, one in a handler for longer than a task may
+    take.
     """
     failed = _FAILED_TASK.search(str(death))
     guilty = None if failed is None else int(failed[1])

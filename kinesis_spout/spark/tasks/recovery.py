@@ -86,14 +86,10 @@ def recover(
     *,
     hangs: bool = False,
 ) -> list[WorkResult]:
-    """A result for each slice of a task that died.
+    """A result for each slice of a dead task.
 
-    Args:
-        pack: its slices.
-        remains: its notes.
-        settings: the task's.
-        blame: the error of the record that was under way; None if the task did not die by its own fault.
-        hangs: whether its records took too long: then all that were under way are to blame.
+    ``blame`` is the error for the record under way; None if the task did not die by its own fault. ``hangs``:
+    its records took too long, and all that were under way are to blame.
     """
     unclear = blame is not None and remains.under_way is None and not remains.suspects
     results = []
