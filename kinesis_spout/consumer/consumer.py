@@ -44,12 +44,12 @@ _CAP_SECONDS: Final = 10.0
 _LOOK_AROUND_SECONDS: Final = 0.5
 """How soon a lost session is noticed."""
 _FIRST_ASSIGNMENT_SECONDS: Final = 1.0
-"""How long a start waits for the leader to have assigned with this member in mind."""
+"""How long a start waits for the first assignment that includes this member."""
 _LOOK_AT_LEAVING_SECONDS: Final = 0.05
-"""How often it is looked whether what is in flight of a shard that is another's has ended."""
+"""How often to check whether what is in flight of a leaving shard has ended."""
 
 LAST_COMMIT_SECONDS: Final = 30.0
-"""How long closing tries again to store the progress, when the store cannot be reached just then."""
+"""How long closing retries to store the progress while the store cannot be reached."""
 
 _log = logging.getLogger(__name__)
 
@@ -245,7 +245,7 @@ class Consumer(ConsumerState):
                 the last commit within ``LAST_COMMIT_SECONDS``. Nothing is lost by that: the records come
                 again at the next start.
         """
-        with self.lock:  # after which no letter writer begins
+        with self.lock:  # no letter writer begins after this
             self._stopping = True
         self._chore_due.set()
         self._letter_due.set()
@@ -315,7 +315,7 @@ class Consumer(ConsumerState):
 
     def _write_letters(self, now: float) -> float:
         chores = self._chores
-        # Here too: the housekeeper may be waiting for ZooKeeper when the session must have ended.
+        # Here too: the housekeeper can be waiting for ZooKeeper when the session must have ended.
         self._ownership.take_lost()
         if now >= chores.dead_lettering.until:
             self._tried(chores.dead_lettering, self._dead_lettering.write)

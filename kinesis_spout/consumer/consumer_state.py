@@ -38,7 +38,7 @@ RecordId = tuple[str, SequenceNumber]
 """A shard's id, and a record of it."""
 
 _OVERHEAD_BYTES: Final = 500
-"""What a letter weighs besides its record's data, roughly."""
+"""The approximate size of a letter without its record's data."""
 
 
 class ConsumerState:
@@ -56,22 +56,20 @@ class ConsumerState:
         self.counters = Counters()
         self.failures = FailureKinds()
         self.read_errors = ReadErrors(ports.clock)
-        """The shards that cannot be read now."""
         self.letters = WaitingLetters()
         self.listener: OwnershipListener | None = None
-        """Whoever reads, from the start of the consumer to its end."""
+        """The reader, from the start of the consumer to its end."""
 
         # Free for all threads
         self.deliveries = ports.deliveries or DeliveryRate(
             config.max_deliveries_per_second, config.max_total_deliveries_per_second
         )
-        """What whoever delivers asks."""
+        """Grants deliveries."""
         self.sharers = 1
         """How many streams share `max_buffered_bytes`, this one included; may change at any time."""
         self.last_error: KinesisSpoutError | None = None
-        """The last error that is being retried; None once what failed has worked again."""
+        """The last error that is being retried; None once the retry has worked."""
         self.fatal: BaseException | None = None
-        """The error that ended the consumer, if one did."""
 
     @property
     def now(self) -> float:

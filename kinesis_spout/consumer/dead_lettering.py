@@ -13,7 +13,7 @@ from kinesis_spout.model.record import Record
 from shard_state import Exhausted
 
 LAST_LETTERS_SECONDS: Final = 90.0
-"""How long closing waits for the sink: longer than a sink perseveres by itself."""
+"""How long closing waits for the sink: longer than a sink retries."""
 
 _log = logging.getLogger(__name__)
 

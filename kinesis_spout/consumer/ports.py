@@ -20,7 +20,7 @@ OpenGetter = Callable[[str, Position], ShardGetter]
 class Ports:
     lister: ShardLister
     open_getter: OpenGetter
-    """For a shard that is read on and on."""
+    """For a shard that is read continuously."""
     open_rereader: OpenGetter | None = None
     """For some records of a shard that were read before, on any thread; None: ``open_getter`` does."""
     store: CheckpointStore
@@ -29,9 +29,9 @@ class Ports:
     dead_letters: DeadLetterSink
     clock: Clock = field(default_factory=SystemClock)
     paces: ShardPaces = None  # type: ignore[assignment]  # made below: it needs the clock
-    """Those that ``open_getter`` gives to its getters; as AWS allows, on ``clock``, unless given."""
+    """Those that ``open_getter`` gives to its getters; by default AWS's limits, on ``clock``."""
     deliveries: DeliveryRate | None = None
-    """How often records are delivered, of all streams of this process; None: of this one, as its settings say."""
+    """The rate for all streams of this process; None: this stream's own, from its settings."""
     close: Callable[[], None] = lambda: None
     """Closes what was opened for this consumer, after the coordinator: session, embedded server."""
 
@@ -50,7 +50,7 @@ class Ports:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     began: float | None = None
-    """When it first began on any stream, in seconds since the epoch, by the store's clock; None if never."""
+    """When it first began on any stream, in seconds since the epoch, by the store's clock; None: never."""
     streams: frozenset[str] = frozenset()
     """The names of the streams on which it has begun."""
 

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 class _Trouble:
     error: KinesisSpoutError
     failures: int = 0
-    """In a row."""
+    """Consecutive."""
     said: type[KinesisSpoutError] | None = None
     remind_at: float = 0.0
     reminder_seconds: float = FIRST_REMINDER_SECONDS

@@ -14,7 +14,7 @@ from kinesis_spout.settings import SpoutConfig
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordAge:
     arrived_from: float
-    """What arrived before, in seconds since the epoch, is too old."""
+    """Records that arrived before this are too old; seconds since the epoch."""
     maximum_seconds: float
     skips: bool
     """Whether such a record is skipped; otherwise it is dead-lettered."""

@@ -26,14 +26,14 @@ from shard_state import (
 from shard_state.assignment.observed_rates import OBSERVED_SECONDS, ObservedRates
 
 _TRY_SECONDS: Final = 2.0
-"""How often it is tried to get a shard that its old owner keeps; that it is freed is noticed at once."""
+"""How often to try to get a shard that its old owner keeps; freed shards are noticed at once."""
 
 
 class Wish(NamedTuple):
     shard_id: str
     fresh: Checkpoint
     fences: bool
-    """Whether its old owner has had its time to let go."""
+    """Whether its old owner's time to let go is over."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Sharing:
         """Shards that are ours and that are not owned yet."""
         self._ended: set[str] = set()
         self.read_bytes: defaultdict[str, int] = defaultdict(int)
-        """Of each shard, since the rates were measured last. Whoever reads adds to it."""
+        """Of each shard, since the rates were measured last. The reader adds to it."""
         self._measured_at = 0.0
         self._rates = ObservedRates()
         self._said = b""

@@ -26,9 +26,9 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.streams import nothing_found
 
 _OPENERS: Final = 8
-"""So many streams are opened at a time: to open one is a dozen requests, one after another."""
+"""Streams opened at a time: one takes a dozen sequential requests."""
 _LOOK_SECONDS: Final = 0.25
-"""How soon it is noticed that one of several streams has ended."""
+"""How soon the end of one of several streams is noticed."""
 
 _log = logging.getLogger(__name__)
 
@@ -85,9 +85,9 @@ class StreamSet(Generic[S]):
         self._past: list[Counters] = []
         self._closed = threading.Event()
         self.error: BaseException | None = None
-        """What has ended all of it: an error of one stream that no other can make good."""
+        """What has ended the whole set: an error of one stream that no other can make good."""
         self._told: dict[str, str] = {}
-        """Why a stream could not be opened, as it was logged."""
+        """Logged reasons why a stream could not be opened."""
         self._look_at = 0.0
         self._wake = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -199,7 +199,7 @@ class StreamSet(Generic[S]):
         """Open a stream's ports and check that it can be read, before anything is stored of any stream."""
         ports = self._ports.open(self._config.of_stream(found.stream))
         if not self._config.is_several:
-            return ports  # which its consumer sees to
+            return ports  # its consumer handles that
         try:
             ports.lister.list_shards()
         except BaseException:

@@ -56,7 +56,7 @@ class BufferedShard(ShardReader[Page]):
         self._records: deque[Record] = deque()
         self._bytes = 0
         self._records_in_one = 1
-        """How many user records a record of Kinesis held, on the page before."""
+        """The most user records in one record of Kinesis, on the page before."""
         self._is_parked = False
         self._closed = False
         self._last_page: Page | None = None

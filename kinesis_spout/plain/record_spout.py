@@ -62,7 +62,7 @@ class RecordSpout(Handle):
     """
 
     _rest_seconds: ClassVar[float] = 0.001
-    """How long a stream is not asked after it had nothing, for each other one there is: to ask costs 20 µs."""
+    """How long a stream without tuples rests, for each other stream: asking costs 20 µs."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class RecordSpout(Handle):
         self._closed = False
         self._turns: deque[str] = deque()
         self._turns_of: Mapping[str, StreamTuples] = {}
-        """Whose turns these are."""
+        """The streams that take turns."""
         self._rests_until: dict[str, float] = {}
 
     # Life
@@ -255,7 +255,7 @@ class RecordSpout(Handle):
                 emitted = self.next_tuple()
                 is_over = emitted is None and self.is_done
             except SpoutClosed:
-                return  # by another thread, or by whoever iterates
+                return  # by another thread, or by the caller's loop
             if emitted is not None:
                 yield emitted
             elif is_over:

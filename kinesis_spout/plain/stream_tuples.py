@@ -15,7 +15,7 @@ from kinesis_spout.plain.listener import Announcements, FailReason
 from shard_state import Exhausted, RecordEvent, SequenceNumber
 
 _MAX_BROKEN_PER_CALL: Final = 32
-"""Records whose scheme raises, before ``next_tuple`` lets the caller go on with something else."""
+"""Records whose scheme raises, before ``next_tuple`` returns to the caller."""
 
 _EVENTS: Final = {FailReason.FAIL: RecordEvent.FAIL, FailReason.TIME_OUT: RecordEvent.TIME_OUT}
 
@@ -65,7 +65,7 @@ class Emitted(NamedTuple):
     message_id: str
     """``shardId:sequence#epoch.attempt``: this delivery of the record, another one at every delivery. What stands
     before the ``#`` is the record's own id, which its dead letter has too; inside an aggregate it ends with
-    ``:sub``. Where several streams may be read, ``stream/`` stands before it."""
+    ``:sub``. With several streams it begins with ``stream/``."""
     values: Any
     """What the scheme made of the record; with "raw" the ``Record`` itself."""
 
@@ -111,7 +111,7 @@ class StreamTuples:
             except BaseException as error:
                 self._fail(delivery, failure_of(error), FailReason.FAIL)
                 if isinstance(error, KeyboardInterrupt):
-                    raise  # it may be the caller's Ctrl-C; see kinesis_spout.model.handler
+                    raise  # it can be the caller's Ctrl-C; see kinesis_spout.model.handler
                 continue
             message_id = self._prefix + str(delivery)
             self._announcements.emitted(message_id, record.attempt)

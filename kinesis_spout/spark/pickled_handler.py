@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 _MAX_LOADED: Final = 256
 _IDLE_SECONDS: Final = 900.0
-"""A handler that was not called for so long is given up when another one is loaded: its query was stopped."""
+"""A handler unused for so long is dropped when another one is loaded: its query was stopped."""
 
 _HandlerT = TypeVar("_HandlerT", bound=Callable[..., Any])
 
@@ -45,4 +45,4 @@ class PickledHandler(Generic[_HandlerT]):
 
 
 _loaded: Final[dict[str, tuple[Any, float]]] = {}
-"""The handlers of this worker by digest, with when each was called last, the longest ago first."""
+"""The handlers of this worker by digest, each with its last call, the oldest call first."""

@@ -24,7 +24,7 @@ _SPARK_TYPES: Final = {
     "timestamp": TimestampType(),
 }
 _OPTIONS: Final = "kinesis.options"
-"""Where a table's first column has the options."""
+"""The metadata key of a table's options, in its first column."""
 
 
 def arrow_schema(extra_columns: Sequence[str] = ()) -> pa.Schema:

@@ -21,7 +21,6 @@ from kinesis_spout.ports import Attachment
 class _Shared:
     members: frozenset[str]
     until: float
-    """How long that may last."""
 
 
 class Companionship:

@@ -24,11 +24,11 @@ class Leading:
         """Of the present term."""
         self._list_at = 0.0
         self._members: list[GroupMember] = []
-        """For whom it was planned last."""
+        """The members of the last plan."""
         self._due_at = 0.0
-        """When to plan again although the members are the same."""
+        """When to plan again even if the members are the same."""
         self._ended: set[str] = set()
-        """What members said to be over, and the planner was told."""
+        """Shards that members reported as over, and that the planner knows of."""
 
     def lead(self, now: float) -> float:
         """Return when something is due next. After an error, which it raises, the next call begins a term."""
@@ -51,7 +51,7 @@ class Leading:
             planner.listed(shards, {})
             planner.over(ended)
             self._ended |= ended
-        self._planner = None  # until it is known that what it decides is in force
+        self._planner = None  # until its decisions are known to be in force
         before = planner.current
         assignment = planner.plan(members, now)
         if assignment is not None:

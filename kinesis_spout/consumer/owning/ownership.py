@@ -87,7 +87,7 @@ class Ownership:
 
     def take_lost(self) -> None:
         """Drop the shards that ZooKeeper has reported as lost since the last call."""
-        with self._lock:  # or a shard could be acquired between the loss of the others and its consequences
+        with self._lock:  # no shard is acquired between the loss of others and its consequences
             lost = self._ports.coordinator.take_lost()
             given_up = self.lose(lost) if lost else lost
         if lost:

@@ -91,7 +91,7 @@ class ConcurrentCalls:
 # Threads
 
 _Job = Callable[[], bool]
-"""Returns whether its thread goes on to the next job."""
+"""Returns whether its thread continues with the next job."""
 _Jobs = SimpleQueue[_Job | None]
 
 _ABANDONED: Final = -1
@@ -132,7 +132,7 @@ def _serve(jobs: _Jobs) -> None:
     while (job := jobs.get()) is not None:
         if not job():
             return
-        del job  # what it belongs to may go while the next one is waited for
+        del job  # free its run while waiting for the next job
     jobs.put(None)  # for the other threads
 
 
@@ -208,7 +208,7 @@ class _RunOnThreads(ConcurrentRun):
 # An event loop
 
 _GRACE_SECONDS: Final = 1.0
-"""How long a coroutine may take to end after it was cancelled, before it is abandoned."""
+"""How long a cancelled coroutine may take to end, before it is abandoned."""
 
 
 class _HandlerLoop:

@@ -29,7 +29,7 @@ Marks = memoryview | bytearray
 """A byte for each record of a run: ``NOT_BEGUN`` (at first), ``UNDER_WAY`` or ``ENDED``."""
 
 MOST_WAITING_FOR_A_KEY: Final = 16
-"""When so many records wait for one key, later records are not looked at: of any key."""
+"""When so many records wait for one key, no later record begins, whatever its key."""
 
 
 class Verdict(Enum):
@@ -57,13 +57,13 @@ class RunRules:
     """Times are monotonic."""
 
     concurrency: int
-    """At most so many records are under way at a time."""
+    """The most records under way at a time."""
     until: float = inf
-    """From then on none begins, but those that wait for their key; the first of a run always begins."""
+    """No record begins later, except those that wait for their key, and the first of a run."""
     waits_until: float = inf
-    """From then on those do not begin either: they are held."""
+    """These do not begin later either: they are held."""
     max_unfinished: int | None = None
-    """So many records may fail, or be held. None begins that could be one too many, for all may fail."""
+    """The most records that fail or are held. No record begins that could exceed it, because all can fail."""
     max_deliveries: int | None = None
     stops_at_failure: bool = False
     """After a failure none begins."""
@@ -99,9 +99,9 @@ class RecordRun:
         self._key_of = key_of
         self._verdict = verdict
         self._lines: dict[str, deque[int]] = {}
-        """What waits for each key of which a record is under way."""
+        """The records that wait for each key of a record under way."""
         self._ready: deque[int] = deque()
-        """What may begin, for the one before it of its key has ended well."""
+        """Records that may begin, because the one before of their key has ended well."""
         self._failed_keys: set[str] = set()
         self._waiting = self._given_up = 0
         self.reached = 0

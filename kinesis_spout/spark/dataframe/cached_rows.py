@@ -69,7 +69,7 @@ class FoundRow:
     """A kept row that was looked up, with what is needed to fail it."""
 
     slice: int
-    """Which of the batch's results it belongs to."""
+    """The index of its result in the batch."""
     record: Record
     index: int
     """Its number among the records read in the slice."""

@@ -80,7 +80,6 @@ class CachingDelivery(SliceDelivery):
         self._most_fetched = plan.limit if plan.probe else min(plan.limit, self._most_rows)
         self._fetched = 0
         self.batches: list[pa.RecordBatch] = []
-        """The rows, in order."""
         self.runs: list[Run] = []
 
     @property

@@ -19,7 +19,7 @@ _OUTCOMES: Final = {
     "deadLettered": "given_up",
     "expired": "expired",
 }
-"""What is told of the counters, and as what."""
+"""The counters that are reported, and under which names."""
 
 
 def totals_of(counters: Counters) -> dict[str, int]:

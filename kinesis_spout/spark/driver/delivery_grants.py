@@ -25,9 +25,9 @@ class DeliveryGrants:
         self._stream = stream
         self._grant: Grant | None = None
         self._of: dict[_Slice, Grant] = {}
-        """What was granted to a slice that has not ended: of a shard one that is fresh and one of retries."""
+        """The grants of running slices: of a shard at most a fresh one and one of retries."""
         self.due_at: float | None = None
-        """When to plan again, as something may wait for it; None: not for the rates."""
+        """When to plan again if something can wait for a grant; None: nothing waits for one."""
 
     def ask(self, now: float) -> int | None:
         """How many deliveries may be planned now; None: any number. ``planned`` follows."""

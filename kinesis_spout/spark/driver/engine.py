@@ -48,11 +48,11 @@ _CANCEL_AGAIN_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _SHORTEST_WAIT_SECONDS: Final = 0.001
 _UNCERTAIN_SECONDS: Final = 0.02
-"""Between two looks whether ZooKeeper has answered, where the shards may be another's."""
+"""How often to check whether ZooKeeper has answered, while the shards can be another's."""
 _PATIENCE_WHILE_RUNNING: Final = 8.0
-"""How many times the gather time records wait for polls while a job runs: one beside it would slow both."""
+"""While a job runs, records wait so many gather times for polls: a second job would slow both."""
 _SPACINGS_WHILE_RUNNING: Final = 2.0
-"""How many times the spacing records that were pushed wait for the end of a job before another runs beside it."""
+"""While a job runs, pushed records wait so many spacings for its end before another starts."""
 _RECENT_PROGRESS: Final = 100
 
 _log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class MicroBatchEngine:
         self._ended = threading.Event()
         self._on_end = on_end
         self.is_done = False
-        """Whether the engine has ended by itself, for the run has come up to its `until`."""
+        """Whether the engine has ended because the run has come up to its `until`."""
         self._tip = TipPoller(
             consumer,
             self._shards,
@@ -112,7 +112,7 @@ class MicroBatchEngine:
         self._ticks = runner.ticks
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
         self._counted = Counters()
-        """As the newest progress tells it."""
+        """At the newest progress."""
         self.recent_progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
 
     # From outside
@@ -412,7 +412,7 @@ class MicroBatchEngine:
         shards = self._shards.items()
         letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
         if letters_bytes > most // 2:
-            return  # Retries may be read again, and be given up: their data would come on top.
+            return  # Retries can be read again, and be given up: their data would come on top.
         may_read = letters_bytes <= most // 4
         granted = self._grants.ask(now)
         plans = self._manager.plan(

@@ -282,7 +282,7 @@ def start_query(
     slots = BatchSlots(config.max_concurrent_batches)
 
     def open_one(of_one: SpoutConfig, ports: Ports) -> StreamEngine:
-        # The engine times out whole jobs: the records inside one are not tracked one by one.
+        # The engine times out whole jobs: it does not track the records inside one.
         consumer = Consumer(of_one, ports, message_timeout_seconds=None, door=door, companion=companion)
         try:
             engine = MicroBatchEngine(

@@ -35,15 +35,14 @@ PICKLED: Final = "pickled"
 OUTCOMES_DDL: Final = f"{PICKLED} binary"
 
 Failed = tuple[Unfinished, FailedRecord]
-"""A record that failed, and what its handler said."""
 
 _OVERHEAD_BYTES: Final = 500
-"""What a failed record weighs besides its data, its error and where that was raised, roughly."""
+"""The approximate size of a failed record without its data, its error and where that was raised."""
 _NO_LIMIT: Final = 1 << 62
 _WHOLE_BATCH: Final = SlicePlan(
     shard_id="",
     epoch=0,
-    kind=SliceKind.RETRY,  # the rows may be of several shards, so they are no piece of one
+    kind=SliceKind.RETRY,  # the rows can be of several shards
     limit=_NO_LIMIT,
     position=Position.trim_horizon(),
     max_failures=_NO_LIMIT,
@@ -56,7 +55,7 @@ class TaskEnd:
     last_in_row: int
     """How many records failed at the end, behind the last that was handled."""
     overflowed_by: str | None
-    """The error of the failed record that was one too many; None if all were within the bound."""
+    """The error of the failed record that exceeded the bound; None if none did."""
     ambiguous: str | None
     """The shard's id and the sequence number of the first two rows that nothing tells apart."""
 

@@ -34,7 +34,7 @@ class FailedRecords:
         self._policy = policy
         self._maximum_age_seconds = maximum_age_seconds
         self._waiting: list[tuple[float, Record]] = []
-        """When each is due, the earliest first."""
+        """Due times, the earliest first."""
 
     @property
     def next_due(self) -> float | None:

@@ -28,7 +28,7 @@ class OnDemandSink:
 
     url: str
     client: KinesisClientSettings
-    """How to reach the stream of ``kinesis://``; whose credentials and region ``s3://`` takes."""
+    """For the stream of ``kinesis://``; ``s3://`` takes its credentials and region."""
     clock: Clock
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ Key = str | bytes | int | tuple["Key", ...]
 KeyFunction = Callable[[Record], Key | None]
 
 PARTITION_KEY: Final = "partition_key"
-"""What coalesces by the records' own keys."""
+"""Coalesces by the records' own keys."""
 
 _partition_key_of: Final = attrgetter("partition_key")
 
@@ -108,9 +108,9 @@ def _check(key: object) -> None:
 
 
 WAITS: Final = -1
-"""In place of a stand-in: an earlier record of the key failed before this window, and must come first."""
+"""No stand-in: an earlier record of the key failed before this window, and must come first."""
 _HAS_NO_KEY: Final = -2
-"""In place of a stand-in: the user's function raised. That fails the record."""
+"""No stand-in: the user's function raised. That fails the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ class CoalescingWindow:
     base: int
     """How many records of the slice come before."""
     stand_ins: "array[int]"
-    """By the position of a record in the window: that of the record handled for it, its own if it is handled."""
+    """By a record's position in the window: the position of the record handled for it, possibly its own."""
     failures: Mapping[int, Failure] = field(default_factory=dict)
     """Of the records without a key, by position."""
 

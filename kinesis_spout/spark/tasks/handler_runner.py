@@ -41,7 +41,7 @@ from shard_state import SliceKind
 _DIED: Final = "the worker died while it handled this record"
 _FAILED_TASK: Final = re.compile(r"Task (\d+) in stage")
 _STOP_SECONDS: Final = 5.0
-"""How long tasks of a job that died are waited for: each has a record in hand. Spark kills them after 2 s."""
+"""How long to wait for the tasks of a dead job: each has a record in hand. Spark kills them after 2 s."""
 _LOOK_SECONDS: Final = 0.02
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 class _Folder:
     name: str
     is_read_here: bool
-    """By the process that started the job, in the end; otherwise each task takes its own file away."""
+    """The process that started the job reads the files; otherwise each task removes its own."""
 
     @property
     def path(self) -> Path:

@@ -27,17 +27,17 @@ from kinesis_spout.spark.tasks.coalescing import CoalescingWindow
 from kinesis_spout.spark.tasks.work import WorkResult
 
 UNDER_WAY: Final = 0
-"""Where the index of the record under way is, among those dealt with in its slice; -1 while there is none."""
+"""The index of the word for the record under way, among those dealt with in its slice; -1: none."""
 _TOGETHER, _SLICE, _SINCE, _STOP, _ENDED, _PID, _PARENT, _SLICES, _MARKED_FROM, _MARKS = range(1, 11)
 _COUNTS: Final = 11
-"""From here on: how many records each slice has dealt with."""
+"""The first word of the counts: how many records each slice has dealt with."""
 _NONE: Final = -1
 _WORD_BYTES: Final = 8
 MARKS: Final = 16_384
 """The most records of a run; a whole number of words."""
 
 Entry = tuple[int, int | None, Failure | WorkResult | CoalescingWindow | None]
-"""The number of a slice; a record's index in it, and what its handler said (None: it is held); or the result."""
+"""Slice number; record index in it, with its failure (None: held); or the result."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -175,7 +175,7 @@ class Remains:
     under_way: int | None = None
     """The index of the record in whose handler the task was, in the slice above; None: in none."""
     together: int = 1
-    """How many records its handler was given together, from that one on."""
+    """How many records its handler got together, from that one on."""
     marked_from: int = 0
     marks: bytes = b""
     """How far the records of the slice above had come from that index on, if several were under way at a time."""

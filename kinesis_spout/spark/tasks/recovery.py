@@ -29,13 +29,13 @@ class _Reached:
     """How far a slice had come. Records are named by their index in it."""
 
     count: int
-    """How many of its records were dealt with."""
+    """Records dealt with."""
     failures: Mapping[int, Failure | None]
-    """What was said of those that failed; None for those that were held."""
+    """Failures by index; None for held records."""
     stand_ins: Mapping[int, int] = field(default_factory=dict)
-    """The record to be handled in place of another; negative if there was none."""
+    """The record handled in place of another; negative if there was none."""
     suspects: int = 0
-    """How many of the records that follow were under way together."""
+    """How many of the following records were under way together."""
     suspected: Collection[int] = ()
     """Which of those that were held were under way, one by one."""
 

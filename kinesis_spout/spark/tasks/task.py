@@ -42,11 +42,11 @@ class TaskSettings:
     order: Order
     bytes_per_slice: int
     max_seconds: float
-    """How long a task goes on handling. It ends before twice that, but for one record and one fetch."""
+    """How long a task handles records. It ends before twice that, except for one record and one fetch."""
     max_left_bytes: int = 0
-    """Of fetched and not handled records, what the tasks of a job together give back to the driver."""
+    """How much of the fetched and unhandled records the tasks of a job together return to the driver."""
     coalescing: CoalescingKey | None = None
-    """What records are coalesced by; None: each is handled."""
+    """None: each record is handled."""
 
     def of_one_task(self, tasks: int) -> Self:
         """The settings of one of so many tasks: its share of what they have together."""
@@ -155,9 +155,9 @@ class _Read:
         self._at_tip = False
         self._at_bound = False
         self._whole = True
-        """Whether everything fetched was also dealt with, or is given back; if not, the getter is too far."""
+        """Whether everything fetched was dealt with, or goes back; if not, the getter is too far."""
         self._rest: Sequence[Record] = ()
-        """Of the page that was handled last, what was not reached."""
+        """The unreached records of the page handled last."""
         self._left: tuple[Record, ...] = ()
         self._millis_behind: int | None = None
         self._trimmed = False

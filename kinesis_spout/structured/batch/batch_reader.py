@@ -33,8 +33,7 @@ from shard_state import Shard, StartPositions
 T = TypeVar("T")
 
 SHARDS_PER_TASK: Final = 8
-"""Unless ``shardsPerTask`` says otherwise. AWS gives 2 MiB/s of a shard, and one Python task takes in about
-eight times that; more tasks would wait, fewer would be the bottleneck."""
+"""By default. AWS gives 2 MiB/s of a shard, and one Python task takes in about eight times that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

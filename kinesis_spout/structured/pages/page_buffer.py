@@ -25,7 +25,7 @@ from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_a
 from shard_state import SequenceNumber
 
 ROW_OVERHEAD_BYTES: Final = 200
-"""What a row weighs besides its data and key: sequence number, names, time."""
+"""The approximate size of a row without its data and key."""
 
 ShardKey = tuple[str, str]
 """Stream (as the options name it) and shard id."""

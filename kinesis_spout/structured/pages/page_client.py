@@ -12,11 +12,11 @@ from kinesis_spout.structured.pages.page_buffer import Segment
 from kinesis_spout.structured.pages.page_channel import PageChannel, PageServerAddress
 
 _FORGIVE_AFTER_SECONDS: Final = 60.0
-"""A server that could not be reached is left alone so long: each try may cost a time-out."""
+"""How long not to retry an unreachable server: each try can cost a time-out."""
 _ANSWER_SECONDS: Final = 60.0
 """How long a task waits for a page, before it reads Kinesis instead."""
 _KEPT_CONNECTIONS: Final = 8
-"""A Python worker outlives many queries, each with a server of its own."""
+"""A Python worker outlives many queries, each with its own server."""
 
 _log = logging.getLogger(__name__)
 

@@ -25,13 +25,13 @@ from kinesis_spout.structured.pages.page_channel import PageChannel, PageServerA
 MAX_CONNECTIONS: Final = 256
 """Each has a thread and a descriptor."""
 IDLE_SECONDS: Final = 60.0
-"""After so long without a request a connection is ended. Spark ends idle Python workers as late."""
+"""After so long without a request a connection is closed. Spark also ends idle Python workers then."""
 _PATIENCE_SECONDS: Final = 5.0
 """How long a connection waits for a slot; less than ``HANDSHAKE_SECONDS``."""
 _KEY_BYTES: Final = 32
 _NO_DESCRIPTORS_SECONDS: Final = 1.0
 _ELSEWHERE: Final = ("192.0.2.1", 9)
-"""An address for documentation (RFC 5737): nobody is there, but there is a way to it where there is a network."""
+"""An address for documentation (RFC 5737): unused, but routed wherever there is a network."""
 
 _log = logging.getLogger(__name__)
 
@@ -173,7 +173,7 @@ class ConnectionSlots:
         self._waiting: dict[socket.socket, None] = {}
         """In the order in which they began to wait."""
         self._leaving: socket.socket | None = None
-        """The one that was ended for a new one."""
+        """The connection closed to make room."""
 
     def take(self, new: socket.socket, patience_seconds: float) -> bool:
         """Give a new connection a slot, in which it waits; False if none becomes free in time."""
@@ -211,6 +211,6 @@ class ConnectionSlots:
         if self._waiting and self._leaving is None:
             self._leaving = next(iter(self._waiting))
             del self._waiting[self._leaving]
-            with contextlib.suppress(OSError):  # it ended by itself
+            with contextlib.suppress(OSError):  # it has ended already
                 self._leaving.shutdown(socket.SHUT_RDWR)  # its thread leaves
         return False

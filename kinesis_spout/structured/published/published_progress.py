@@ -92,7 +92,7 @@ class PublishedProgress:
         self._clock = clock or SystemClock()
         self._close_places = close_places
         self._io = threading.Lock()
-        """Held while ZooKeeper is talked to: by the caller at the start, then by the publisher."""
+        """Held during I/O with ZooKeeper: by the caller at the start, then by the publisher."""
         self._streams: dict[str, PublishedStream] = {}
         self._publisher = Publisher(self._write, self._clock)
         self._is_closed = False
@@ -241,7 +241,7 @@ class PublishedProgress:
         if name not in self._streams:
             what = f"checkpointApp {self._app!r} on stream {name!r}"
             stream = PublishedStream(self._open_place(name), what, self._clock)
-            if self._is_closed:  # while it was opened, which takes long where nobody answers
+            if self._is_closed:  # while it was opened, which takes long if no server answers
                 stream.close()
                 raise StoreUnavailable(f"{what} was closed by this process")
             self._streams[name] = stream

@@ -34,7 +34,7 @@ from shard_state import Checkpoint, Position, PositionType, SequenceNumber, Shar
 from shard_state.sequence_number import SHARD_END, SHARD_START
 
 OTHERS_SECONDS: Final = DEFAULT_SESSION_TIMEOUT_SECONDS + 5.0
-"""How long another member may be seen: one whose process was killed is registered until its session ends."""
+"""How long another member can be present: a killed process is registered until its session ends."""
 
 _log = logging.getLogger(__name__)
 

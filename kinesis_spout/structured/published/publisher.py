@@ -15,8 +15,7 @@ _RETRY_SECONDS: Final = 0.5
 _log = logging.getLogger(__name__)
 
 Write = Callable[[QueryOffset], bool]
-"""Stores progress. False: not all of it could be stored, it is tried again. What it raises is tried again if it
-is retriable; anything else ends the query."""
+"""Stores progress. False: not all of it, try again. A retriable error is retried, any other ends the query."""
 
 
 class Publisher:

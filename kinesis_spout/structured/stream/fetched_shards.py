@@ -115,7 +115,7 @@ class FetchedShards:
         parked = set(self.room.parked)
         reading = {key: fetcher for key, fetcher in self._fetchers.items() if not fetcher.has_all_until}
         if not any(fetcher.millis_behind_latest and fetcher not in parked for fetcher in reading.values()):
-            return 0.0  # whoever has more waits for room
+            return 0.0  # a shard with more waits for room
         late = (
             fetcher.millis_behind_latest or 0 for key, fetcher in reading.items() if self.buffer.bytes_of(key)
         )

@@ -43,9 +43,9 @@ class ShardRange:
     last: SequenceNumber
     rows: int
     segments: tuple[Segment, ...] = ()
-    """Where the reader has them; empty if it has not all of them."""
+    """Where the reader has them; empty unless it has all of them."""
     size_bytes: int = 0
-    """What they weigh, roughly."""
+    """Approximate."""
 
 
 class ShardRanges(InputPartition):
@@ -106,7 +106,7 @@ class _Range:
         self._done: SequenceNumber | None = None
         """The last row's."""
         self._rows_of_done = 0
-        """How many of them have that number."""
+        """How many handed-out rows have that number."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         shard, pages = self._shard, self._partition.pages

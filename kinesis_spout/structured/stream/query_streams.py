@@ -53,16 +53,16 @@ class QueryStreams:
         self._clock = clock
         self._named = frozenset(part for part in options.streams if not is_pattern(part))
         self.shards: dict[str, StreamShards] = {}
-        """What is known of the shards of each stream that is read, by its name or ARN."""
+        """The shards of each stream that is read, by its name or ARN."""
         self._leaving: set[str] = set()
-        """Those of them that are gone; what was read of them is not handed out yet."""
+        """Streams that are gone, with records not yet handed out."""
         self._gone: set[str] = set()
-        """Streams that were in an offset, or were read, and are not there."""
+        """Streams that were in an offset, or were read, and do not exist now."""
         self._began: float | None = None
         self._begun: dict[str, tuple[StreamOffset, bool]] = {}
         """Where a stream begins that no offset has yet, and whether LATEST was resolved for it."""
         self._told: dict[str, str] = {}
-        """What cannot be read yet and why, as it was logged."""
+        """Logged reasons why a stream cannot be read yet."""
         self._failure: Exception | None = None
 
     @property

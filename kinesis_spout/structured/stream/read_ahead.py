@@ -22,12 +22,12 @@ from kinesis_spout.structured.stream.planning import BatchLimits, MicroBatchPlan
 from kinesis_spout.structured.stream.query_streams import QueryStreams
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
-"""How long a call waits for records. Spark asks again at once; waiting here keeps it from asking 100 times."""
+"""How long a call waits for records. Spark repeats it at once; waiting here saves 100 calls."""
 _LOOK_EVERY_SECONDS: Final = 0.03
 """While records wait for others."""
 
 _UNKNOWN_ROW_BYTES: Final = 1024
-"""What a record is taken to weigh that is not here any more."""
+"""The assumed size of a record that is no longer buffered."""
 
 _log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from shard_state import Position, Shard
 
 _LIVE_SECONDS: Final = 1.0
-"""A shard no further behind its tip is read as it is written: fresh records of the others do not wait for it."""
+"""A shard no further behind counts as read live: fresh records of others do not wait for it."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,16 +77,16 @@ class ShardFetcher(ShardReader[ArrowPage]):
         self.at_end = False
         """The closed shard's end was read."""
         self.has_all_until = False
-        """Everything up to ``until`` was read, or there will be nothing more."""
+        """Everything up to ``until`` was read, or nothing more will come."""
         self.millis_behind_latest: int | None = None
         self.failure: Exception | None = None
-        """What reading ended with; nothing more comes."""
+        """The error that ended reading; nothing more comes."""
         self.read_until = -math.inf if position.timestamp is None else position.timestamp
-        """What arrived later may be unread: seconds since the epoch."""
+        """Later arrivals can be unread: seconds since the epoch."""
         self._is_behind = self._clock.time() - self.read_until > _LIVE_SECONDS
         self._failing_since: float | None = None
         self._is_given_up = False
-        """It could not be read for so long that the others go on."""
+        """Unreadable for so long that the others continue without it."""
         getter.when_ready(partial(prefetcher.hasten, self.fetch))
 
     @property

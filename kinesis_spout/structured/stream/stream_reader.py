@@ -57,7 +57,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._published: PublishedProgress | None = None
         self._until: float | None = None
         self._latest: dict[str, Any] | None = None
-        """Where the last batch ends; PySpark before 4.2 does not say it."""
+        """The end of the last batch; PySpark before 4.2 does not pass it."""
 
     def __reduce__(self) -> tuple[type["KinesisStreamReader"], tuple[StreamReadOptions]]:
         """Only the options travel; executors know nothing of ZooKeeper, and get no password for it."""

@@ -37,7 +37,7 @@ class StreamShards:
         self.created = 0.0
         """When the stream was made, in seconds since the epoch; known once it is loaded."""
         self.failure: Exception | None = None
-        """What listing ended with."""
+        """The error that ended listing."""
 
     def load(self) -> StreamSummary:
         """Transient errors are retried without limit. Raises StreamNotFound, AccessDenied at once."""

@@ -14,7 +14,7 @@ from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.structured.write.written_columns import RowValues
 
 APPLICATION: Final = "format(kinesis)"
-"""What dead letters of the sink say instead of an application's name."""
+"""The application name in dead letters of the sink."""
 
 _LETTERS_AT_A_TIME: Final = 500
 _BYTES_AT_A_TIME: Final = 8 * 1024 * 1024

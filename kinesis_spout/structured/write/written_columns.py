@@ -19,7 +19,7 @@ EXPLICIT_HASH_KEY: Final = "explicitHashKey"
 STREAM: Final = "stream"
 
 _ROWS_AT_A_TIME: Final = 1_000
-"""So many rows of an Arrow batch are Python objects at a time."""
+"""How many rows of an Arrow batch are Python objects at a time."""
 
 
 class RowValues(NamedTuple):

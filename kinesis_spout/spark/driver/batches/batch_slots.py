@@ -16,9 +16,9 @@ class BatchSlots:
         self._free = count
         self._lock = threading.Lock()
         self._queue: dict[object, Callable[[], None]] = {}
-        """Who waits, in the order in which they asked, and what wakes them."""
+        """The engines that wait, in the order in which they asked, and what wakes them."""
         self._kept_for: set[object] = set()
-        """Who was woken, and has a slot that waits for it."""
+        """The engines that were woken, each with a slot that waits for it."""
         self._held: Counter[object] = Counter()
 
     def take(self, who: object, wake: Callable[[], None]) -> bool:

@@ -24,13 +24,13 @@ _MAX_RECORDS = 10_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reread:
     work: WorkSlice
-    """With the records that can be delivered: of the first retries, without gaps but for what is gone."""
+    """With the records that can be delivered: the first retries, without gaps except trimmed records."""
     gone: tuple[Redelivery, ...] = ()
     """Retention has trimmed them."""
     unreached: tuple[Redelivery, ...] = ()
     """The last retries of the slice; their turn comes later."""
     error: KinesisError | None = None
-    """Why they were not reached, if it was not for the time."""
+    """Why they were not reached, unless the time was over."""
 
     def complete(self, result: WorkResult) -> WorkResult:
         """Add to the slice's outcome what was not delivered: lost records are given up, the rest is held."""

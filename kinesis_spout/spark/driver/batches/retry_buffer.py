@@ -10,7 +10,7 @@ from kinesis_spout.model.record import Record
 from shard_state import SequenceNumber
 
 _OVERHEAD_BYTES = 500
-"""What a record weighs besides its data, roughly."""
+"""The approximate size of a record without its data."""
 
 
 class RetryBuffer:

@@ -23,12 +23,12 @@ from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SliceOutcome, SlicePlan
 
 _REREAD_SECONDS: Final = 5.0
-"""How long a batch may read again what is to be retried. The rest of it comes later."""
+"""How long a batch may spend on rereading retries. The rest comes later."""
 _LOOK_FOR_OVERDUE_SECONDS: Final = 1.0
 WORTH_A_TASK_SECONDS: Final = 0.01
-"""Handling that another task is started for, which costs some 4 ms of CPU."""
+"""The handling time that justifies another task, which costs some 4 ms of CPU."""
 _NEWEST_COUNTS: Final = 0.3
-"""The part of the estimate that is made of the newest batch."""
+"""The weight of the newest batch in the estimate."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +74,6 @@ class RunningBatches:
         self._failed = failed
         self._batches: dict[int, Batch] = {}
         self.launched = 0
-        """How many there were so far."""
         self._look_for_overdue_at = 0.0
         self._handling = HandlingTime()
         self._this_thread = threading.local()

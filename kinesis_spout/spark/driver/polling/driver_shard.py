@@ -38,7 +38,7 @@ class DriverShard:
     at_end: bool = False
     """The last page of the closed shard is among ``records``, or was carried away."""
     at_bound: bool = False
-    """What follows on ``records`` ends the shard for this run."""
+    """The record after ``records`` ends the shard for this run."""
     fetching_since: float | None = None
     """When the poll under way began; monotonic."""
     next_poll_at: float = 0.0
@@ -52,13 +52,13 @@ class DriverShard:
     """When the driver last began a poll that came up to the tip, whatever it found; monotonic."""
     millis_behind_latest: int = 0
     cursor: Cursor = field(default_factory=Cursor)
-    """Where executors go on."""
+    """Where executors continue."""
     read_at: float = 0.0
     """The monotonic time before which executors should not read, for the shard's read limits."""
     barred_until: float = 0.0
     """The monotonic time before which nothing of the shard goes out."""
     error: KinesisSpoutError | None = None
-    """What went wrong last with the shard and is tried again."""
+    """The last error that is being retried."""
 
     @property
     def is_idle(self) -> bool:
