@@ -102,7 +102,7 @@ class OpenWindows:
     tries: int = 0
     """By time: how often a tick has executed the first window that is due, and its results failed."""
     not_before: int = 0
-    """When a tick is to try that again."""
+    """When a tick tries that again."""
     are_taken_over: bool = field(default=False, compare=False)
     """Whether they fit the current length and slide. Not stored: a deployment can have changed these."""
 

@@ -50,7 +50,7 @@ class Handshake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TupleIn(msgspec.Struct, frozen=True, kw_only=True):
-    """A tuple for a bolt to process; also a heart-beat (to be answered with ``Sync``) and a tick."""
+    """A tuple for a bolt to process; also a heart-beat (answered with ``Sync``) and a tick."""
 
     id: str
     """Text, also where its characters are a number."""

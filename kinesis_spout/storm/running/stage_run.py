@@ -29,7 +29,7 @@ from kinesis_spout.storm.state.key_values import PartitionState
 
 Record = Callable[[str, str, Sequence[Any]], None]
 OpenState = Callable[[str, int], PartitionState]
-"""Gives the state of a task at the begin of the micro-batch, by its component and index."""
+"""Gives the state of a task at the beginning of the micro-batch, by its component and index."""
 EmitRoot = Callable[..., bool]
 
 

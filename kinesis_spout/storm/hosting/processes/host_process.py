@@ -87,7 +87,7 @@ class HostServer:
             if self._stopped.wait(_LOOK_SECONDS):
                 break
         with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)  # closing alone does not wake who accepts
+            self._listening.shutdown(socket.SHUT_RDWR)  # closing alone does not wake accept
         self._listening.close()
         with self._lock:  # a worker can be greeted just now
             if self._distant is not None:
