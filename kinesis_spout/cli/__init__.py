@@ -1,4 +1,1 @@
-"""The command line: what all commands share. The commands themselves are in ``commands``.
-
-Begin with ``app``.
-"""
+"""The command line: what all commands share. The commands are in ``commands``. Begin with ``app``."""

@@ -1,4 +1,4 @@
-"""The command ``kinesis-spout``: what there is to call."""
+"""The command ``kinesis-spout`` with its commands."""
 
 from typing import Annotated, Final
 

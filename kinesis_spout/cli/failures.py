@@ -1,4 +1,4 @@
-"""How a command ends when it cannot do what it was asked: one line that says why, one that says what next."""
+"""How a command that failed ends: one line that says why, one that says what to do next."""
 
 import traceback
 from typing import Any, Final
@@ -41,11 +41,11 @@ _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
     CheckpointUnreadable: "`kinesis-spout checkpoints show` shows what can be read, `checkpoints reset` replaces "
     "what cannot",
     StreamRecreated: "`kinesis-spout checkpoints forget` removes the progress on the old stream",
-    DataLoss: "`kinesis-spout checkpoints reset --to trim_horizon` goes on at the oldest record that is left",
+    DataLoss: "`kinesis-spout checkpoints reset --to trim_horizon` continues at the oldest record that is left",
     NobodyAnswers: _REACH_IT,
     Unavailable: _REACH_IT,
 }
-"""The first that fits is told: what is special comes before what is general."""
+"""The first that fits is shown: special errors come before general ones."""
 
 
 class ActionRefused(KinesisSpoutError):  # noqa: N818 - the names say what happened
@@ -57,13 +57,13 @@ class SparkFailed(KinesisSpoutError):  # noqa: N818
 
 
 class DeadLettered(KinesisSpoutError):  # noqa: N818
-    """Records of a run were dead-lettered, and it was asked to fail then."""
+    """Records of a run with ``--fail-on-dead-letters`` were dead-lettered."""
 
     exit_code = 7
 
 
 class PausedTooLong(KinesisSpoutError):  # noqa: N818
-    """A run that was to end when it has caught up does not get on: practically every record fails."""
+    """A run that should end when it has caught up makes no progress: practically every record fails."""
 
     exit_code = 8
 

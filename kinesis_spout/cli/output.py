@@ -1,8 +1,8 @@
-"""How commands print: tables for people, plain columns for pipes, JSON for programs; what goes to standard error.
+"""How commands print: tables for people, plain columns for pipes, JSON for programs; and messages.
 
-What others wrote (errors of handlers, keys, data) never reaches a terminal as it is: control characters would move
-its cursor, change its title or hide lines, and marks of writing direction would show text in another order than it
-has. They are shown as escapes; JSON escapes them by itself.
+Text of others (errors of handlers, keys, data) never reaches a terminal as it is: control characters would
+move its cursor, change its title or hide lines, and marks of writing direction would show text in another
+order than it has. They are shown as escapes, as JSON shows them anyway.
 """
 
 import json
@@ -31,11 +31,10 @@ _KEPT_DIGITS: Final = 12
 _LONG_NUMBER: Final = re.compile(r"\d{25,}")
 _SHARD_ID: Final = re.compile(r"shardId-0*(?=\d{4})")
 _BETWEEN: Final = 2
-"""Spaces between two columns."""
 _INDENT: Final = 2
 _PAIRS_APART: Final = 3
 _CUT_CHARS: Final = 16
-"""What is left of a cell that may be cut: of a member's name its process id and its random part."""
+"""What is left of a cell that can be cut: of a member's name its process id and its random part."""
 _WHOLE_WORDS: Final[dict[str, Any]] = {
     "break_long_words": False,  # people copy paths, commands and ids
     "break_on_hyphens": False,
@@ -51,7 +50,7 @@ _ARGUMENTS: Final = frozenset({"from", "shard", "to"})
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON value, the only thing that goes to standard output with ``--json``."""
+    """The only thing that goes to standard output with ``--json``."""
     # JSON leaves DEL as it is; it can only be inside of strings.
     typer.echo(json.dumps(value, indent=2).replace("\x7f", "\\u007f"))
 
@@ -78,7 +77,7 @@ def print_table(
     On a terminal columns that say nothing ("-" or "0" throughout) are left out, sequence numbers are shortened
     to their last digits, and the columns named in ``folding`` are wrapped. Where the rest is too wide, shard ids
     and the columns named in ``cutting`` are cut in front, where they are alike. Where that does not help, each
-    row is printed as lines of its own. The columns named in ``whole`` are never shortened: people copy them.
+    row is printed as separate lines. The columns named in ``whole`` are never shortened: people copy them.
     """
     console = Console()
     if not console.is_terminal:
@@ -101,7 +100,7 @@ def print_table(
 
 
 def live_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> RenderableType:
-    """Give a table that is shown again and again, fitted to so many columns; see ``print_table``.
+    """A table that is shown again and again, fitted to this many columns; see ``print_table``.
 
     Where it is too wide, shard ids are cut in front, then the cells of the first column.
     """
@@ -166,7 +165,6 @@ def _cut(text: str, longest: int = _CUT_CHARS) -> str:
 
 
 def _without_zeros(text: str) -> str:
-    """Leave of each shard id its number, which tells it from the others."""
     return _SHARD_ID.sub("…", text)
 
 
@@ -192,7 +190,6 @@ def shortened(text: str) -> str:
 
 
 def spelled(text: str) -> str:
-    """Give a message in the words of the command line: settings and arguments as options."""
     return respelled(text, as_argument)
 
 
@@ -210,7 +207,7 @@ def as_argument(name: str, value: str | None) -> str | None:
 
 
 def note(text: str) -> None:
-    """Say something to the person at the terminal, besides the result. A terminal's lines end between words."""
+    """Print a remark that is not part of the result. A terminal's lines end between words."""
     width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
     for line in map(printable, text.split("\n")):
         fitting = [line] if width is None else textwrap.wrap(line, width, **_WHOLE_WORDS)
@@ -225,7 +222,7 @@ def duration(millis: int) -> str:
 
 
 class Terminal(Listener):
-    """Shows on standard error what an operation says while it works, and how far it is if that is a terminal."""
+    """Shows on standard error what an operation says while it works; on a terminal also its progress."""
 
     def note(self, text: str) -> None:
         note(spelled(text))

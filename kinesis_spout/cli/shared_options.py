@@ -1,7 +1,8 @@
-"""The options that commands share, declared once: those of a ``SpoutConfig`` above all.
+"""The options that commands share, declared once: above all those of a ``SpoutConfig``.
 
-A command says ``config: SpoutConfig`` and is decorated with ``configured``. Its users then have an option for
-each of the usual settings, ``--set NAME=VALUE`` for any, ``--config`` for a file, and the environment.
+A command has the parameter ``config: SpoutConfig`` and the decorator ``configured``. Its users then have an
+option for each of the usual settings, ``--set NAME=VALUE`` for any, ``--config`` for a file, and the
+environment.
 """
 
 import functools
@@ -72,9 +73,9 @@ class Streams(Enum):
 def configured(
     *more: str, usual: Sequence[str] = USUAL, streams: Streams = Streams.ONE
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command's ``config`` parameter as options: the usual settings, and those named.
+    """Give a command's ``config`` parameter as options: the usual settings, and ``more``.
 
-    Where the usual ones are without ``app``, the application need not be given. ``streams`` says what several
+    If ``usual`` has no ``app``, the application need not be given. ``streams`` says what several
     streams mean to the command; one that is called for each has its context as ``ctx``.
     """
     names = (*usual, *more)
@@ -177,7 +178,7 @@ def _assigned(assignment: str) -> tuple[str, str]:
 
 
 def confirm(action: str, *, yes: bool) -> None:
-    """Ask whether to do what cannot be taken back, unless ``--yes`` said so; end the command if not."""
+    """Ask before what cannot be taken back, unless ``yes``; end the command if the answer is no."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -40,7 +40,7 @@ class Commits:
         self._life = life
         self._ended = ended
         self._finished = 0
-        """So many records were finished at the last commit."""
+        """Finished records at the last commit."""
 
     @property
     def uncommitted(self) -> int:
@@ -73,7 +73,7 @@ class Commits:
         pending: list[PendingCommit] = []
         for first in range(0, len(dirty), _COPIED_AT_ONCE):
             if first:
-                self._ports.clock.sleep(_LET_GO_SECONDS)  # a lock taken again at once is nobody else's
+                self._ports.clock.sleep(_LET_GO_SECONDS)  # lets other threads have the lock
             with self._lock:
                 pending += self._manager.to_commit(dirty[first : first + _COPIED_AT_ONCE])
         return pending, None

@@ -44,12 +44,12 @@ _CAP_SECONDS: Final = 10.0
 _LOOK_AROUND_SECONDS: Final = 0.5
 """How soon a lost session is noticed."""
 _FIRST_ASSIGNMENT_SECONDS: Final = 1.0
-"""How long a start waits for the leader to have assigned with this member in mind."""
+"""How long a start waits for the first assignment that includes this member."""
 _LOOK_AT_LEAVING_SECONDS: Final = 0.05
-"""How often it is looked whether what is in flight of a shard that is another's has ended."""
+"""How often to check whether what is in flight of a leaving shard has ended."""
 
 LAST_COMMIT_SECONDS: Final = 30.0
-"""How long closing tries again to store the progress, when the store cannot be reached just then."""
+"""How long closing retries to store the progress while the store cannot be reached."""
 
 _log = logging.getLogger(__name__)
 
@@ -87,12 +87,7 @@ class Consumer(ConsumerState):
     # What the reader calls
 
     def start(self, listener: OwnershipListener) -> None:
-        """Check stream, sink and stored progress, join, acquire; then start the background threads.
-
-        Raises:
-            KinesisSpoutError: any error of the start, at once, so that a wrong name or a missing permission
-                does not end in silent retries.
-        """
+        """Join, acquire, and start the threads. Raises any error at once, so that a wrong name fails."""
         self.listener = listener
         ports, now = self.ports, self.ports.clock.monotonic()
         summary = ports.lister.summary()
@@ -112,7 +107,6 @@ class Consumer(ConsumerState):
         self._housekeeper = self._started("housekeeper", self._do_chores, self._chore_due)
 
     def _begin_again(self, shards: list[Shard]) -> bool:
-        """True if this deployment is to begin again and this member was the first of it to do so."""
         if self.config.again is None:
             return False
         deployment, positions = self.config.again
@@ -124,10 +118,7 @@ class Consumer(ConsumerState):
         return before is not None
 
     def _await_first_assignment(self) -> None:
-        """Lead or follow until a leader has assigned shards with this member in mind.
-
-        The housekeeper retries transient errors.
-        """
+        """Lead or follow until shards are assigned; the housekeeper retries transient errors."""
         until = monotonic() + _FIRST_ASSIGNMENT_SECONDS
         while True:
             self._chore_due.clear()
@@ -148,10 +139,7 @@ class Consumer(ConsumerState):
 
     @property
     def run_is_done(self) -> bool:
-        """Whether this member has finished and stored all up to its `until`. Under the lock.
-
-        A member without shards is not done while others have some: it reads what they leave.
-        """
+        """Under the lock. A member without shards is not done while others have some: it can inherit them."""
         if self.manager.bounds is None:
             return False
         if self.sharing.all_over:
@@ -159,10 +147,7 @@ class Consumer(ConsumerState):
         return bool(self.manager.owned) and self.sharing.is_settled and self.manager.is_done
 
     def reading_failed(self, shard_id: str, error: BaseException) -> Reaction:
-        """Decide what an error of reading a shard means, log it and count it. Call under the lock.
-
-        Denied access before the first read ends the consumer; the reader raises any other fatal error.
-        """
+        """Under the lock. Denied access before the first read ends the consumer."""
         reaction = self.read_errors.failed(shard_id, error)
         self.counters.throttled += reaction.is_throttle
         if reaction.action is Action.FAIL and isinstance(error, AccessDenied):
@@ -222,13 +207,11 @@ class Consumer(ConsumerState):
 
     @property
     def paused_shards(self) -> frozenset[str]:
-        """The owned shards that an operator has paused and that are not done."""
         with self.lock:
             return self.manager.paused_shards
 
     @property
     def paused_by_operator(self) -> str | None:
-        """``paused_shards`` in words; None if there is none."""
         paused, config = self.paused_shards, self.config
         if not paused:
             return None
@@ -262,7 +245,7 @@ class Consumer(ConsumerState):
                 the last commit within ``LAST_COMMIT_SECONDS``. Nothing is lost by that: the records come
                 again at the next start.
         """
-        with self.lock:  # after which no letter writer begins
+        with self.lock:  # no letter writer begins after this
             self._stopping = True
         self._chore_due.set()
         self._letter_due.set()
@@ -296,7 +279,6 @@ class Consumer(ConsumerState):
             _log.warning("after %r, the last progress could not be stored either: %s", self.fatal, error)
 
     def _commit_the_last(self) -> None:
-        """Commit and give the shards up, again if the connection drops meanwhile."""
         with self.lock:
             self.manager.end_claims(self.manager.owned)
 
@@ -333,7 +315,7 @@ class Consumer(ConsumerState):
 
     def _write_letters(self, now: float) -> float:
         chores = self._chores
-        # Here too: the housekeeper may be waiting for ZooKeeper when the session must have ended.
+        # Here too: the housekeeper can be waiting for ZooKeeper when the session must have ended.
         self._ownership.take_lost()
         if now >= chores.dead_lettering.until:
             self._tried(chores.dead_lettering, self._dead_lettering.write)
@@ -358,7 +340,6 @@ class Consumer(ConsumerState):
         return min(commit_at, max(chores.lead_at, chores.leading.until), now + look_seconds)
 
     def _share(self, now: float) -> None:
-        """Lead if elected, report, take in the assignment, hand over, acquire."""
         chores = self._chores
         if now >= chores.reporting.until:
             self._tried(chores.reporting, lambda: self.sharing.report(now))
@@ -424,7 +405,6 @@ class _Chores:
 
 @contextmanager
 def _named(setting: str) -> Iterator[None]:
-    """Name the setting in what the store refuses."""
     try:
         yield
     except InvalidConfig as error:

@@ -38,7 +38,7 @@ RecordId = tuple[str, SequenceNumber]
 """A shard's id, and a record of it."""
 
 _OVERHEAD_BYTES: Final = 500
-"""What a letter weighs besides its record's data, roughly."""
+"""The approximate size of a letter without its record's data."""
 
 
 class ConsumerState:
@@ -56,26 +56,23 @@ class ConsumerState:
         self.counters = Counters()
         self.failures = FailureKinds()
         self.read_errors = ReadErrors(ports.clock)
-        """The shards that cannot be read now."""
         self.letters = WaitingLetters()
         self.listener: OwnershipListener | None = None
-        """Whoever reads, from the start of the consumer to its end."""
+        """The reader, from the start of the consumer to its end."""
 
         # Free for all threads
         self.deliveries = ports.deliveries or DeliveryRate(
             config.max_deliveries_per_second, config.max_total_deliveries_per_second
         )
-        """What whoever delivers asks."""
+        """Grants deliveries."""
         self.sharers = 1
         """How many streams share `max_buffered_bytes`, this one included; may change at any time."""
         self.last_error: KinesisSpoutError | None = None
-        """The last error that is being retried; None once what failed has worked again."""
+        """The last error that is being retried; None once the retry has worked."""
         self.fatal: BaseException | None = None
-        """The error that ended the consumer, if one did."""
 
     @property
     def now(self) -> float:
-        """The time for the ``StateManager``."""
         return self.ports.clock.monotonic()
 
     def counted(self) -> Counters:
@@ -102,7 +99,6 @@ class WaitingLetters:
         return len(self._letters)
 
     def add(self, record: RecordId, letter: DeadLetter) -> None:
-        """Add a letter; it replaces an older one about the same record."""
         self._remove(record)
         self._letters[record] = letter
         self.size_bytes += _weight(letter)
@@ -111,13 +107,7 @@ class WaitingLetters:
         return dict(self._letters)
 
     def written(self, record: RecordId, letter: DeadLetter) -> bool:
-        """Note that a letter is durable.
-
-        Returns:
-            False if this letter does not wait any more, because its shard was lost. A letter of that record
-                which
-            waits now comes from another ownership and must still be written.
-        """
+        """False if this letter waits no more: its shard was lost. A later one must still be written."""
         if self._letters.get(record) is not letter:
             return False
         self._remove(record)

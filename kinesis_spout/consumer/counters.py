@@ -13,12 +13,12 @@ class Counters:
     """Deliveries to the user's code, retries included."""
     acked: int = 0
     coalesced: int = 0
-    """Records finished without a delivery, as a later one of their key was handled in their place."""
+    """Records finished without a delivery, because a later one of their key was handled in their place."""
     retried: int = 0
     timed_out: int = 0
-    """Deliveries that the message time-out ended. Of a job on Spark: those of the records known to be to blame."""
+    """Deliveries that the message time-out ended. Of a job on Spark: the records known to be to blame."""
     batches_timed_out: int = 0
-    """Jobs on Spark that were cancelled, as they outlived the message time-out."""
+    """Jobs on Spark that were cancelled because they outlived the message time-out."""
     given_up: int = 0
     """Records that were given up; their dead letters are written before long."""
     dead_lettered: int = 0

@@ -13,7 +13,7 @@ from kinesis_spout.model.record import Record
 from shard_state import Exhausted
 
 LAST_LETTERS_SECONDS: Final = 90.0
-"""How long closing waits for the sink: longer than a sink perseveres by itself."""
+"""How long closing waits for the sink: longer than a sink retries."""
 
 _log = logging.getLogger(__name__)
 
@@ -71,13 +71,7 @@ class DeadLettering:
         )
 
     def write_the_last(self, writer: threading.Thread | None) -> None:
-        """Write the remaining letters on a thread that can be abandoned, because a sink can hang for ever.
-
-        ``writer`` is a thread that is possibly writing letters and will end.
-
-        Raises:
-            DeadLetterError: they could not be written, or not in time.
-        """
+        """Write, after ``writer``, on a thread that can be abandoned if it hangs. Raises DeadLetterError."""
         failures: list[BaseException] = []
 
         def write() -> None:

@@ -29,19 +29,17 @@ if TYPE_CHECKING:
     from kinesis_spout.consumer.rate_window import RateWindow
 
 _WAITS_SECONDS: Final = 1.0
-"""How long after it could ask again a stream is taken to wait; then it has nothing to deliver any more."""
+"""A stream that could ask again and has not for so long has nothing to deliver any more."""
 _NOTICED_SECONDS: Final = 1.0
-"""How much later than this member others may notice a new assignment."""
+"""How much later than this member others can notice a new assignment."""
 _LOOK_AGAIN_SECONDS: Final = 0.02
 """How soon a stream asks again while it is another's turn."""
 
 
 class Grant(NamedTuple):
-    """Permission to make so many deliveries."""
-
     deliveries: int
     at: float
-    """When it was given."""
+    """The time of the grant."""
 
 
 class DeliveryRate:
@@ -54,18 +52,18 @@ class DeliveryRate:
 
     def __init__(self, consumer: float | None = None, application: float | None = None) -> None:
         self.is_limited = consumer is not None or application is not None
-        """Whether there is any limit: if not, nobody has to ask."""
+        """Without a limit no one has to ask."""
         self._whole = application
         self._own = None if consumer is None else _window(consumer)
         self._part: RateWindow | None = None
         """Of the application's rate; None while no shard is this member's."""
         self._rising: tuple[float, float] | None = None
-        """To what the part grows, and when."""
+        """The next size of the part, and when."""
         self._out = 0
         self._assigned: dict[object, tuple[int, int]] = {}
         """Of each stream: how many shards are this member's, and how many there are."""
         self._waiting: dict[object, float] = {}
-        """The streams that asked in vain, in the order of their turns, and when they asked last."""
+        """The waiting streams, in the order of their turns, and when each asked last."""
         self._lock = threading.Lock()
 
     # The application's parts
@@ -111,13 +109,9 @@ class DeliveryRate:
     # Deliveries
 
     def granted(self, stream: object, now: float, *, most: int | None = None, worth: float = 0.0) -> Grant:
-        """Grant as many deliveries as are free, possibly none. The caller passes each grant to ``ended``.
+        """Grant as many deliveries as are free, at most ``most``. The caller passes each grant to ``ended``.
 
-        Args:
-            stream: asks.
-            now: the time.
-            most: the upper limit.
-            worth: the share of a window's worth below which none are granted: a few are not worth a job.
+        ``worth`` is the share of a window's worth below which none are granted: a few are not worth a job.
         """
         with self._lock:
             windows = self._windows(now)
@@ -157,7 +151,6 @@ class DeliveryRate:
     # Inside
 
     def _windows(self, now: float) -> "list[RateWindow]":
-        """No windows: no delivery may be made."""
         self._grow(now)
         if self._whole is not None and self._part is None:
             return []

@@ -19,9 +19,9 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundStream:
     stream: str
-    """Its name or its ARN."""
+    """Name or ARN."""
     is_named: bool
-    """Whether the setting names it; a pattern finds it otherwise."""
+    """By the setting; otherwise a pattern finds it."""
 
     @property
     def name(self) -> str:

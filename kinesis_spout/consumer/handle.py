@@ -19,17 +19,17 @@ from shard_state import BreakerPause, ShardStatus
 class Handle(ABC):
     """Looks at what runs, and lets it pause. Its methods may be called from any thread.
 
-    Where there may be several streams, a shard is called ``stream/shardId``; of the only stream, by its id.
+    With several streams a shard is called ``stream/shardId``; the only stream's, by its id.
     """
 
     _shard_form: ClassVar[str] = "stream/shardId"
 
     @abstractmethod
     def _consumers(self) -> Mapping[str, Consumer]:
-        """Give the consumers of the streams that are read now, by the prefix of their shard ids."""
+        """The consumers of the streams that are read now, by the prefix of their shard ids."""
 
     def _counted_before(self) -> Iterable[Counters]:
-        """Give what was counted of streams that are not read any more."""
+        """The counts of streams that are not read any more."""
         return ()
 
     @property

@@ -87,7 +87,6 @@ class Lifecycle:
             _log.info("%s", line)
 
     def acquired(self, positions: Sequence[tuple[str, Position]], missing: Collection[str]) -> None:
-        """Log which shards are read from now on, and which of ours their old owners still hold."""
         ours = {shard_id for shard_id, _ in positions}
         taken_over, taken = ours & self._waited_for, ours - self._waited_for
         if taken:
@@ -182,7 +181,6 @@ class Lifecycle:
             self._commits = 0
 
     def stopped(self, error: BaseException | None, counters: Counters) -> None:
-        """Log the end once, if the consumer had begun."""
         if not self._is_running:
             return
         self._is_running = False

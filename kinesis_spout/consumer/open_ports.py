@@ -28,12 +28,10 @@ from shard_state import Position
 
 
 def client_settings(config: SpoutConfig) -> KinesisClientSettings:
-    """Can be sent to executors."""
     return settings_of_client(asdict(config), config.stream_region)
 
 
 def read_settings(config: SpoutConfig) -> ReadSettings:
-    """Can be sent to executors."""
     return settings_of_read(asdict(config), fan_out_consumer=config.fan_out_consumer)
 
 
@@ -120,7 +118,6 @@ class RealPorts:
             )
 
     def close(self) -> None:
-        """End the session and release the embedded server."""
         self._opened.close()
 
 

@@ -19,7 +19,6 @@ class PauseReports:
         self._shown = False
 
     def log(self, notice: BreakerNotice, mostly: str) -> None:
-        """``mostly`` is the text of ``most_frequent``."""
         if notice.event is BreakerEvent.TRIPPED:
             _log.warning(
                 "paused: %d of the last %d outcomes are failures%s. Nothing new is delivered and nothing is given "

@@ -20,7 +20,7 @@ OpenGetter = Callable[[str, Position], ShardGetter]
 class Ports:
     lister: ShardLister
     open_getter: OpenGetter
-    """For a shard that is read on and on."""
+    """For a shard that is read continuously."""
     open_rereader: OpenGetter | None = None
     """For some records of a shard that were read before, on any thread; None: ``open_getter`` does."""
     store: CheckpointStore
@@ -29,9 +29,9 @@ class Ports:
     dead_letters: DeadLetterSink
     clock: Clock = field(default_factory=SystemClock)
     paces: ShardPaces = None  # type: ignore[assignment]  # made below: it needs the clock
-    """Those that ``open_getter`` gives to its getters; as AWS allows, on ``clock``, unless given."""
+    """Those that ``open_getter`` gives to its getters; by default AWS's limits, on ``clock``."""
     deliveries: DeliveryRate | None = None
-    """How often records are delivered, of all streams of this process; None: of this one, as its settings say."""
+    """The rate for all streams of this process; None: this stream's own, from its settings."""
     close: Callable[[], None] = lambda: None
     """Closes what was opened for this consumer, after the coordinator: session, embedded server."""
 
@@ -50,7 +50,7 @@ class Ports:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     began: float | None = None
-    """When it first began on any stream, in seconds since the epoch, by the store's clock; None if never."""
+    """When it first began on any stream, in seconds since the epoch, by the store's clock; None: never."""
     streams: frozenset[str] = frozenset()
     """The names of the streams on which it has begun."""
 
@@ -59,9 +59,7 @@ class StreamsPorts(Protocol):
     """The outside world of a spout: opens the ports of each stream and holds what they share. Thread-safe."""
 
     @property
-    def clock(self) -> Clock:
-        """The source of the time."""
-        ...
+    def clock(self) -> Clock: ...
 
     def names(self, config: SpoutConfig) -> list[str]:
         """Name every stream of the account and region of these settings, on all pages.
@@ -96,12 +94,10 @@ class GivenPorts:
         self.clock = ports.clock
 
     def names(self, config: SpoutConfig) -> list[str]:
-        """No stream: there is no pattern to find one."""
         del config
         return []
 
     def history(self) -> History:
-        """Nothing, because the stream is named."""
         return History()
 
     def open(self, config: SpoutConfig) -> Ports:
@@ -110,17 +106,12 @@ class GivenPorts:
         return self._ports
 
     def close(self) -> None:
-        """Close the ports, unless a consumer has them."""
         if not self._is_taken_over:
             self._ports.close_all()
 
 
 def given_ports(ports: Ports | StreamsPorts, config: SpoutConfig) -> StreamsPorts:
-    """Make ``StreamsPorts`` of what a spout was given.
-
-    Raises:
-        InvalidConfig: ``ports`` are of one stream, and several are to be read.
-    """
+    """Raises InvalidConfig if ``ports`` are of one stream, and several are to be read."""
     if not isinstance(ports, Ports):
         return ports
     if config.is_several:

@@ -20,7 +20,7 @@ class RateWindow:
         self._bucket = InMemoryBucket([self._rate])
         self._newest = 0
         self._owed = 0
-        """Done, and not in the bucket: it had no room, for the rate had just become less."""
+        """Done, and not in the bucket: it had no room, because the rate had just become less."""
 
     @property
     def limit(self) -> int:
@@ -29,7 +29,6 @@ class RateWindow:
 
     @property
     def seconds(self) -> float:
-        """The length of the window."""
         return self._rate.interval / 1000
 
     def free(self, now: float) -> int:

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 class _Trouble:
     error: KinesisSpoutError
     failures: int = 0
-    """In a row."""
+    """Consecutive."""
     said: type[KinesisSpoutError] | None = None
     remind_at: float = 0.0
     reminder_seconds: float = FIRST_REMINDER_SECONDS
@@ -39,7 +39,6 @@ class ReadErrors:
 
     @property
     def current(self) -> list[KinesisSpoutError]:
-        """One of each shard concerned."""
         return [trouble.error for trouble in self._troubles.values()]
 
     def failed(self, shard_id: str, error: BaseException) -> Reaction:

@@ -13,10 +13,8 @@ from kinesis_spout.settings import SpoutConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordAge:
-    """The rule at one moment."""
-
     arrived_from: float
-    """What arrived before, in seconds since the epoch, is too old."""
+    """Records that arrived before this are too old; seconds since the epoch."""
     maximum_seconds: float
     skips: bool
     """Whether such a record is skipped; otherwise it is dead-lettered."""
@@ -35,7 +33,6 @@ class RecordAge:
         return arrived_at is not None and arrived_at < self.arrived_from
 
     def error(self, record: Record) -> str:
-        """The text of the dead letter."""
         arrived_at = record.arrival_timestamp
         assert arrived_at is not None
         return (

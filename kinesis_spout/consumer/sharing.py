@@ -26,16 +26,14 @@ from shard_state import (
 from shard_state.assignment.observed_rates import OBSERVED_SECONDS, ObservedRates
 
 _TRY_SECONDS: Final = 2.0
-"""How often it is tried to get a shard that its old owner keeps; that it is freed is noticed at once."""
+"""How often to try to get a shard that its old owner keeps; freed shards are noticed at once."""
 
 
 class Wish(NamedTuple):
-    """A shard to acquire."""
-
     shard_id: str
     fresh: Checkpoint
     fences: bool
-    """Whether its old owner has had its time to let go."""
+    """Whether its old owner's time to let go is over."""
 
 
 @dataclass(slots=True)
@@ -70,7 +68,7 @@ class Sharing:
         """Shards that are ours and that are not owned yet."""
         self._ended: set[str] = set()
         self.read_bytes: defaultdict[str, int] = defaultdict(int)
-        """Of each shard, since the rates were measured last. Whoever reads adds to it."""
+        """Of each shard, since the rates were measured last. The reader adds to it."""
         self._measured_at = 0.0
         self._rates = ObservedRates()
         self._said = b""
@@ -144,7 +142,6 @@ class Sharing:
 
     @property
     def missing(self) -> frozenset[str]:
-        """The shards that are ours and still have another owner."""
         return frozenset(self._wanted.keys() - self._manager.owned)
 
     @property
@@ -161,7 +158,6 @@ class Sharing:
             self.read_bytes.pop(shard_id, None)
 
     def ended(self, shard_ids: Iterable[str]) -> None:
-        """Note that shards are over, and that this is stored."""
         self._ended.update(shard_ids)
 
     # What it reports of itself
@@ -196,7 +192,6 @@ class Sharing:
 
 
 def _as_listed(assignment: Assignment) -> tuple[list[Shard], dict[str, Checkpoint]]:
-    """The shards and checkpoints that an assignment implies: the parents of assigned shards are over."""
     shards, stored = [], {}
     for shard_id, parents in assignment.parents.items():
         if parents is None:

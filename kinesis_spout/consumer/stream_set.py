@@ -26,16 +26,14 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.streams import nothing_found
 
 _OPENERS: Final = 8
-"""So many streams are opened at a time: to open one is a dozen requests, one after another."""
+"""Streams opened at a time: one takes a dozen sequential requests."""
 _LOOK_SECONDS: Final = 0.25
-"""How soon it is noticed that one of several streams has ended."""
+"""How soon the end of one of several streams is noticed."""
 
 _log = logging.getLogger(__name__)
 
 
 class OneStream(Protocol):
-    """What a door reads one stream with."""
-
     @property
     def consumer(self) -> Consumer: ...
 
@@ -87,9 +85,9 @@ class StreamSet(Generic[S]):
         self._past: list[Counters] = []
         self._closed = threading.Event()
         self.error: BaseException | None = None
-        """What has ended all of it: an error of one stream that no other can make good."""
+        """What has ended the whole set: an error of one stream that no other can make good."""
         self._told: dict[str, str] = {}
-        """Why a stream could not be opened, as it was logged."""
+        """Logged reasons why a stream could not be opened."""
         self._look_at = 0.0
         self._wake = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -113,7 +111,6 @@ class StreamSet(Generic[S]):
 
     @property
     def past(self) -> Sequence[Counters]:
-        """Counts of streams that are not read any more."""
         return self._past
 
     @property
@@ -131,11 +128,7 @@ class StreamSet(Generic[S]):
     # The start and the end
 
     def start(self) -> None:
-        """Open every stream.
-
-        Raises:
-            KinesisSpoutError: one error for all that cannot be opened. Everything is closed then.
-        """
+        """Raises one KinesisSpoutError for all streams that cannot be opened, after closing everything."""
         try:
             self._open_all()
         except BaseException:
@@ -144,12 +137,9 @@ class StreamSet(Generic[S]):
         self._look_at = self._ports.clock.monotonic() + self._config.stream_list_interval_seconds
 
     def watch(self, over: Callable[[], None] | None = None) -> None:
-        """Start the thread that calls ``tend``. Called after ``start``.
+        """Start the thread that calls ``tend``, after ``start``.
 
-        A spout with a single named stream only needs the thread to wait for its end, if ``over`` is given.
-
-        Args:
-            over: called once, on that thread, when ``error`` ends all of it, or all is done.
+        ``over`` is called once, on that thread, when ``error`` ends all of it, or all is done.
         """
         if over is None and not self._config.is_several:
             return
@@ -159,11 +149,7 @@ class StreamSet(Generic[S]):
         self._watcher.start()
 
     def close(self) -> None:
-        """Stop all streams concurrently, and close what they share. May be called twice.
-
-        Raises:
-            KinesisSpoutError: the first error of storing the last progress.
-        """
+        """Stop all streams, then close what they share. Raises the first error. May be called twice."""
         with self._lock:
             is_first, self._closing = not self._closing, True
         if is_first:
@@ -213,7 +199,7 @@ class StreamSet(Generic[S]):
         """Open a stream's ports and check that it can be read, before anything is stored of any stream."""
         ports = self._ports.open(self._config.of_stream(found.stream))
         if not self._config.is_several:
-            return ports  # which its consumer sees to
+            return ports  # its consumer handles that
         try:
             ports.lister.list_shards()
         except BaseException:
@@ -264,7 +250,6 @@ class StreamSet(Generic[S]):
             self.fail(error)
 
     def tend(self) -> None:
-        """Close the streams that have ended; look for others if it is time."""
         for name, made in self.current.items():
             error = made.error
             if isinstance(error, StreamNotFound):
@@ -296,7 +281,6 @@ class StreamSet(Generic[S]):
             over()
 
     def look(self) -> None:
-        """Wake the watching thread, because a stream has ended."""
         self._wake.set()
 
     def _close_ended(self, made: S) -> None:
@@ -368,7 +352,6 @@ def _of_all(work: Callable[[T], R], items: Collection[T]) -> "list[R | BaseExcep
 
 
 def _together(results: "Mapping[str, object]") -> BaseException:
-    """One error for all streams that cannot be read, of the kind of the first."""
     errors = {name: result for name, result in results.items() if isinstance(result, BaseException)}
     unexpected = [error for error in errors.values() if not isinstance(error, KinesisSpoutError)]
     first = next(iter(unexpected or errors.values()))

@@ -1,9 +1,9 @@
-"""The stored progress of an application on a stream: as it is, and how it is changed.
+"""The stored progress of an application on a stream: as it is, and how to change it.
 
-A reset puts shards where a first start at the target would have put them. So it takes in every shard that the
+A reset puts shards where a first start at the target would have put them. So it includes every shard that the
 stream still lists: parents that were over are read again (from the target on) before their children, and a
-child that nobody has begun yet begins at the target too, not at its oldest record. A shard that is not listed
-any more has nothing left to read, and keeps what is stored.
+child that no member has begun yet begins at the target too, not at its oldest record. A shard that is not
+listed any more has nothing left to read, and keeps what is stored.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -43,7 +43,6 @@ class CheckpointsView:
     owners: Mapping[str, str]
     stored: Mapping[str, Checkpoint | None]
     unreadable: Mapping[str, str]
-    """Why a shard cannot be read."""
 
     def document(self, config: SpoutConfig) -> dict[str, Any]:
         return {
@@ -88,7 +87,7 @@ def view_checkpoints(world: World, config: SpoutConfig) -> CheckpointsView:
 
 
 def parse_target(text: str, now: float) -> Position:
-    """Read where a reset goes (see ``settings.grammar.positions``); LATEST is the time ``now``."""
+    """Where a reset goes (see ``settings.grammar.positions``); LATEST is the time ``now``."""
     try:
         return resolved(parse_position(text, TARGETS), now, text)
     except NotAllowed as error:
@@ -117,9 +116,9 @@ class Move:
 def planned_reset(
     world: World, config: SpoutConfig, to: str, shard_ids: Collection[str] = ()
 ) -> Iterator[tuple[Sequence[Move], Callable[[], None]]]:
-    """Give what a reset would write, and what does it; that can be called until the context ends.
+    """What a reset to one of ``TARGETS`` would write, of the named shards or all; and a function that writes it.
 
-    It goes to one of ``TARGETS``, with the shards that are named, or with all.
+    It can be called until the context ends.
     """
     target = parse_target(to, world.time())
     with begun_progress(world, config) as progress:
@@ -178,7 +177,7 @@ def _plan(
 def _leave(shard_id: str, before: Checkpoint | None) -> Move:
     if before is not None:
         return Move(shard_id=shard_id, before=before, after=None, reason="not listed any more")
-    # Unreadable, and nothing left to read: over is all that it can be, and consumers can start again.
+    # Unreadable, and nothing left to read: it can only be over, and consumers can start again.
     ended = Checkpoint(start=Position.trim_horizon(), base=SHARD_END)
     return Move(
         shard_id=shard_id, before=None, after=ended, reason="not listed any more, and could not be read"
@@ -203,7 +202,7 @@ def checkpoint_text(checkpoint: Checkpoint) -> str:
 def planned_forgetting(
     world: World, config: SpoutConfig
 ) -> Iterator[tuple[Sequence[str], Callable[[], None]]]:
-    """Name the shards whose progress would be forgotten, and give what does it, until the context ends."""
+    """The shards whose progress would be forgotten, and a function that does it, until the context ends."""
     with world.progress(config) as progress:
         progress.refuse_while_alive("forget")
         shard_ids = progress.store.shard_ids()

@@ -2,8 +2,8 @@
 
 Letters are put first and marked after, batch by batch. So a crash in between puts a batch twice (at least
 once, as everywhere), and none is marked that was not put. A record that was put back is a new record: it has
-a new sequence number, and its attempts start from nothing. Its partition key and explicit hash key are those of
-the old one, as far as Kinesis takes them.
+a new sequence number, and its attempts start from nothing. It keeps its partition key and explicit hash key
+where Kinesis accepts them.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ _SUMMARY: Final = (
 @runtime_checkable
 class MarkingSink(DeadLetterSink, Protocol):
     def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
-        """Leave the letters out of ``read`` from now on, durably. If it raises, some may be marked."""
+        """Leave the letters out of ``read`` from now on, durably. If it raises, some can be marked."""
         ...
 
 
@@ -70,7 +70,7 @@ class Choice:
 def list_letters(
     world: World, config: SpoutConfig, choice: Choice, limit: int | None
 ) -> tuple[list[DeadLetter], bool]:
-    """Give the first letters that were not redriven, oldest file first, and whether there are more."""
+    """The first letters that were not redriven, oldest file first, and whether there are more."""
     with world.dead_letters(config) as sink:
         wanted = filter(choice.takes, sink.read())
         shown = list(islice(wanted, limit))
@@ -81,7 +81,7 @@ def list_letters(
 
 
 def find_letter(world: World, config: SpoutConfig, message_id: str) -> DeadLetter:
-    """Give a letter; of several copies the last, which says the most."""
+    """Of several copies the last, which says the most."""
     with world.dead_letters(config) as sink:
         found = [letter for letter in sink.read() if letter.message_id == message_id]
         if not found:
@@ -96,8 +96,8 @@ def find_letter(world: World, config: SpoutConfig, message_id: str) -> DeadLette
 def _check_begun(world: World, config: SpoutConfig, sink: DeadLetterSink) -> None:
     """Refuse an application that has not begun, where others have, when none of its dead letters is found.
 
-    Where they are kept elsewhere, the application's name does not say where, and is not asked about. Nor are
-    they kept in ZooKeeper: where that cannot be asked, it is only told.
+    A place that does not depend on the application's name is not checked. Dead letters are not in ZooKeeper:
+    if that cannot be asked, this only says so.
     """
     if config.dead_letters is not None or Path(config.dead_letters_url).is_dir():
         return
@@ -112,7 +112,7 @@ def _check_begun(world: World, config: SpoutConfig, sink: DeadLetterSink) -> Non
 
 
 def letter_summary(letter: DeadLetter) -> dict[str, Any]:
-    """Give a letter as JSON, without its data."""
+    """JSON without the data."""
     head, tail = ({name: getattr(letter, name) for name in names} for names in _SUMMARY)
     return head | {"size_bytes": len(letter.data)} | tail
 
@@ -122,7 +122,7 @@ def letter_document(letter: DeadLetter) -> dict[str, Any]:
 
 
 class ChosenLetters:
-    """The letters that a sink holds now, and that a redrive is about; those that come later are left alone."""
+    """The letters that a sink holds now and a redrive will put; later ones are left alone."""
 
     def __init__(self, sink: DeadLetterSink, choice: Choice) -> None:
         from kinesis_spout.dead_letters.stored_form import mark_of  # noqa: PLC0415 - --help does not wait for it
@@ -160,12 +160,11 @@ class ChosenLetters:
     ) -> int:
         """Put the letters back on their streams, and mark them; say how many, copies not counted.
 
-        After each batch ``done`` is told how many letters it had.
+        After each batch ``done`` gets its number of letters.
 
-        Raises:
-            InvalidConfig: the sink cannot mark; nothing was put. With ``force`` it is, and a second redrive would
-                put all the letters again.
-            DeadLetterError: earlier batches are put and marked; calling again goes on with the others.
+        InvalidConfig: the sink cannot mark; nothing was put. With ``force`` it is, and a second redrive would
+        put all the letters again. DeadLetterError: earlier batches are put and marked; calling again
+        continues with the others.
         """
         sink, count = self._sink, 0
         if not isinstance(sink, MarkingSink) and not force:
@@ -203,7 +202,7 @@ class ChosenLetters:
 
 @contextmanager
 def chosen_letters(world: World, config: SpoutConfig, choice: Choice) -> Iterator[ChosenLetters]:
-    """Choose letters of an application; they can be redriven until the context ends."""
+    """They can be redriven until the context ends."""
     with world.dead_letters(config) as sink:
         chosen = ChosenLetters(sink, choice)
         if not chosen:
@@ -212,7 +211,7 @@ def chosen_letters(world: World, config: SpoutConfig, choice: Choice) -> Iterato
 
 
 def put_back(world: World, config: SpoutConfig, chosen: ChosenLetters, *, force: bool) -> int:
-    """Redrive what was chosen, and say how far it is; see ``ChosenLetters.redrive``."""
+    """Redrive what was chosen, and report the progress; see ``ChosenLetters.redrive``."""
     if not chosen:
         return 0
     with world.listener.progress("letters redriven", len(chosen)) as advance:
@@ -240,7 +239,7 @@ def _entry(letter: DeadLetter) -> "Entry":
     key = letter.partition_key or letter.sequence_number
     hash_key = letter.explicit_hash_key
     if hash_key is not None and not is_hash_key(hash_key):
-        # An aggregated record may hold any text, and a row may have been refused for it. Kinesis would refuse the
+        # An aggregated record can hold any text, and a row can have been refused for it. Kinesis would refuse the
         # whole call.
         hash_key = None
     return Entry(key, letter.data, hash_key)

@@ -1,4 +1,4 @@
-"""What an operation refuses, and how a first call of Kinesis ends that reaches nobody.
+"""What an operation refuses, and the error of a first call of Kinesis that reaches no endpoint.
 
 A message names an argument of an operation as it names a setting: "shard: expected ...". Each door spells it.
 """
@@ -15,7 +15,7 @@ _ANSWERED: Final = "after-call.kinesis"
 
 
 class WrongArguments(InvalidConfig):
-    """What an operation was given besides the settings cannot be done."""
+    """An argument of an operation, other than the settings, that cannot be carried out."""
 
 
 class NotFound(KinesisSpoutError):  # noqa: N818 - the name says what happened
@@ -27,14 +27,14 @@ class NotBegun(NotFound):
 
 
 class NobodyAnswers(KinesisError):  # noqa: N818
-    """Nobody listens where the settings say that Kinesis is. Not tried again."""
+    """No endpoint listens at the address of Kinesis in the settings. Not tried again."""
 
 
 def fail_at_once(client: "KinesisClient") -> "KinesisClient":
-    """Have the first call of a client raise ``NobodyAnswers`` if it reaches nobody. Give the client.
+    """Have the first call of a client raise ``NobodyAnswers`` if it reaches no endpoint. Gives the client.
 
-    A consumer waits for an endpoint that is away. An operator has more likely misspelt it, or the region. Once
-    anything has answered, operations wait as consumers do.
+    A consumer waits for an endpoint that is away. An operator has more likely misspelt it, or the region.
+    After the first answer, operations wait as consumers do.
     """
     from botocore.exceptions import EndpointConnectionError, ProxyConnectionError, SSLError  # noqa: PLC0415
 
@@ -60,7 +60,7 @@ def fail_at_once(client: "KinesisClient") -> "KinesisClient":
 
 
 def _reason(error: BaseException) -> str:
-    """Say why in the system's words; botocore has them among the causes."""
+    """The system's words; botocore has them among the causes."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.strerror:

@@ -18,7 +18,6 @@ class GroupView:
     leader: str | None
     assignment: Assignment
     owners: Counter[str]
-    """How many shards each member owns."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -64,7 +63,7 @@ def view_group(world: World, config: SpoutConfig) -> GroupView:
 
 
 def drain(world: World, config: SpoutConfig, member: str) -> bool:
-    """Have a member hand all its shards over, and give it none. Say whether others are left that take them."""
+    """Have a member hand all its shards over, and give it none. Say whether members are left to take them."""
     with begun_progress(world, config) as progress:
         view = group_view(progress)
         view.check_alive(member)
@@ -79,7 +78,7 @@ def end_drain(world: World, config: SpoutConfig, member: str) -> None:
 
 
 def pause(world: World, config: SpoutConfig, shard_ids: Sequence[str] = ()) -> None:
-    """Hand out nothing more of these shards, or of the whole application where none is named."""
+    """Hand out nothing more of these shards, or of the whole application if none is named."""
     with begun_progress(world, config) as progress:
         if shard_ids:
             known = {each.shard_id for each in world.stream(config).lister.list_shards()}
@@ -101,7 +100,7 @@ class Resumed:
 
 
 def resume(world: World, config: SpoutConfig, shard_ids: Sequence[str] = ()) -> Resumed:
-    """End the pauses of these shards by an operator; where none is named, all pauses, those of members too."""
+    """End an operator's pauses of these shards; if none is named, all pauses, also those of members."""
     with begun_progress(world, config) as progress:
         group = progress.group
         if not shard_ids:

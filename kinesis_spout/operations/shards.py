@@ -1,4 +1,4 @@
-"""Where each shard stands, from the stream's list and the stored progress together, without owning one."""
+"""Where each shard stands, from the stream's list and the stored progress together, without owning a shard."""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -21,13 +21,11 @@ class ShardState(StrEnum):
     """A shard's life as seen from outside; compare ``shard_state.ShardPhase``, which an owner sees."""
 
     NOT_BEGUN = "not begun"
-    """The application has not begun on the stream."""
     WAITING = "waiting"
     """A parent is not over."""
     READY = "ready"
-    """It may be read, and nobody owns it."""
+    """It can be read, and no member owns it."""
     READING = "reading"
-    """A consumer owns it."""
     PAUSED = "paused"
     """A consumer owns it, and has paused: practically every record fails."""
     PAUSED_BY_OPERATOR = "paused by an operator"
@@ -37,7 +35,6 @@ class ShardState(StrEnum):
     GONE = "gone"
     """Retention trimmed it before it was over."""
     UNREADABLE = "unreadable"
-    """Its checkpoint cannot be read."""
 
 
 _WITH_A_BACKLOG: Final = frozenset(
@@ -126,7 +123,7 @@ class ShardsView:
 
 
 def view_shards(world: World, config: SpoutConfig, *, lag: bool) -> ShardsView:
-    """Describe every shard that is listed or stored, parents before children; a problem of one is in its view.
+    """Describe every shard that is listed or stored, parents before children; a shard's problem is in its view.
 
     With ``lag``, one record of each shard is read, at its checkpoint.
     """

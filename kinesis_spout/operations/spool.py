@@ -1,4 +1,4 @@
-"""A producer's spool: what it holds, and what is saved of damaged files."""
+"""A producer's spool: what it holds, and how to save what damaged files hold."""
 
 import base64
 import json
@@ -37,9 +37,9 @@ def list_files(world: World, folder: Path) -> list[dict[str, Any]]:
 
 
 def save(world: World, folder: Path, to: Path, *, sound: bool) -> list[dict[str, Any]]:
-    """Write the records that are whole in damaged files to a new file, then move those files aside.
+    """Write the whole records of damaged files to a new file, then move those files aside.
 
-    With ``sound``, also those of files that are not damaged, of producers that have ended.
+    With ``sound``, also those of undamaged files, of producers that have ended.
     """
     _stream_of(folder)
     with _new_file(to) as write:

@@ -1,12 +1,12 @@
 """What an operator sees of an application's stored progress, and when it can be trusted.
 
-An embedded ZooKeeper that starts gives every session in its data its whole time again. So when the consumer that
-ran the server was killed, its nodes are there once more. An operation that starts the server, and ends it when it
-is done, would see them each time, and renew them each time. So it waits: a living consumer connects again within
-that time and stays; the node of a dead one is gone after it.
+An embedded ZooKeeper that starts gives every session in its data its whole time again. So when the consumer
+that ran the server was killed, its nodes are there once more. An operation that starts the server, and ends
+it when it is done, would see them each time, and renew them each time. So it waits: a living consumer
+connects again within that time and stays; the node of a dead one is gone after it.
 
 The owner of a session chose how long it lasts, perhaps not as the operator's settings say. While a member's
-process is known to have ended, the wait goes on up to the longest time that can be chosen.
+process is known to have ended, the wait continues up to the longest time that can be chosen.
 """
 
 import difflib
@@ -36,14 +36,12 @@ class Listener:
     """Hears what an operation says while it works. This one ignores it."""
 
     def note(self, text: str) -> None:
-        """Say something besides the result."""
+        """A remark that is not part of the result."""
 
     def waiting(self) -> AbstractContextManager[Callable[[str], None]]:
-        """Say again and again what is waited for."""
         return nullcontext(lambda _text: None)
 
     def progress(self, what: str, total: int | None = None) -> AbstractContextManager[Callable[[int], None]]:
-        """Say how many more of something are done."""
         del what, total
         return nullcontext(lambda _count: None)
 
@@ -52,15 +50,15 @@ class OperatorStore(CheckpointStore, Protocol):
     """A ``CheckpointStore`` that an operator can look into. Both the real one and the fake are one."""
 
     def read_application(self) -> "Application | None":
-        """Say what the application began with, or None when it has not begun."""
+        """What the application began with, or None when it has not begun."""
         ...
 
     def shard_ids(self) -> list[str]:
-        """Name every shard that something is stored of, readable or not, in order."""
+        """Every shard that has stored progress, readable or not, in order."""
         ...
 
     def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
-        """Give one shard's checkpoint and its node's version, or None where nothing is stored."""
+        """One shard's checkpoint and its node's version, or None where nothing is stored."""
         ...
 
     def owners(self) -> Mapping[str, str]: ...
@@ -72,8 +70,6 @@ class OperatorStore(CheckpointStore, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredProgress:
-    """What is stored of one application on one stream, and who is at work on it."""
-
     store: OperatorStore
     coordinator: Coordinator
     group: Group
@@ -81,7 +77,7 @@ class StoredProgress:
     """Names the applications that have begun in this place, each with its stream."""
 
     def read_shards(self) -> tuple[dict[str, Checkpoint | None], dict[str, str]]:
-        """Read every shard that something is stored of; where one cannot be read, give None, and why."""
+        """Every shard that has stored progress; for one that cannot be read None, and why."""
         stored: dict[str, Checkpoint | None] = {}
         unreadable: dict[str, str] = {}
         for shard_id in self.store.shard_ids():
@@ -102,7 +98,6 @@ class StoredProgress:
             )
 
     def check_begun(self, config: SpoutConfig) -> None:
-        """Refuse an application of which nothing is stored, where others have begun; else it may be the first."""
         if self.store.shard_ids() or self.store.read_application() is not None:
             return
         begun = [f"{app} on {stream}" for app, stream in self.applications()]
@@ -127,10 +122,10 @@ def await_ghosts(
     *,
     started_here: bool,
 ) -> None:
-    """Return when nobody is registered who may be dead, or had the time to show that they live.
+    """Return when no registered member can be dead, or all had the time to show that they live.
 
-    A session lasts ``lease_seconds``, as far as known. On a server that this operation has ``started_here``
-    everyone may be dead, else only those whose process is known to have ended.
+    A session lasts ``lease_seconds``, if known. On a server that this operation has ``started_here``
+    every member can be dead, else only those whose process is known to have ended.
     """
     begun = clock.monotonic()
     members = _suspects(progress, started_here=started_here)

@@ -1,4 +1,4 @@
-"""What is done with a stream itself: read it, put records on it, end its registered consumers."""
+"""What an operator does with a stream itself: read it, put records on it, end its registered consumers."""
 
 import base64
 import uuid
@@ -28,7 +28,7 @@ _PAGE_RECORDS: Final = 1_000
 _BUFFERED: Final = 5_000
 """Records read ahead of Kinesis: one shard takes them well within ``DEADLINE_SECONDS``, which counts for each."""
 _INTERRUPTED_SECONDS: Final = 2.0
-"""How long what was read may take to be sent after an interruption."""
+"""After an interruption, what was read may take this long to be sent."""
 _LINGER_SECONDS: Final = 0.05
 
 
@@ -40,7 +40,7 @@ def tail(
     shard_ids: Sequence[str] = (),
     count: int | None = None,
 ) -> Iterator[Record]:
-    """Give a stream's records as they come, without storing anything. Parents come before their children.
+    """A stream's records as they come, without storing anything. Parents come before their children.
 
     Every shard is read from ``start``, those that come later too; or only those that are named.
     """
@@ -51,7 +51,7 @@ def tail(
     reader = _Reader(world.stream(config), position, shard_ids, world.listener)
     left = count
     while reader.is_reading and left != 0:
-        # An aggregated record may hold more than are left.
+        # An aggregated record can hold more than are left.
         for record in islice(reader.read(_PAGE_RECORDS if left is None else min(left, _PAGE_RECORDS)), left):
             yield record
             left = None if left is None else left - 1
@@ -117,7 +117,6 @@ def record_document(record: Record) -> dict[str, Any]:
 
 
 def data_document(data: bytes) -> dict[str, Any]:
-    """Give data as base64, and as text where it is text."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -136,9 +135,9 @@ def put(
 ) -> Counter[str]:
     """Put records on a stream, in order; say how many are on each shard.
 
-    They have one partition key, or a random one each. Where somebody types, each is sent ``at_once``, before the
-    next is asked for. ``total`` says how many there are, if known. Raises the error of the first record that could
-    not be put.
+    They have one partition key, or a random one each. With ``at_once``, for a person who types, each is sent
+    before the next is asked for. ``total`` says how many there are, if known. Raises the error of the first
+    record that could not be put.
     """
     from kinesis_spout.producer import KinesisProducer  # noqa: PLC0415 - imports boto3
 
@@ -201,7 +200,7 @@ def list_registered(world: World, config: SpoutConfig) -> "list[RegisteredConsum
 
 
 def find_registered(world: World, config: SpoutConfig, name: str | None) -> str:
-    """Give the name of a registered consumer, of the application's unless one is named."""
+    """The name of a registered consumer, of the application's unless one is named."""
     wanted = name or config.consumer_name or config.app
     if wanted not in {each.name for each in list_registered(world, config)}:
         raise NotFound(

@@ -44,10 +44,9 @@ class World:
 
     @contextmanager
     def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
-        """Connect to ZooKeeper, not as a member; start the embedded one for this while if nobody runs it.
+        """Connect to ZooKeeper, not as a member; start the embedded one meanwhile if no process runs it.
 
-        Raises:
-            StoreError: the embedded one was never used in this directory; there is nothing to look at.
+        StoreError: the embedded one was never used in this directory; there is nothing to look at.
         """
         from kinesis_spout.consumer.open_ports import zookeeper_settings  # noqa: PLC0415
         from kinesis_spout.zookeeper import begun_applications  # noqa: PLC0415
@@ -92,10 +91,10 @@ class World:
         return stream_names(self.client(config), deadline_seconds=DEADLINE_SECONDS)
 
     def checks(self, config: SpoutConfig) -> Sequence[Callable[[], None]]:
-        """Give what finds out whether a consumer could begin, each check by itself, the quick ones first.
+        """Checks whether a consumer could begin, the quick ones first.
 
-        Each raises what would end the consumer. Nothing is started, neither the embedded ZooKeeper nor a JVM: of a
-        Hadoop URL it is only found out whether somebody listens there.
+        Each raises what would end the consumer. Nothing is started, neither the embedded ZooKeeper nor a JVM:
+        for a Hadoop URL they only check that an endpoint listens there.
         """
         places = (partial(self._check_dead_letters, config), partial(self._check_stream, config))
         if config.zookeeper_hosts is None:
@@ -146,14 +145,13 @@ class World:
 
 @contextmanager
 def begun_progress(world: World, config: SpoutConfig) -> Iterator[StoredProgress]:
-    """Connect to where progress is kept; refuse a misspelt application."""
     with world.progress(config) as progress:
         progress.check_begun(config)
         yield progress
 
 
 def configs_of(world: World, config: SpoutConfig) -> list[SpoutConfig]:
-    """Give the settings for each stream there is now: those that are named, and those that patterns find."""
+    """The settings for each stream there is now: those that are named, and those that match patterns."""
     if not config.is_several:
         return [config]
     found = {name_of(part): part for part in config.streams if not is_pattern(part)}
@@ -170,7 +168,7 @@ def configs_of(world: World, config: SpoutConfig) -> list[SpoutConfig]:
 def check_ready(world: World, config: SpoutConfig) -> None:
     """Raise what would end a consumer of these settings at its start: of all its streams in one error.
 
-    A stream that does not answer may do so later, and a consumer waits longer for it: that is only told.
+    A stream that does not answer can do so later, and a consumer waits longer for it: this only says so.
     """
     refused: list[KinesisError] = []
     for each in configs_of(world, config):
@@ -190,7 +188,7 @@ def check_ready(world: World, config: SpoutConfig) -> None:
 
 @contextmanager
 def unheard(logger: str) -> Iterator[None]:
-    """Drop what it says of each try: the error at the end says it once."""
+    """Drop what a logger says of each try: the error at the end says it once."""
     log = logging.getLogger(logger)
     before = log.level
     log.setLevel(logging.CRITICAL)

@@ -56,7 +56,7 @@ class BufferedShard(ShardReader[Page]):
         self._records: deque[Record] = deque()
         self._bytes = 0
         self._records_in_one = 1
-        """How many user records a record of Kinesis held, on the page before."""
+        """The most user records in one record of Kinesis, on the page before."""
         self._is_parked = False
         self._closed = False
         self._last_page: Page | None = None
@@ -115,10 +115,7 @@ class BufferedShard(ShardReader[Page]):
 
     @property
     def tip_seen_at(self) -> float | None:
-        """When the last read that found nothing at the tip began, in seconds since the epoch.
-
-        None before the first such read, and while records are at hand.
-        """
+        """Epoch seconds when the last read that found only the tip began; None while records are at hand."""
         with self._lock:
             return None if self._records else self._tip_seen_at
 

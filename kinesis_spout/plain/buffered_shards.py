@@ -47,7 +47,7 @@ class BufferedShards:
         self._turns = consumer.manager.turns
         self._claims = consumer.manager.guarantee is Guarantee.AT_MOST_ONCE
         self._age: RecordAge | None = None
-        """What is too old to be delivered now; None: nothing is."""
+        """Which records are too old to be delivered now; None: none."""
         self._is_bounded = consumer.manager.bounds is not None
         self._rate = consumer.deliveries
         self._gave_retry = False
@@ -96,11 +96,7 @@ class BufferedShards:
     # What the spout asks
 
     def take(self, now: float) -> Retained | None:
-        """The next record to deliver, tracked and retained; None if there is none now.
-
-        Raises a KinesisError when a shard cannot be read and a retry does not help; the next call serves the
-        others.
-        """
+        """The next record, tracked and retained. After a KinesisError the next call serves other shards."""
         self.retained.drop_dead_lettered(self._is_dead_lettered)
         if not self._rate.is_limited:
             return self._taken(now)
@@ -114,7 +110,6 @@ class BufferedShards:
         return taken
 
     def rate_wait_seconds(self, now: float) -> float:
-        """How long the rates allow no delivery; 0.0: they allow one now."""
         if not self._rate.is_limited:
             return 0.0
         due_at = self._rate.due_at(self._consumer, now)
@@ -126,7 +121,7 @@ class BufferedShards:
         if self._caution.holds_back():
             return noted
         if self._consumer.manager.breaker_pause is not None:
-            return self._probe(now)  # whose record may be of any age: nothing is given up now
+            return self._probe(now)  # a record of any age: nothing is given up now
         self._age = RecordAge.of(self._consumer.config, self._consumer.ports.clock.time())
         while (shard_id := self._turns.current(now)) is not None:
             try:
@@ -277,7 +272,7 @@ class BufferedShards:
         """Whether the next record may be handed out; if not, claims it and some more at the next commit."""
         manager, following = self._consumer.manager, getter.ahead(1)
         if following is None or manager.may_hand_out(shard_id, following[0]):
-            return True  # of none the poll says why
+            return True  # the poll says why there is none
         ahead = getter.ahead(MAX_CLAIMED)
         if ahead is not None and manager.claim(shard_id, *ahead):
             self._consumer.commit_soon()
@@ -290,7 +285,7 @@ class BufferedShards:
     def _reading_failed(self, shard_id: str, epoch: int, error: Exception) -> Reaction:
         if self._is_read(shard_id, epoch):
             return self._consumer.reading_failed(shard_id, error)
-        return reaction_to(error)  # of a shard that was lost meanwhile: nobody reads on
+        return reaction_to(error)  # the shard was lost meanwhile: reading ends
 
     def _reading_worked(self, shard_id: str, epoch: int) -> None:
         if self._is_read(shard_id, epoch):

@@ -17,7 +17,7 @@ from kinesis_spout.plain.retained_records import Retained
 from shard_state import Guarantee, LocalShardState
 
 MOST_CAUTIOUS: Final = 1_024
-"""So many records of a shard are handed out before it is trusted."""
+"""Records of a shard handed out before it is trusted."""
 
 ALONE_SECONDS: Final = 2.0
 """After this long a caller that asks for more, without having ended the one it has, takes several at a time: that
@@ -47,7 +47,6 @@ class Caution:
                 self._noted = None
 
     def holds_back(self) -> bool:
-        """Whether no other record may be handed out now."""
         return self._noted is not None
 
     def note(self, retained: Retained) -> bool:
@@ -66,7 +65,9 @@ class Caution:
         state = self._consumer.manager.shard(shard_id)
         assert state is not None, "it was read just now"
         if state.tracker.in_flight > 1 and self._consumer.config.order != "unordered":
-            return False  # one before it may fail until the note is stored, and would be overtaken by it
+            return (
+                False  # an earlier record can fail until the note is stored, and this one would overtake it
+            )
         state.note(retained.sequence)
         self._noted, self._handed_out_at = retained, None
         self._consumer.commit_soon()

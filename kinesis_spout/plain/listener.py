@@ -23,7 +23,7 @@ class FailReason(StrEnum):
     FAIL = "fail"
     """``fail`` was called, or the scheme raised."""
     TIME_OUT = "time-out"
-    """Nothing was said of it within the message time-out."""
+    """Neither acked nor failed within the message time-out."""
 
 
 class SpoutListener:

@@ -62,7 +62,7 @@ class RecordSpout(Handle):
     """
 
     _rest_seconds: ClassVar[float] = 0.001
-    """How long a stream is not asked after it had nothing, for each other one there is: to ask costs 20 µs."""
+    """How long a stream without tuples rests, for each other stream: asking costs 20 µs."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class RecordSpout(Handle):
         self._closed = False
         self._turns: deque[str] = deque()
         self._turns_of: Mapping[str, StreamTuples] = {}
-        """Whose turns these are."""
+        """The streams that take turns."""
         self._rests_until: dict[str, float] = {}
 
     # Life
@@ -238,7 +238,7 @@ class RecordSpout(Handle):
         return None
 
     def _enroll(self, current: Mapping[str, StreamTuples]) -> None:
-        """Give every stream that is read now its turn, and no other."""
+        """Let the streams that are read now take turns, and no others."""
         kept = [name for name in self._turns if name in current]
         self._turns = deque(kept + [name for name in current if name not in kept])
         self._rests_until, self._turns_of = {}, current
@@ -255,7 +255,7 @@ class RecordSpout(Handle):
                 emitted = self.next_tuple()
                 is_over = emitted is None and self.is_done
             except SpoutClosed:
-                return  # by another thread, or by whoever iterates
+                return  # by another thread, or by the caller's loop
             if emitted is not None:
                 yield emitted
             elif is_over:

@@ -29,7 +29,7 @@ class RetainedRecords:
         self._of_shard: dict[str, dict[SequenceNumber, Retained]] = {}
         self._given_up: deque[Retained] = deque()
         self.size_bytes = 0
-        """What the data and the keys weigh."""
+        """Data and keys."""
 
     def __len__(self) -> int:
         return sum(map(len, self._of_shard.values())) + len(self._given_up)

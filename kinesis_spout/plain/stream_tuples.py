@@ -15,7 +15,7 @@ from kinesis_spout.plain.listener import Announcements, FailReason
 from shard_state import Exhausted, RecordEvent, SequenceNumber
 
 _MAX_BROKEN_PER_CALL: Final = 32
-"""Records whose scheme raises, before ``next_tuple`` lets the caller go on with something else."""
+"""Records whose scheme raises, before ``next_tuple`` returns to the caller."""
 
 _EVENTS: Final = {FailReason.FAIL: RecordEvent.FAIL, FailReason.TIME_OUT: RecordEvent.TIME_OUT}
 
@@ -46,7 +46,6 @@ class MessageId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ValueError if this is no message id."""
         matched = _FORM.fullmatch(text)
         if matched is None:
             raise ValueError(
@@ -66,16 +65,13 @@ class Emitted(NamedTuple):
     message_id: str
     """``shardId:sequence#epoch.attempt``: this delivery of the record, another one at every delivery. What stands
     before the ``#`` is the record's own id, which its dead letter has too; inside an aggregate it ends with
-    ``:sub``. Where several streams may be read, ``stream/`` stands before it."""
+    ``:sub``. With several streams it begins with ``stream/``."""
     values: Any
     """What the scheme made of the record; with "raw" the ``Record`` itself."""
 
 
 class StreamTuples:
-    """The tuples of one stream. Mutable; thread-safe. The caller announces when the lock is free.
-
-    ``prefix`` begins the message ids that users see.
-    """
+    """Mutable; thread-safe. The caller makes the announcements when the lock is free."""
 
     def __init__(
         self,
@@ -115,7 +111,7 @@ class StreamTuples:
             except BaseException as error:
                 self._fail(delivery, failure_of(error), FailReason.FAIL)
                 if isinstance(error, KeyboardInterrupt):
-                    raise  # it may be the caller's Ctrl-C; see kinesis_spout.model.handler
+                    raise  # it can be the caller's Ctrl-C; see kinesis_spout.model.handler
                 continue
             message_id = self._prefix + str(delivery)
             self._announcements.emitted(message_id, record.attempt)
@@ -138,7 +134,6 @@ class StreamTuples:
         return self._fail(delivery, _failure(reason), FailReason.FAIL)
 
     def fail_overdue(self) -> None:
-        """Fail the deliveries that have outlived the message time-out."""
         consumer = self.consumer
         with consumer.lock:
             for shard_id, sequence, attempt in consumer.manager.expired(consumer.now):
@@ -153,13 +148,11 @@ class StreamTuples:
 
     @property
     def rate_wait_seconds(self) -> float:
-        """How long the rates allow no delivery; 0.0: they allow one now."""
         with self.consumer.lock:
             return self.shards.rate_wait_seconds(self.consumer.now)
 
     @property
     def is_done(self) -> bool:
-        """Whether every shard is over, or the run has come up to its `until`, and all of that is stored."""
         with self.consumer.lock:
             return self.shards.is_done()
 

@@ -1,7 +1,7 @@
 """The Python that runs on the executors: how its failures show, and what to set.
 
-PySpark starts ``python3`` from the PATH unless ``PYSPARK_PYTHON`` is set. So a driver that runs in a virtual
-environment, with a session that it made itself, gets another Python on its executors, also in local mode. The
+PySpark starts ``python3`` from the PATH unless ``PYSPARK_PYTHON`` is set. So a driver in a virtual
+environment that made its own session gets another Python on its executors, also in local mode. The
 processes in which Spark plans a read or a write of ``format("kinesis")`` run in that Python, too.
 """
 
@@ -36,7 +36,7 @@ _SIGNS: Final = re.compile(
 
 
 def unfit_python(error_text: str) -> str | None:
-    """Say in one line what to set, if an error of a Spark job is that of an unfit Python; else give None."""
+    """One line that says what to set, if an error of a Spark job is that of an unfit Python; else None."""
     sign = _SIGNS.search(error_text)
     if sign is None:
         return None
@@ -45,13 +45,9 @@ def unfit_python(error_text: str) -> str | None:
 
 
 def check_packages(is_there: Callable[[str], object] = importlib.util.find_spec) -> None:
-    """Look whether this Python, which Spark started, has what this package needs.
+    """Check that this Python, which Spark started, has what this package needs.
 
-    Args:
-        is_there: whether a module can be imported.
-
-    Raises:
-        InvalidConfig: it lacks something; one line that says what to set.
+    InvalidConfig: it does not; one line that says what to set.
     """
     lacking = [name for name in _NEEDED if not is_there(name)]
     if lacking:

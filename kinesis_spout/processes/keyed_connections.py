@@ -1,10 +1,11 @@
 """Connections between machines whose both ends prove that they know a key, without sending it.
 
-Each sends a random number, and answers with the HMAC-SHA-256 of its role and both numbers: so an answer cannot be
-used again, nor sent back to who made it. The client answers first. All messages have a fixed size, and all of it
-takes ``HANDSHAKE_SECONDS`` at most. Nothing is encrypted.
+Each sends a random number, and answers with the HMAC-SHA-256 of its role and both numbers: so an answer
+cannot be used again, nor sent back to its maker. The client answers first. All messages have a fixed size,
+and all of it takes ``HANDSHAKE_SECONDS`` at most. Nothing is encrypted.
 
-``multiprocessing`` authenticates much alike, but before Python 3.12 with MD5, which systems under FIPS 140 refuse.
+``multiprocessing`` authenticates similarly, but before Python 3.12 with MD5, which systems under FIPS 140
+refuse.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ HANDSHAKE_SECONDS: Final = 10.0
 """How long either end may take to prove that it knows the key."""
 
 _GREETING: Final = b"kinesis-spout pages 2\n"
-"""Says what is spoken, and its version: what follows the handshake too."""
+"""Names the protocol and its version, of the handshake and of what follows."""
 _NUMBER_BYTES: Final = 32
 _HASH: Final = "sha256"
 _PROOF_BYTES: Final = 32
@@ -38,13 +39,10 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class KeyedServer:
-    """Serves connections whose other end knows a key, each on a thread of its own. Thread-safe.
+    """Serves connections whose other end knows a key, each on its own thread. Thread-safe.
 
-    Args:
-        host: where to listen, at a port of the system's choice.
-        key: that both ends prove to know.
-        serve: is given each connection; when it returns, or raises OSError, that ends.
-        name: of the thread.
+    Listens at ``host``, at a port of the system's choice. When ``serve`` returns, or raises OSError, its
+    connection ends.
     """
 
     def __init__(self, host: str, key: bytes, serve: Callable[[socket.socket], None], name: str) -> None:
@@ -69,10 +67,9 @@ class KeyedServer:
 
 
 def connect(machine: Machine, key: bytes) -> socket.socket:
-    """Connect to a ``KeyedServer``, and prove each other. The connection waits without end.
+    """Connect to a ``KeyedServer``, and prove each other. The connection has no time-out.
 
-    Raises:
-        OSError: it cannot be reached, or is not the right one.
+    OSError: the server cannot be reached, or is not the right one.
     """
     connected = socket.create_connection((machine.host, machine.port), timeout=HANDSHAKE_SECONDS)
     try:
@@ -111,8 +108,7 @@ def _end_when_the_machine_is_gone(connected: socket.socket) -> None:
 def introduce(connected: socket.socket, key: bytes) -> None:
     """Prove each other, at the client's end.
 
-    Raises:
-        OSError: the other end does not know the key, speaks something else, or went away.
+    OSError: the other end does not know the key, speaks something else, or went away.
     """
     end = _End(connected, key)
     end.send_greeting()
@@ -131,8 +127,6 @@ def welcome(connected: socket.socket, key: bytes) -> None:
 
 
 class _End:
-    """One end of a connection during the handshake. Mutable."""
-
     def __init__(self, connected: socket.socket, key: bytes) -> None:
         self._socket = connected
         self._key = key

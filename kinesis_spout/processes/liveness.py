@@ -6,11 +6,11 @@ __all__ = ["has_ended"]
 
 
 def has_ended(pid: int) -> bool:
-    """Say whether no process has this id, kill(2). Another may have been given the id of one that ended."""
+    """Whether no process has this id, kill(2). Another process can get the id of one that ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False  # somebody else's, but it is there
+        return False  # another user's, but it is there
     return False

@@ -1,7 +1,7 @@
-"""Prints our log lines, with time and level, in processes in which nobody configures logging.
+"""Prints our log lines, with time and level, in processes in which nothing configures logging.
 
 Those are the Python processes that Spark starts for a reader, a writer and the tasks, and our own.
-What they print is found where Spark prints. Logging that is set up is never touched: once the root logger has
+Their output is where Spark prints. Logging that is set up is never touched: once the root logger has
 handlers, also later, the lines go there and are no longer printed here.
 """
 
@@ -19,9 +19,7 @@ LINE_TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"
 def print_log_lines(*, level: str = "WARNING", spell: Spell | None = None) -> None:
     """Print what is logged from now on; called again it changes nothing.
 
-    Args:
-        level: the least that is logged.
-        spell: how the lines call settings; see ``settings.messages``.
+    ``level`` is the least that is logged; ``spell`` how the lines call settings, see ``settings.messages``.
     """
     ours = logging.getLogger("kinesis_spout")
     if logging.getLogger().handlers or any(isinstance(handler, _Lines) for handler in ours.handlers):
@@ -32,7 +30,7 @@ def print_log_lines(*, level: str = "WARNING", spell: Spell | None = None) -> No
 
 
 class _Lines(logging.Handler):
-    """Writes to what standard error is then. Thread-safe, as handlers are."""
+    """Writes to the current standard error. Thread-safe, as handlers are."""
 
     def __init__(self, spell: Spell | None) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """Keeps PySpark's garbage collection between tasks cheap.
 
-A Python worker that is reused collects its garbage after every task. That walks through all objects of all
-imported modules (PySpark, pandas, Arrow, boto3): 27 ms of CPU, more than the rest of a small task. So what is
-alive after the first tasks, which is just that, is moved out of the collector's sight. Nothing else changes:
+A reused Python worker collects its garbage after every task. That walks through all objects of all imported
+modules (PySpark, pandas, Arrow, boto3): 27 ms of CPU, more than the rest of a small task. So what is alive
+after the first tasks, which is mostly these modules, is hidden from the collector. Nothing else changes:
 garbage of later tasks is collected as before.
 """
 
@@ -19,7 +19,7 @@ _tasks_done = count(1)
 
 
 def set_aside_imports() -> None:
-    """Call at the end of every task. Outside of a Spark task, in a test for instance, this does nothing."""
+    """Call at the end of every task. Outside a Spark task, in a test for instance, this does nothing."""
     if TaskContext.get() is not None and next(_tasks_done) <= _TASKS:
         gc.collect()
         gc.freeze()

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 _MAX_LOADED: Final = 256
 _IDLE_SECONDS: Final = 900.0
-"""A handler that was not called for so long is given up when another one is loaded: its query was stopped."""
+"""A handler unused for so long is dropped when another one is loaded: its query was stopped."""
 
 _HandlerT = TypeVar("_HandlerT", bound=Callable[..., Any])
 
@@ -31,7 +31,6 @@ class PickledHandler(Generic[_HandlerT]):
         return cls(pickled=pickled, digest=hashlib.sha256(pickled).hexdigest())
 
     def load(self, clock: Callable[[], float] = monotonic) -> _HandlerT:
-        """This worker's copy of the handler."""
         now = clock()
         handler: _HandlerT
         if self.digest in _loaded:
@@ -46,4 +45,4 @@ class PickledHandler(Generic[_HandlerT]):
 
 
 _loaded: Final[dict[str, tuple[Any, float]]] = {}
-"""The handlers of this worker by digest, with when each was called last, the longest ago first."""
+"""The handlers of this worker by digest, each with its last call, the oldest call first."""

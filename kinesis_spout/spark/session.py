@@ -29,7 +29,7 @@ SETTINGS: Final = {
     # The console bar of a job every few hundred milliseconds is noise.
     "spark.ui.showConsoleProgress": "false",
 }
-"""What ``session`` sets. For a session of your own, set these before it starts."""
+"""What ``session`` sets. For your own session, set these before it starts."""
 
 _MOVED_IN: Final = (4, 1)
 """The PySpark that has the class below in another package than those before."""

@@ -143,7 +143,7 @@ class TopologyBuilder:
         if other != name:
             raise InvalidConfig(
                 f"spout {name!r}: expected a spout of its own, got the {type(spout).__name__} that is the spout "
-                f"{other!r}, too: each is opened, asked and told by itself; make two"
+                f"{other!r}, too: each is opened and asked separately; make two"
             )
 
         def component() -> Component:

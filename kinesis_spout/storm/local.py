@@ -36,7 +36,7 @@ class LocalResult:
     failed: list[tuple[Values, TreeEnd]]
     """Those that failed or timed out, each with how and where."""
     emitted: Emitted = field(repr=False)
-    """What each component emitted on each stream. With state a batch may run again; then, in its last run."""
+    """What each component emitted on each stream. With state a batch can run again; then, in its last run."""
     counts: Mapping[str, ComponentCounts] = field(repr=False)
     """What each component did, in all runs of the batch."""
 
@@ -172,7 +172,7 @@ class LocalTopology:
     def _run_at_once(
         self, program: Program, batch: list[Values], stream: str, ticks: Ticks
     ) -> tuple[Ends, bool]:
-        """Run all roots; gives how those ended that did not complete, and whether what changed may count."""
+        """Run all roots; gives the ends of incomplete ones, and whether the changes of state count."""
         first = self._stage(program, 0, 0)
         first.begin(self._open_state, ticks)
         numbers, blocks = _emitted(first, batch, stream)

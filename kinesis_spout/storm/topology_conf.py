@@ -41,10 +41,10 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     exchange. 0 acks each record when its tuple is emitted: then failures are not retried. Not with state,
     which could not be exact then."""
     partitions: _Partitions | None = None
-    """Of an exchange: at most so many tasks of Spark run the bolts after it. None: as many as the bolts there have
-    tasks, and no more than Spark runs at a time."""
+    """Of an exchange: at most this many tasks of Spark run the bolts after it. None: as many as the bolts there
+    have tasks, and no more than Spark runs at a time."""
     max_spout_pending: _Positive = 1_000
-    """Of a spout of your own: at most so many of its tuples are under way. What it emits beyond them in one call
+    """Of a spout of your own: at most this many of its tuples are under way. What it emits beyond them in one call
     waits for the next micro-batch."""
     state: str | None = None
     """Where stateful bolts keep their state: a local folder, or an address that pyarrow opens ("s3://...")."""

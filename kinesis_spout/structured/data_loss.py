@@ -15,14 +15,9 @@ def lose(
     so_that: str = "to go on without them",
     cause: KinesisSpoutError | None = None,
 ) -> None:
-    """Report lost records: raise ``kind`` if ``fail`` is set, else log a warning.
+    """Raise ``kind`` if ``fail`` (``failOnDataLoss``) is set, else log a warning.
 
-    Args:
-        text: what was expected, and what was found.
-        fail: ``failOnDataLoss``.
-        kind: of the error.
-        so_that: what setting the option to false achieves.
-        cause: of the error.
+    ``so_that`` is what setting the option to false achieves.
     """
     if fail:
         raise kind(f"{text}. Set failOnDataLoss to false {so_that}") from cause

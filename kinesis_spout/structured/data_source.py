@@ -37,7 +37,7 @@ class KinesisDataSource(DataSource):
         check_packages()
         self.options = options
         self._made_at = time.time()
-        """PySpark 4.0 makes a reader for every action; LATEST is to mean the same for all of them."""
+        """PySpark 4.0 makes a reader for every action; LATEST must mean the same for all of them."""
 
     @classmethod
     def name(cls) -> str:

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 def find_streams(parts: Sequence[str], client: "KinesisClient", clock: Clock) -> list[str]:
-    """The streams that are named, whether they exist or not, then those that patterns find.
-
-    ``client`` lists the streams only if there is a pattern; transient errors are retried for a minute.
-
-    Raises:
-        KinesisError: the streams cannot be listed.
-    """
+    """The named streams, existing or not, then those of patterns. Retries transient errors for a minute."""
     found = dict.fromkeys(part for part in parts if not is_pattern(part))
     patterns = [part for part in parts if is_pattern(part)]
     if patterns:
@@ -34,12 +28,7 @@ def find_streams(parts: Sequence[str], client: "KinesisClient", clock: Clock) ->
 
 
 def streams_at_start(parts: Sequence[str], client: "KinesisClient", clock: Clock) -> list[str]:
-    """The streams that a read begins with. Retries transient errors without limit.
-
-    Raises:
-        StreamNotFound: no stream is named, and no pattern finds one.
-        AccessDenied: the credentials lack kinesis:ListStreams.
-    """
+    """Retries transient errors without limit. Raises StreamNotFound if no stream is named and none found."""
     found = persistently(lambda: find_streams(parts, client, clock), "the listing of the streams", clock)
     if not found:
         raise nothing_found("streamName or streamARN", parts)

@@ -41,8 +41,6 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRange:
-    """What one batch has of one shard; ends at the entry's ``after``."""
-
     first: SequenceNumber
     rows: int
 
@@ -50,17 +48,16 @@ class ReadRange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOffset:
     position: Position
-    """From where its next record is read. Never LATEST."""
+    """Where its next record is. Never LATEST."""
     at_end: bool = False
-    """It is closed, and was read to its end: nothing follows. ``drained`` in the JSON form."""
+    """Closed, and read to its end. ``drained`` in the JSON form."""
     parents: tuple[str, ...] = ()
-    """Who must be at their end in an earlier batch."""
+    """The shards that must be at their end in an earlier batch."""
     read: ReadRange | None = None
     """What the batch that ends here has read of it."""
 
     @property
     def last(self) -> SequenceNumber | None:
-        """The last record read; None if nothing was read."""
         # A start given by number has a number too, and is not a record that was read.
         return self.position.sequence_number if self.read is not None else None
 
@@ -105,7 +102,7 @@ class ShardOffset:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOffset:
     created: float
-    """The stream's creation time, seconds since the epoch: tells a re-created stream from the old one."""
+    """The stream's creation time, seconds since the epoch: distinguishes a re-created stream."""
     shards: Mapping[str, ShardOffset] = field(default_factory=dict)
 
     def readable(self) -> list[str]:
@@ -123,9 +120,9 @@ class QueryOffset:
     streams: Mapping[str, StreamOffset]
     """By the name or ARN that the options gave."""
     unlogged: bool = False
-    """LATEST was resolved for it, or a stream left out; Spark has no end offset yet that carries that."""
+    """LATEST was resolved for it, or a stream left out; no end offset in Spark has that yet."""
     deaggregated: bool = False
-    """What the batch that ends here has read was taken apart where it was aggregated."""
+    """The batch that ends here has its aggregated records taken apart."""
     began: float | None = None
     """When the query first began; None where the options name every stream."""
 
@@ -167,10 +164,8 @@ class QueryOffset:
         """Read the JSON form.
 
         ``streams`` are the names, ARNs and patterns of the present options. Without a pattern they equal
-        those of the offset; with one, they name or find every stream in it.
-
-        Raises:
-            CheckpointUnreadable: not an offset of this source, of a newer version, or of other streams.
+        those of the offset; with one, they name or find every stream in it. Raises CheckpointUnreadable: not
+        an offset of this source, of a newer version, or of other streams.
         """
         try:
             if document["version"] != VERSION:

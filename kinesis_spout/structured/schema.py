@@ -24,7 +24,7 @@ _SPARK_TYPES: Final = {
     "timestamp": TimestampType(),
 }
 _OPTIONS: Final = "kinesis.options"
-"""Where a table's first column has the options."""
+"""The metadata key of a table's options, in its first column."""
 
 
 def arrow_schema(extra_columns: Sequence[str] = ()) -> pa.Schema:
@@ -39,9 +39,8 @@ def _with(extra_columns: Sequence[str]) -> dict[str, str]:
 def columns_of(options: Mapping[str, str]) -> StructType:
     """Spark asks before it says what the options are for, so options for any use are accepted here.
 
-    Raises:
-        InvalidConfig: an option is unknown or given twice, its value is not what it takes, a column is not
-            one of the extra ones, or a table is to keep a secret.
+    Raises InvalidConfig: an option is unknown or given twice, its value is not what it takes, a column is not
+    one of the extra ones, or a table is to keep a secret.
     """
     given = OptionReader(options, *Use)
     given.check_values()
@@ -60,10 +59,8 @@ def _columns(extra_columns: Sequence[str]) -> StructType:
 def check_columns(schema: StructType, extra_columns: Sequence[str]) -> None:
     """Refuse columns that the user has listed and that are not those of the read.
 
-    Spark passes listed columns (``.schema(…)``, ``CREATE TABLE t (…)``) only when the read is planned.
-
-    Raises:
-        InvalidConfig: names what was expected.
+    Spark passes listed columns (``.schema(…)``, ``CREATE TABLE t (…)``) only when the read is planned. Raises
+    InvalidConfig: names what was expected.
     """
     expected, got = _listed(_columns(extra_columns)), _listed(schema)
     if got != expected:

@@ -43,11 +43,7 @@ class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_document(cls, document: str | bytes | Mapping[str, Any]) -> "SourceProgress | None":
-        """Read a document, as JSON text or decoded. None if it is not one of ours.
-
-        That holds for the offsets of every other source, and when a key is missing or of another type.
-        Unknown keys are ignored: a newer version can add some.
-        """
+        """None if it is not one of ours. Unknown keys are ignored: a newer version can add some."""
         try:
             if isinstance(document, (str, bytes)):
                 return _documents.decode(document).kinesis

@@ -69,7 +69,7 @@ def reset(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Make the application go on elsewhere. Refused while one of its consumers is alive.
+    """Make the application continue elsewhere. Refused while one of its consumers is alive.
 
     Every shard that the stream lists is set, finished parents too, as if the application began there. What
     lies between the old checkpoint and the new one is delivered again, or not at all.
@@ -92,7 +92,8 @@ def forget(ctx: typer.Context, config: SpoutConfig, *, yes: Yes = False, json: J
     """Remove all stored progress of the application on the stream. Refused while a consumer is alive.
 
     For a stream that was deleted and made again, whose old progress means nothing, and for applications that
-    are no more. The next start is a first start, at the setting initial_position. Does not connect to Kinesis.
+    no longer exist. The next start is a first start, at the setting initial_position. Does not connect to
+    Kinesis.
     """
     with planned_forgetting(ctx.obj, config) as (shard_ids, carry_out):
         if shard_ids and not json:

@@ -131,7 +131,8 @@ def redrive(
     """Put letters back on their stream, as new records, to be delivered again with all their attempts.
 
     With --all it says how many there are, and asks; letters that come later are left alone. A letter is put
-    first and marked after, so a crash in between puts it twice, and never loses it. Consumers may go on running.
+    first and marked after, so a crash in between puts it twice, and never loses it. Consumers can keep
+    running.
     """
     choice = Choice(reason=reason, shard_id=shard, error=error, message_ids=frozenset(message_ids or ()))
     _check(choice, every=every, force=force)

@@ -1,4 +1,4 @@
-"""``kinesis-spout fan-out``: the registered consumers of a stream, which are paid for until they are ended."""
+"""``kinesis-spout fan-out``: the registered consumers of a stream, which cost money until they are ended."""
 
 from typing import Annotated
 
@@ -54,8 +54,8 @@ def deregister(
 ) -> None:
     """End a registered consumer: it costs nothing any more. Stop the application first.
 
-    What runs still would register it again with its next subscription. Progress is not touched: it is kept in
-    ZooKeeper, and the application goes on from it, by fan-out or by polling.
+    A consumer that still runs would register it again with its next subscription. Progress is not touched: it
+    is in ZooKeeper, and the application continues from it, by fan-out or by polling.
     """
     consumer = streams.find_registered(ctx.obj, config, name)
     confirm(f"end consumer {consumer!r} of stream {config.stream!r}", yes=yes)

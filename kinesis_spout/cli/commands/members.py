@@ -65,8 +65,9 @@ def undrain(ctx: typer.Context, config: SpoutConfig, member: Name) -> None:
 def pause(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> None:
     """Hand out nothing more of an application's shards, or of some, until `resume`.
 
-    What is in flight may end, and is stored; retries wait. Owners keep their shards. It is kept in ZooKeeper, over
-    restarts and changes of owner; consumers notice within a second or so. Children of a paused shard wait for it.
+    What is in flight can end, and is stored; retries wait. Owners keep their shards. The pause is kept in
+    ZooKeeper, over restarts and changes of owner; consumers notice it within a second or so. Children of a
+    paused shard wait.
 
     Next: `kinesis-spout shards` shows what is paused, `kinesis-spout resume` ends it.
     """
@@ -77,12 +78,12 @@ def pause(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> N
 
 @configured(streams=Streams.EACH)
 def resume(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> None:
-    """End all pauses: those by an operator (`pause`), and those of consumers whose records practically all failed.
+    """End all pauses: those by an operator (`pause`), and those of consumers whose records nearly all failed.
 
-    It is noticed within a second or so. A consumer that has paused by itself also goes on by itself, when one of
-    the records that it tries now and then succeeds. If they fail all the same it pauses again.
+    Consumers notice it within a second or so. A consumer that has paused itself also continues without this,
+    when one of the records that it tries now and then succeeds. If they fail all the same it pauses again.
 
-    With --shard only that shard goes on, which an operator has paused by itself.
+    With --shard only that shard continues, which an operator has paused alone.
 
     Next: `kinesis-spout shards` shows whether it reads, or has paused.
     """

@@ -13,7 +13,7 @@ from kinesis_spout.settings.table import SETTINGS
 _RULES: Final = (
     "type", "anyOf", "enum", "pattern", "minLength", "minimum", "maximum", "exclusiveMinimum",
 )  # fmt: skip
-"""What is kept of a setting's JSON Schema: what decides on a value."""
+"""The parts of a setting's JSON Schema that decide on a value."""
 
 
 def options(
@@ -37,7 +37,7 @@ def options(
 
 
 def _document(option: Option) -> dict[str, Any]:
-    """Give one setting for programs: the default as the value that it is, the rule as JSON Schema."""
+    """For programs: the default as the value that it is, the rule as JSON Schema."""
     return {
         "name": option.setting,
         "required": option.is_required,

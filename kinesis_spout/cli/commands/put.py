@@ -1,4 +1,4 @@
-"""``kinesis-spout put``: records onto a stream, for trying things out."""
+"""``kinesis-spout put``: puts records on a stream, for trying things out."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence

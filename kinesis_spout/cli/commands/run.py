@@ -1,4 +1,4 @@
-"""``kinesis-spout run``: a handler on Spark, until it is told to stop."""
+"""``kinesis-spout run``: a handler on Spark, until a signal stops it."""
 
 import inspect
 import signal
@@ -94,11 +94,10 @@ def run(
     what is in flight, stores the progress, and ends with 130 after Ctrl-C and with 0 after SIGTERM; a second
     Ctrl-C does not wait. Under systemd set KillMode=mixed, so that SIGTERM is for this process alone.
 
-    When practically every record fails it pauses, gives nothing up, and goes on when one succeeds (or
-    `kinesis-spout resume` says so). With --until or --until-caught-up it ends with 8 after two minutes of that.
+    When practically every record fails it pauses, gives nothing up, and continues when one succeeds (or
+    after `kinesis-spout resume`). With --until or --until-caught-up it ends with 8 after two minutes of that.
 
-    With --until it ends by itself, with 0, when all up to there is finished and stored. The next run goes on
-    there.
+    With --until it ends with 0 when all up to there is finished and stored. The next run continues there.
 
     Next: `kinesis-spout shards` from another terminal; `dead-letters list` for what was given up.
     """

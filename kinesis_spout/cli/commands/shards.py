@@ -30,7 +30,7 @@ def shards(
     """Show each shard: its state, owner, checkpoint, lag, and what is known to be unfinished.
 
     "lag" is what Kinesis says of the first record after the checkpoint (MillisBehindLatest), "oldest"
-    is that record's age. The states: waiting (for its parents), ready (nobody reads it now), reading, paused
+    is that record's age. The states: waiting (for its parents), ready (no member reads it now), reading, paused
     (practically every record failed), paused by an operator, over (all of it is finished), gone (trimmed by
     retention before it was finished), not begun.
 

@@ -70,7 +70,7 @@ def put(
 ) -> None:
     """Put the records that are whole in damaged files on their stream, then move those files aside (NAME.saved).
 
-    Records may be put a second time: what was sent and not yet confirmed cannot be told from the rest.
+    Records can be put a second time: what was sent and not yet confirmed cannot be told from the rest.
     """
     done = spools.put(ctx.obj, config, folder, sound=sound)
     _print(done, f"put on stream {config.stream}", json=json)

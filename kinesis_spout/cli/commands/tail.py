@@ -37,9 +37,10 @@ def tail(
 ) -> None:
     """Print the records of a stream as they come: arrival, shard, sub-sequence number, partition key, data.
 
-    It reads beside all consumers, and takes its share of what each shard gives in a second. Parents of split
-    and merged shards come before their children. Nothing is stored. Aggregated records are taken apart unless
-    --deaggregate is false; the sub-sequence number says where in its record a user record was, - stands for none.
+    It reads in addition to all consumers, and takes its share of what each shard gives in a second. Parents
+    of split and merged shards come before their children. Nothing is stored. Aggregated records are taken
+    apart unless --deaggregate is false; the sub-sequence number says where in its record a user record was, -
+    stands for none.
     """
     for record in streams.tail(ctx.obj, config, start, shard_ids=shard or (), count=number):
         typer.echo(json_text.dumps(streams.record_document(record)) if json else _line(record))

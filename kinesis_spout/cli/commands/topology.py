@@ -47,7 +47,7 @@ class _Format(Enum):
 def explain(name: Named, *, json: Json = False) -> None:
     """Show how a topology runs: its stages, what is exchanged between them, its ackers. Nothing is started.
 
-    Bolts of one stage run in the tasks that make their tuples; each exchange carries all that goes on.
+    Bolts of one stage run in the tasks that make their tuples; each exchange carries all that leaves a stage.
 
     Next: `topology show` draws it, `topology run` runs it.
     """

@@ -1,4 +1,1 @@
-"""What the commands share that run something on Spark until they are told to stop: ``run`` and ``topology run``.
-
-The commands themselves are in ``commands``. Begin with ``following``.
-"""
+"""What the commands that run something on Spark share: ``run`` and ``topology run``. Begin with ``following``."""

@@ -1,4 +1,4 @@
-"""Runs a query until it ends: shows how it goes, and stops it when SIGINT or SIGTERM asks for that."""
+"""Runs a query until it ends: shows its progress, and stops it on SIGINT or SIGTERM."""
 
 import math
 import os
@@ -29,7 +29,7 @@ Q = TypeVar("Q", bound="SpoutQuery | TopologyQuery")
 _LOOK_SECONDS: Final = 0.1
 _REFRESH_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 120.0
-"""How long a run that is to end when it has caught up stays paused, before it gives up."""
+"""How long a run that should end when it has caught up stays paused, before it gives up."""
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _STANDARD_ERROR: Final = 2
 _STOPPING_AT_START: Final = b"stopping when the start is done; a second Ctrl-C does not wait\n"
@@ -54,7 +54,7 @@ class Stop:
             self.signal = signal.Signals(number)
             self._told.set()
             if self._starting:
-                # Not by way of sys.stderr, which may be in the middle of a write.
+                # Not by way of sys.stderr, which can be in the middle of a write.
                 os.write(_STANDARD_ERROR, _STOPPING_AT_START)
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -86,23 +86,20 @@ def run_query(
     ends_by_itself: bool = False,
     look: Callable[[Q], None] = lambda _query: None,
 ) -> tuple[Q | None, signal.Signals | None]:
-    """Start Spark and a query, show how it goes until it ends, is caught up, or is told to stop; then stop both.
+    """Start Spark and a query, show its progress until it ends, is caught up, or a signal comes; then stop both.
 
     Args:
         start: starts the query.
-        reading: takes what is shown of it, each second, and once when it has ended.
+        reading: takes a snapshot of it, each second, and once when it has ended.
         spark: starts Spark, and stops it.
         view: where it is shown.
         until_caught_up: whether it ends when all that is in the stream at the beginning is finished.
-        ends_by_itself: whether the query does, for it has an `until`.
+        ends_by_itself: whether the query has an `until`.
         look: called with the query several times a second, and once when it has ended.
 
-    Returns:
-        The query, None if a signal came before it; and that signal, or the one that stopped it.
-
-    Raises:
-        What ended the query, or kept the last progress from being stored. PausedTooLong: it is to come to an end,
-        and practically every record fails.
+    Gives the query, None if a signal came before it; and that signal, or the one that stopped it. Raises what
+    ended the query, or kept the last progress from being stored. PausedTooLong: it should end, and
+    practically every record fails.
     """
     query = None
     # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.
@@ -195,12 +192,12 @@ def _stop_query(query: "SpoutQuery | TopologyQuery") -> None:
     try:
         query.stop()
     except KinesisSpoutError:
-        if query.exception() is None:  # else that is the error to be told, and this one its consequence
+        if query.exception() is None:  # else that is the error to show, and this one its consequence
             raise
 
 
 def _in_background(work: Callable[[], None]) -> "Future[None]":
-    """Do it on a thread that nobody waits for, not even when a second Ctrl-C ends the process."""
+    """Do it on a thread that is never waited for, not even when a second Ctrl-C ends the process."""
     done: Future[None] = Future()
 
     def do() -> None:

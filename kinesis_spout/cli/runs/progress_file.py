@@ -24,12 +24,13 @@ class ProgressFile:
         except OSError as error:
             raise WrongArguments(f"--progress: expected a file that can be written, got {error}") from error
         self._written: set[tuple[str, int, str]] = set()
-        """Spout, number and end of the micro-batches that were recent the last time."""
+        """Spout, number and end of the micro-batches that were recent in the last call."""
 
     def add(self, query: "TopologyQuery") -> None:
-        """Append the micro-batches that ended since the last time; the newest with the components' totals.
+        """Append the micro-batches that ended since the last call; the newest with the components' totals.
 
-        Their numbers do not say which those are: several run at a time, and each stream of a spout has its own.
+        Their numbers do not say which those are: several run at a time, and each stream of a spout has its
+        own.
         """
         recent: set[tuple[str, int, str]] = set()
         for progress in query.recentProgress:
@@ -77,7 +78,7 @@ def _check_topology(path: Path, counts: Collection[str], components: Collection[
 
 
 def _last_lines(path: Path) -> list[bytes]:
-    """Give the whole lines at the end of the file; the last one may still be written."""
+    """The whole lines at the end of the file; the last one can be half written."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

@@ -1,4 +1,4 @@
-"""What is shown of a run meanwhile: a live table on a terminal, a line now and then elsewhere, or JSON lines."""
+"""What is shown during a run: a live table on a terminal, a line now and then elsewhere, or JSON lines."""
 
 import contextlib
 import json as json_text
@@ -32,12 +32,11 @@ Show = Callable[[Snapshot], None]
 
 @contextlib.contextmanager
 def open_view(*, json: bool, detailed: bool, log_level: LogLevel = "warning") -> Iterator[Show]:
-    """Choose what fits where the output goes, and let the log be seen with it.
+    """Choose what fits where the output goes, and show the log in it.
 
-    Args:
-        json: print JSON on standard output, and everything else on standard error.
-        detailed: show the details as well: of ``run`` each shard.
-        log_level: the least that is shown of our own log; of others' it is always warnings.
+    ``json``: JSON on standard output, and everything else on standard error. ``detailed``: the details as
+    well, for ``run`` each shard. ``log_level``: the least that is shown of our own log; of others' it is
+    always warnings.
     """
     console = Console(stderr=True)
     if json:
@@ -94,7 +93,7 @@ def _draw(live: Live, snapshot: Snapshot, *, detailed: bool) -> None:
 
 
 class _NoRepeats(logging.Filter):
-    """Mutable. Holds a warning back that is the one before: each try to connect again says the same."""
+    """Mutable. Holds back a warning that equals the one before: each try to connect again says the same."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +109,7 @@ class _NoRepeats(logging.Filter):
 
 
 class _Message(logging.Formatter):
-    """Gives a message, and the lines of a traceback, as they may be shown, in the words of the command line."""
+    """A message, and the lines of a traceback, printable, in the words of the command line."""
 
     def format(self, record: logging.LogRecord) -> str:
         said = spelled(super().format(record))

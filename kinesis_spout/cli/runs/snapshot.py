@@ -1,4 +1,4 @@
-"""How a run goes at one moment: what is shown of a query, or of a topology and its components."""
+"""One moment of a run: what is shown of a query, or of a topology and its components."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kinesis_spout.storm.spark.query import TopologyQuery
 
 Table = tuple[Sequence[str], list[list[str]]]
-"""Headings and rows."""
 
 _SHARD_HEADINGS: Final = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
 _COMPONENT_HEADINGS: Final = ("component", "executed", "emitted", "acked", "failed", "timed out", "latency")
@@ -37,7 +36,7 @@ class Snapshot:
     records_per_second: float
     """Deliveries since the snapshot before."""
     lag_millis: int | None = None
-    """How far the shard furthest behind was, as of the newest micro-batch; None before the first."""
+    """How far behind the last shard was at the newest micro-batch; None before the first."""
     last_error: str | None = None
     """What is being retried."""
     paused: str | None = None

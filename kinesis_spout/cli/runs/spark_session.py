@@ -37,7 +37,6 @@ JsonLines = Annotated[
 
 
 def existing(py_files: Sequence[Path]) -> Sequence[Path]:
-    """Give the files back if they and Java are there."""
     missing = [str(path) for path in py_files if not path.exists()]
     if missing:
         raise WrongArguments(f"--py-files: expected files that exist, got {', '.join(missing)}")
@@ -49,7 +48,7 @@ def existing(py_files: Sequence[Path]) -> Sequence[Path]:
 def running_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -> Iterator["SparkSession"]:
     """Start Spark as ``start_spark`` does, and stop it at the end.
 
-    A signal for the whole process group, as ``timeout`` sends it, has ended its JVM before.
+    A signal to the whole process group, as ``timeout`` sends it, has already ended its JVM.
     """
     from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - PySpark is slow to import
 

@@ -29,9 +29,9 @@ Named = Annotated[
 
 
 def find_in_module(name: str, *, wanted: str, example: str) -> Any:
-    """Import ``module:name``; the working directory comes first, as with ``python -m``.
+    """Import ``module:name``; the working directory comes first, as with ``python -m``. The name can have dots.
 
-    After the colon it may have dots. Errors say what is ``wanted`` there, and give an ``example`` of the whole.
+    Errors say what is ``wanted`` there, and give an ``example`` of the whole.
     """
     module_name, colon, path = name.partition(":")
     if not (module_name and colon and path):
@@ -41,7 +41,7 @@ def find_in_module(name: str, *, wanted: str, example: str) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: Any = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # the user's module may raise anything, and a script may end
+    except (Exception, SystemExit) as error:  # the user's module can raise anything, and a script can end
         raise WrongArguments(
             f"expected an importable module {module_name!r} (looked in {Path.cwd()} first), got "
             f"{type(error).__name__}: {error}; --debug shows where"
@@ -96,6 +96,6 @@ def _broken(name: str) -> Iterator[None]:
         yield
     except InvalidConfig as error:
         raise BrokenTopology(f"{name}: {error}") from error
-    except (Exception, SystemExit) as error:  # the user's code may raise anything
+    except (Exception, SystemExit) as error:  # the user's code can raise anything
         said = ", ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
         raise BrokenTopology(f"{name}: expected a topology, got {said}; --debug shows where") from error

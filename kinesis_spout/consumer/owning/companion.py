@@ -21,7 +21,6 @@ from kinesis_spout.ports import Attachment
 class _Shared:
     members: frozenset[str]
     until: float
-    """How long that may last."""
 
 
 class Companionship:
@@ -42,16 +41,10 @@ class Companionship:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether shards may be handed to the reader."""
         return self._is_loaded
 
     def load(self) -> None:
-        """Load the stored content into the companion, once. Not under the lock: it asks the store.
-
-        Raises:
-            StoreUnavailable: retriable.
-            KinesisSpoutError: what is stored cannot be read.
-        """
+        """Load once. Not under the lock: it asks the store. Raises StoreUnavailable, KinesisSpoutError."""
         if self._companion is None or self._is_loaded:
             return
         stored = self._state.ports.store.attached(self._companion.name)
@@ -82,10 +75,7 @@ class Companionship:
         return self._companion is None or self._manager.owned <= {*leaving}
 
     def is_alone(self, now: float) -> bool:
-        """Whether to acquire what is assigned: not while other members have shards assigned, too.
-
-        A consumer that owns nothing waits: the others are possibly about to end. See ``check_together``.
-        """
+        """With a companion: whether no other member has shards assigned. See ``check_together``."""
         sharing, config = self._state.sharing, self._state.config
         others = sharing.others if self._companion is not None and sharing.ours else frozenset[str]()
         if not others:
@@ -99,16 +89,11 @@ class Companionship:
         return not others
 
     def check_together(self) -> None:
-        """Check that all shards are, or will be, this consumer's.
-
-        Raises:
-            InvalidConfig: other members have had shards assigned for longer than they need to end.
-        """
+        """Raises InvalidConfig if other members have had shards for longer than they need to end."""
         if self._is_late and self._shared is not None:
             raise self._error(f"shards are assigned to {', '.join(sorted(self._shared.members))}, too")
 
     def parted(self, gone: Collection[str]) -> InvalidConfig | None:
-        """The error that ends the consumer when another owns these shards and this one still owns others."""
         if self._companion is None or not gone or self._manager.owned <= {*gone}:
             return None
         return self._error(

@@ -24,18 +24,14 @@ class Leading:
         """Of the present term."""
         self._list_at = 0.0
         self._members: list[GroupMember] = []
-        """For whom it was planned last."""
+        """The members of the last plan."""
         self._due_at = 0.0
-        """When to plan again although the members are the same."""
+        """When to plan again even if the members are the same."""
         self._ended: set[str] = set()
-        """What members said to be over, and the planner was told."""
+        """Shards that members reported as over, and that the planner knows of."""
 
     def lead(self, now: float) -> float:
-        """Do what is due, if this member leads; return when something is due next.
-
-        Raises:
-            KinesisSpoutError: what failed; the next call begins a new term.
-        """
+        """Return when something is due next. After an error, which it raises, the next call begins a term."""
         group = self._ports.group
         if not group.leads():
             self._planner = None
@@ -55,7 +51,7 @@ class Leading:
             planner.listed(shards, {})
             planner.over(ended)
             self._ended |= ended
-        self._planner = None  # until it is known that what it decides is in force
+        self._planner = None  # until its decisions are known to be in force
         before = planner.current
         assignment = planner.plan(members, now)
         if assignment is not None:
@@ -67,10 +63,7 @@ class Leading:
         return self._due_at
 
     def _inaugurated(self, now: float) -> AssignmentPlanner:
-        """Begin a term from the last leader's assignments and the stored progress.
-
-        A dead leader's shards must not wait for a slow Kinesis: the first plan comes before the first list.
-        """
+        """A dead leader's shards must not wait for a slow Kinesis: the first plan precedes the first list."""
         _log.info("leads the consumers of this stream")
         planner = AssignmentPlanner(self._ports.group.assignment() or Assignment())
         planner.listed((), self._ports.store.load())

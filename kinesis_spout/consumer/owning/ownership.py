@@ -29,7 +29,6 @@ class Ownership:
     # Taking
 
     def follow(self, now: float) -> None:
-        """Take in the assignment, and acquire what is ours."""
         self._take_in_operator_pause()
         assignment, freed = self._ports.group.assignment(), self._ports.coordinator.take_freed()
         if assignment is None:
@@ -78,7 +77,6 @@ class Ownership:
         return True
 
     def _take_in_operator_pause(self) -> None:
-        """Read the operator's pauses before anything is handed out."""
         pause = self._ports.group.paused()
         with self._lock:
             if self._manager.pause_by_operator(pause) and self._state.listener is not None:
@@ -89,7 +87,7 @@ class Ownership:
 
     def take_lost(self) -> None:
         """Drop the shards that ZooKeeper has reported as lost since the last call."""
-        with self._lock:  # or a shard could be acquired between the loss of the others and its consequences
+        with self._lock:  # no shard is acquired between the loss of others and its consequences
             lost = self._ports.coordinator.take_lost()
             given_up = self.lose(lost) if lost else lost
         if lost:
@@ -116,10 +114,7 @@ class Ownership:
                 self._state.listener.shards_lost(dropped)
 
     def hand_over(self, now: float, commit: Callable[[], None]) -> None:
-        """Give up the shards that are another's, once nothing of them is in flight, or their time is over.
-
-        ``commit`` stores the progress of all shards before that.
-        """
+        """``commit``, then give up shards of others of which nothing is in flight, or whose time is over."""
         with self._lock:
             leaving = self._sharing.left(now)
             if not self._companionship.may_hand_over(leaving):

@@ -35,11 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConcurrentCalls:
-    """Calls ``handler(scheme(record))`` for several records at a time. Picklable. Mutable; one run at a time.
-
-    ``scheme`` runs on the handler's thread. ``concurrency`` bounds the records under way of one run.
-    ``timeout_seconds`` bounds a handler's time for a record; None: no bound.
-    """
+    """Calls ``handler(scheme(record))``. Picklable. Mutable; one run at a time. None: no time-out."""
 
     def __init__(
         self,
@@ -59,10 +55,7 @@ class ConcurrentCalls:
         return self.__dict__ | {"_runner": None}
 
     def __call__(self, run: RecordRun, records: Sequence[Record], look_up: LookUp) -> None:
-        """Hand over the records of a run, until it is over.
-
-        ``look_up`` is called about ten times a second while records end; True: no further record may begin.
-        """
+        """``look_up`` is called about ten times a second; True: no further record may begin."""
         if self._runner is None:
             self._runner = self._made()
         self._runner.begin(run, records).oversee(look_up)
@@ -94,7 +87,7 @@ class ConcurrentCalls:
 # Threads
 
 _Job = Callable[[], bool]
-"""Returns whether its thread goes on to the next job."""
+"""Returns whether its thread continues with the next job."""
 _Jobs = SimpleQueue[_Job | None]
 
 _ABANDONED: Final = -1
@@ -120,7 +113,6 @@ class _HandlerThreads:
         return run_on_threads
 
     def _replace(self, work: _Job) -> None:
-        """Start another thread for the work of one that was abandoned."""
         self._started -= 1
         self._start()
         self._jobs.put(work)
@@ -136,7 +128,7 @@ def _serve(jobs: _Jobs) -> None:
     while (job := jobs.get()) is not None:
         if not job():
             return
-        del job  # what it belongs to may go while the next one is waited for
+        del job  # free its run while waiting for the next job
     jobs.put(None)  # for the other threads
 
 
@@ -184,7 +176,6 @@ class _RunOnThreads(ConcurrentRun):
             self._replace(self.work)
 
     def _following(self, ended: int | None, failure: Failure | None) -> int | None:
-        """Take in how one record ended, and return the next; None if there is none any more."""
         run, lock = self.run, self.lock
         while not lock.acquire(blocking=False):
             # A thread that blocks on the lock gets it before the interpreter, and all others wait for both: for
@@ -213,7 +204,7 @@ class _RunOnThreads(ConcurrentRun):
 # An event loop
 
 _GRACE_SECONDS: Final = 1.0
-"""How long a coroutine may take to end after it was cancelled, before it is abandoned."""
+"""How long a cancelled coroutine may take to end, before it is abandoned."""
 
 
 class _HandlerLoop:

@@ -31,14 +31,12 @@ LookUp = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Shared by all runs of one handler in this process."""
-
     concurrency: int
-    """So many records at a time."""
+    """Records at a time."""
     timeout_seconds: float | None
-    """Of a delivery; None: it takes what it takes."""
+    """Of a delivery; None: no limit."""
     abandoned: Semaphore
-    """Has a permit for each delivery that may be abandoned; it is given back when that ends."""
+    """One permit for each delivery that may be abandoned, until that delivery ends."""
 
 
 class ConcurrentRun(ABC):
@@ -52,10 +50,9 @@ class ConcurrentRun(ABC):
         self.lock = Lock()
         """Of the run."""
         self.changed = Condition(self.lock)
-        """Notified when threads that wait may go on, and when the run is over."""
+        """Notified when waiting threads may continue, and when the run is over."""
 
     def oversee(self, look_up: LookUp) -> None:
-        """Wait until the run is over, on the task's own thread."""
         run, seen = self.run, -1
         with self.lock:
             while not run.is_over:

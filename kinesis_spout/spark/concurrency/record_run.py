@@ -29,12 +29,10 @@ Marks = memoryview | bytearray
 """A byte for each record of a run: ``NOT_BEGUN`` (at first), ``UNDER_WAY`` or ``ENDED``."""
 
 MOST_WAITING_FOR_A_KEY: Final = 16
-"""When so many records wait for one key, later records are not looked at: of any key."""
+"""When so many records wait for one key, no later record begins, whatever its key."""
 
 
 class Verdict(Enum):
-    """What becomes of a record when it is its turn."""
-
     DELIVER = auto()
     PASS = auto()
     """It is not handed over, and finished."""
@@ -59,29 +57,24 @@ class RunRules:
     """Times are monotonic."""
 
     concurrency: int
-    """At most so many records are under way at a time."""
+    """The most records under way at a time."""
     until: float = inf
-    """From then on none begins, but those that wait for their key; the first of a run always begins."""
+    """No record begins later, except those that wait for their key, and the first of a run."""
     waits_until: float = inf
-    """From then on those do not begin either: they are held."""
+    """These do not begin later either: they are held."""
     max_unfinished: int | None = None
-    """So many records may fail, or be held. None begins that could be one too many, for all may fail."""
+    """The most records that fail or are held. No record begins that could exceed it, because all can fail."""
     max_deliveries: int | None = None
     stops_at_failure: bool = False
     """After a failure none begins."""
 
 
 class RecordRun:
-    """What is under way of a run, what ended, and what begins next. Mutable; ``ConcurrentRun`` owns the lock.
+    """Mutable; its ``ConcurrentRun`` owns the lock.
 
-    Args:
-        size: the number of records.
-        rules: the bounds.
-        notes: called as things happen.
-        marks: at least ``size`` of them; none of its records has begun.
-        key_of: names the key of a record, by its index; None: no key, it does not wait. Without it there are
-            no keys.
-        verdict: is asked once about each record, in order; without it all are delivered.
+    ``marks`` has a mark for each record, all NOT_BEGUN. ``key_of`` names a record's key by its index; None:
+    it waits for no other. ``verdict`` is asked once about each record, in order; without it all are
+    delivered.
     """
 
     def __init__(
@@ -101,9 +94,9 @@ class RecordRun:
         self._key_of = key_of
         self._verdict = verdict
         self._lines: dict[str, deque[int]] = {}
-        """What waits for each key of which a record is under way."""
+        """The records that wait for each key of a record under way."""
         self._ready: deque[int] = deque()
-        """What may begin, for the one before it of its key has ended well."""
+        """Records that may begin, because the one before of their key has ended well."""
         self._failed_keys: set[str] = set()
         self._waiting = self._given_up = 0
         self.reached = 0
@@ -119,16 +112,13 @@ class RecordRun:
 
     @property
     def may_give_more(self) -> bool:
-        """Whether a record can begin later, though ``take`` gives none now."""
         return not self.is_closed and self.reached < self._size
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is under way, and nothing will be."""
         return not (self.under_way or self._ready or self.may_give_more)
 
     def take(self, now: float) -> int | None:
-        """Begin the record that comes next; None if none may begin now."""
         if len(self.under_way) >= self._rules.concurrency:
             return None
         self.look_at_time(now)
@@ -173,7 +163,6 @@ class RecordRun:
         return True
 
     def overdue(self, began_before: float) -> list[int]:
-        """The records under way that began before a time."""
         found = []
         for at, began in self.under_way.items():
             if began >= began_before:
@@ -190,7 +179,6 @@ class RecordRun:
             self._hold_what_waits()
 
     def stop(self) -> None:
-        """Let nothing begin any more."""
         self.is_closed = True
         self._hold_what_waits()
 
@@ -222,7 +210,6 @@ class RecordRun:
         return at
 
     def _free(self, key: str | None, failure: Failure | None) -> None:
-        """Let the next record of a key begin, or hold all that wait for it."""
         if key is None:
             return
         line = self._lines[key]

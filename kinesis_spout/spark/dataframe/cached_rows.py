@@ -69,7 +69,7 @@ class FoundRow:
     """A kept row that was looked up, with what is needed to fail it."""
 
     slice: int
-    """Which of the batch's results it belongs to."""
+    """The index of its result in the batch."""
     record: Record
     index: int
     """Its number among the records read in the slice."""
@@ -94,10 +94,7 @@ class RowCache:
     def fetch(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> "CachedRows":
         """Fetch slices, in one job, and keep their rows until ``release``.
 
-        Raises:
-            HandlerKilledWorker: an executor was lost at the wrong moment; nothing is known of the slices.
-            SparkGone: the driver lost the outcomes.
-            What Spark raises.
+        Raises what ``BatchRunner.run`` does; SparkGone also if the driver lost the outcomes.
         """
         fetch = FetchBlocks(self._settings.of_one_task(len(packs)), self._outcomes, tag)
         fetched = self._context.parallelize(packs, len(packs)).mapPartitionsWithIndex(fetch)
@@ -138,7 +135,6 @@ class CachedRows:
 
     @property
     def results(self) -> list[WorkResult]:
-        """The outcomes of the slices if all rows are acked."""
         return [each.result for each in self._slices]
 
     def frame(self) -> DataFrame:
@@ -194,7 +190,6 @@ class FetchBlocks:
         self._tag = tag
 
     def __call__(self, partition: int, packs: Iterable[Sequence[WorkSlice]]) -> Iterator[pa.Buffer]:
-        """Run in ``mapPartitionsWithIndex``, with one pack for each partition."""
         print_log_lines()
         for pack in packs:
             yield from self._blocks(partition, pack)
@@ -232,7 +227,6 @@ class FindRows:
         self._wanted = wanted
 
     def __call__(self, partition: int, blocks: Iterable[bytes]) -> Iterator[FoundRow]:
-        """Run in ``mapPartitionsWithIndex``."""
         here = {each.blocks: at for at, each in self._slices.items() if each.partition == partition}
         for number, block in enumerate(blocks):
             for among, at in here.items():
@@ -244,8 +238,6 @@ class FindRows:
 
 
 class _Search:
-    """Looks through the blocks of a slice, one after the other. Mutable."""
-
     def __init__(self, at: int, kept: CachedSlice, wanted: set[RowNumber]) -> None:
         self._at = at
         self._kept = kept

@@ -66,9 +66,7 @@ class Run:
 class CachingDelivery(SliceDelivery):
     """Acks every record of a slice, and keeps it as a row. Mutable.
 
-    The user can fail every row, so there are at most as many as failures can be kept. No more are fetched
-    either, except the rest of an aggregated record: what is fetched in vain is fetched again, with a new
-    iterator.
+    The user can fail every row: so there are, and are fetched, no more rows than failures can be kept.
     """
 
     extra_columns = tuple(name for name in HANDLED_COLUMNS if name not in RECORD_COLUMNS)
@@ -80,7 +78,6 @@ class CachingDelivery(SliceDelivery):
         self._most_fetched = plan.limit if plan.probe else min(plan.limit, self._most_rows)
         self._fetched = 0
         self.batches: list[pa.RecordBatch] = []
-        """The rows, in order."""
         self.runs: list[Run] = []
 
     @property
@@ -107,7 +104,6 @@ class CachingDelivery(SliceDelivery):
         )
 
     def before_bound(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Makes no record for it."""
         bound = self._plan.bound
         if bound is None or not isinstance(records, ArrowRows):
             return super().before_bound(records)
@@ -122,7 +118,6 @@ class CachingDelivery(SliceDelivery):
         return records if end in (-1, len(records)) else records[:end]
 
     def oldest(self, records: Sequence[Record]) -> float | None:
-        """Makes no record for it."""
         if not isinstance(records, ArrowRows):
             return super().oldest(records)
         arrivals = records.batch.column("approximateArrivalTimestamp").cast(pa.int64())

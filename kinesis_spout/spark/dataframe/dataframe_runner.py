@@ -52,8 +52,7 @@ class Collector:
                 rows of one aggregated record apart.
             reason: kept with each record; ``Reject`` and ``RetryLater`` mean what they do when raised.
 
-        Raises:
-            InvalidConfig: the rows lack ``shardId`` or ``sequenceNumber``.
+        Raises InvalidConfig: the rows lack ``shardId`` or ``sequenceNumber``.
         """
         failure = failure_of(reason) if isinstance(reason, Exception) else Failure(error_text=reason)
         if isinstance(rows, DataFrame):

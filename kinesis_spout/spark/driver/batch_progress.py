@@ -19,7 +19,7 @@ _OUTCOMES: Final = {
     "deadLettered": "given_up",
     "expired": "expired",
 }
-"""What is told of the counters, and as what."""
+"""The counters that are reported, and under which names."""
 
 
 def totals_of(counters: Counters) -> dict[str, int]:
@@ -40,11 +40,7 @@ def batch_progress(
     paused_shards: Collection[str],
     uncommitted: int,
 ) -> dict[str, Any]:
-    """Describe one micro-batch. The metrics have the names of Databricks' Kinesis source.
-
-    ``counters`` are since the start, ``before`` those at the last progress; ``shards`` all owned ones.
-    ``uncommitted`` counts records that are finished and not stored as such.
-    """
+    """Metrics have the names of Databricks' Kinesis source. ``before``: counters at the last progress."""
     totals = totals_of(counters)
     rows = sum(result.delivered for result in results)
     behind = [shard.millis_behind_latest for shard in shards]

@@ -25,9 +25,9 @@ class DeliveryGrants:
         self._stream = stream
         self._grant: Grant | None = None
         self._of: dict[_Slice, Grant] = {}
-        """What was granted to a slice that has not ended: of a shard one that is fresh and one of retries."""
+        """The grants of running slices: of a shard at most a fresh one and one of retries."""
         self.due_at: float | None = None
-        """When to plan again, as something may wait for it; None: not for the rates."""
+        """When to plan again if something can wait for a grant; None: nothing waits for one."""
 
     def ask(self, now: float) -> int | None:
         """How many deliveries may be planned now; None: any number. ``planned`` follows."""
@@ -63,7 +63,6 @@ class DeliveryGrants:
             self._end(plan, plan.most_deliveries)
 
     def close(self) -> None:
-        """Give back what is out: what still runs counts as delivered now."""
         for grant in self._of.values():
             self._rate.ended(grant, grant.deliveries)
         self._of.clear()

@@ -48,11 +48,11 @@ _CANCEL_AGAIN_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _SHORTEST_WAIT_SECONDS: Final = 0.001
 _UNCERTAIN_SECONDS: Final = 0.02
-"""Between two looks whether ZooKeeper has answered, where the shards may be another's."""
+"""How often to check whether ZooKeeper has answered, while the shards can be another's."""
 _PATIENCE_WHILE_RUNNING: Final = 8.0
-"""How many times the gather time records wait for polls while a job runs: one beside it would slow both."""
+"""While a job runs, records wait so many gather times for polls: a second job would slow both."""
 _SPACINGS_WHILE_RUNNING: Final = 2.0
-"""How many times the spacing records that were pushed wait for the end of a job before another runs beside it."""
+"""While a job runs, pushed records wait so many spacings for its end before another starts."""
 _RECENT_PROGRESS: Final = 100
 
 _log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class MicroBatchEngine:
         self._ended = threading.Event()
         self._on_end = on_end
         self.is_done = False
-        """Whether the engine has ended by itself, for the run has come up to its `until`."""
+        """Whether the engine has ended because the run has come up to its `until`."""
         self._tip = TipPoller(
             consumer,
             self._shards,
@@ -112,7 +112,7 @@ class MicroBatchEngine:
         self._ticks = runner.ticks
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
         self._counted = Counters()
-        """As the newest progress tells it."""
+        """At the newest progress."""
         self.recent_progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
 
     # From outside
@@ -122,10 +122,9 @@ class MicroBatchEngine:
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> None:
-        """Plan nothing more, let running jobs end within the time-out, cancel the rest, commit, leave.
+        """Let running jobs end within the time-out, cancel the rest, commit, leave.
 
-        What no cancel ends (a handler that hangs on the driver) is left behind. A handler must not call it:
-        see ``runs_handler``.
+        Abandons what no cancel ends (a hanging handler). A handler must not call it: see ``runs_handler``.
         """
         self._stopping.set()
         self._calls.put(_nothing)
@@ -167,7 +166,6 @@ class MicroBatchEngine:
             )
 
     def status(self) -> dict[str, Any]:
-        """Like ``StreamingQuery.status``."""
         running, pause = len(self._running), self._consumer.breaker_pause
         message = f"Running {running} micro-batches" if running else "Waiting for records to arrive"
         said = self._consumer.paused_by_operator if pause is None else pause_text(pause)
@@ -218,7 +216,6 @@ class MicroBatchEngine:
 
     @property
     def _max_buffered_bytes(self) -> int:
-        """This stream's present share."""
         return self._settings.max_buffered_bytes // self._consumer.sharers
 
     # The engine's thread
@@ -246,7 +243,6 @@ class MicroBatchEngine:
             self._on_end()
 
     def _close(self) -> None:
-        """Give everything up when all of it is done."""
         self._tip.close()
         self._running.close()
         self._consumer.close()
@@ -285,7 +281,6 @@ class MicroBatchEngine:
                     return
 
     def _start_work(self) -> float:
-        """Start what can be started. Returns how long to wait if nothing comes up."""
         now = self._consumer.now
         due = [self._running.cancel_overdue(now)]
         if self._stopping.is_set():
@@ -351,10 +346,10 @@ class MicroBatchEngine:
         return min((shard.read_to for shard in self._shards.values()), default=None)
 
     def _start_tick(self, ticks: Ticks, now: float) -> float | None:
-        """Start a batch without slices for ticks that are due, if none with slices runs or is about to.
+        """Start a batch without slices for due ticks; return when to look again.
 
-        Not in a pause of either kind: what a tick emits would fail, like the records. Not without a shard:
-        then another consumer works, or none may. Returns when to look again, if nothing comes up before.
+        Not in a pause: what a tick emits would fail, like the records. Not without a shard: another consumer
+        works.
         """
         due_at = ticks.due_at
         if due_at is None or due_at > now:
@@ -374,7 +369,6 @@ class MicroBatchEngine:
 
     @property
     def _gathered_at(self) -> float:
-        """The estimated time to plan."""
         arrived_at = self._tip.arrived_at
         if arrived_at is None:
             return self._plan_at
@@ -386,7 +380,6 @@ class MicroBatchEngine:
         return arrived_at + patience * self._settings.gather_seconds
 
     def _pushed_gathered_at(self, arrived_at: float) -> float:
-        """When to plan what was pushed."""
         spacing = self._settings.spacing_seconds
         if self._running:
             return arrived_at + _SPACINGS_WHILE_RUNNING * spacing
@@ -418,7 +411,7 @@ class MicroBatchEngine:
         shards = self._shards.items()
         letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
         if letters_bytes > most // 2:
-            return  # Retries may be read again, and be given up: their data would come on top.
+            return  # Retries can be read again, and be given up: their data would come on top.
         may_read = letters_bytes <= most // 4
         granted = self._grants.ask(now)
         plans = self._manager.plan(
@@ -513,7 +506,6 @@ class MicroBatchEngine:
         self._look_again(batch.plans, self._consumer.now)
 
     def _look_again(self, plans: Iterable[SlicePlan], now: float) -> None:
-        """See to the shards of a batch that has ended: they can be polled, and planned for, again."""
         self._plan_at = now
         for plan in plans:
             self._tip.look_again(plan.shard_id)

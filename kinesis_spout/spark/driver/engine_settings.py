@@ -7,15 +7,13 @@ from typing import Final
 from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 
 WORTH_A_JOB_BYTES: Final = 1024 * 1024
-"""So much of what was pushed waits for nothing more: handling it costs more than the job does."""
+"""So many pushed bytes wait no longer: handling them costs more than the job does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """What the engine takes from the configuration and from Spark."""
-
     parallelism: Callable[[], int]
-    """Gives how many tasks can run at a time now: executors come and go. Called by the threads of batches."""
+    """Returns how many tasks can run at a time now: executors come and go. Called by batch threads."""
     shards_per_task: int
     max_concurrent_batches: int
     records_per_fetch: int
@@ -32,7 +30,7 @@ class EngineSettings:
     carries; a record waits for half the spacing at a steady trickle, and not at all when it comes alone."""
     batch_timeout_seconds: float | None
     coalescing: CoalescingKey | None = None
-    """What records are coalesced by; None: each is handled."""
+    """None: each record is handled."""
     quick_deaths: int = 16
     """So many jobs may die in a row, with nothing handled in between, before that is an outage: what it
     takes to halve 10,000 records down to one."""
@@ -40,14 +38,10 @@ class EngineSettings:
     """How long a shard rests in an outage after a job of its slices died; twice as long after each further."""
     death_backoff_cap_seconds: float = 30.0
     abandon_seconds: float = 30.0
-    """How long a stop waits for batches after it has cancelled them."""
+    """How long a stop waits for cancelled batches."""
 
     def rest_after(self, deaths: int) -> float:
-        """How long a shard rests after a job of its slices died.
-
-        No rest while a killer is searched for: then jobs of other records end well in between. ``deaths``:
-        how many jobs, of any shard, have died since records were handled last.
-        """
+        """``deaths``: dead jobs since records were last handled. No rest while a killer is searched for."""
         in_outage = deaths - self.quick_deaths
         if in_outage <= 0:
             return 0.0

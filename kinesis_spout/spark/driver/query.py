@@ -282,7 +282,7 @@ def start_query(
     slots = BatchSlots(config.max_concurrent_batches)
 
     def open_one(of_one: SpoutConfig, ports: Ports) -> StreamEngine:
-        # The engine times out whole jobs: the records inside one are not tracked one by one.
+        # The engine times out whole jobs: it does not track the records inside one.
         consumer = Consumer(of_one, ports, message_timeout_seconds=None, door=door, companion=companion)
         try:
             engine = MicroBatchEngine(
@@ -310,7 +310,7 @@ def start_query(
 def _end(streams: StreamSet[StreamEngine], name: str) -> None:
     """Stop all streams, because all are done, or one has ended with an error that ends the query."""
     if streams.error is not None and len(streams.current) > 1:
-        _log.error("the query %s ends, for one of its streams has: %s", name, streams.error)
+        _log.error("the query %s ends because one of its streams has ended: %s", name, streams.error)
     try:
         streams.close()
     except KinesisSpoutError as error:

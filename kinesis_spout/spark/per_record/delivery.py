@@ -35,15 +35,14 @@ PICKLED: Final = "pickled"
 OUTCOMES_DDL: Final = f"{PICKLED} binary"
 
 Failed = tuple[Unfinished, FailedRecord]
-"""A record that failed, and what its handler said."""
 
 _OVERHEAD_BYTES: Final = 500
-"""What a failed record weighs besides its data, its error and where that was raised, roughly."""
+"""The approximate size of a failed record without its data, its error and where that was raised."""
 _NO_LIMIT: Final = 1 << 62
 _WHOLE_BATCH: Final = SlicePlan(
     shard_id="",
     epoch=0,
-    kind=SliceKind.RETRY,  # the rows may be of several shards, so they are no piece of one
+    kind=SliceKind.RETRY,  # the rows can be of several shards
     limit=_NO_LIMIT,
     position=Position.trim_horizon(),
     max_failures=_NO_LIMIT,
@@ -56,17 +55,13 @@ class TaskEnd:
     last_in_row: int
     """How many records failed at the end, behind the last that was handled."""
     overflowed_by: str | None
-    """The error of the failed record that was one too many; None if all were within the bound."""
+    """The error of the failed record that exceeded the bound; None if none did."""
     ambiguous: str | None
     """The shard's id and the sequence number of the first two rows that nothing tells apart."""
 
 
 def check_columns(df: "DataFrame") -> list[str]:
-    """The columns that records are made of: the six, and those of user records if there.
-
-    Raises:
-        InvalidConfig: names those that are missing or of another type.
-    """
+    """The columns that records are made of. Raises InvalidConfig: some are missing or of another type."""
     found = {column.name: column.dataType.simpleString() for column in df.schema.fields}
     wrong = [
         f"{name} {type_} ({f'got {found[name]}' if name in found else 'missing'})"
@@ -87,14 +82,11 @@ def table_of(objects: Iterable[object]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """The outcome of delivering records once, in one job."""
-
     failures: list[Failed]
     ends: list[TaskEnd]
 
     @classmethod
     def of(cls, outcomes: pa.Table) -> Self:
-        """Read what the tasks of the job returned."""
         given = [pickle.loads(each.as_py()) for each in outcomes.column(PICKLED)]  # noqa: S301 - pickled by our own tasks
         ends = [each for each in given if isinstance(each, TaskEnd)]
         return cls(failures=[each for each in given if not isinstance(each, TaskEnd)], ends=ends)
@@ -112,14 +104,9 @@ class Round:
 class DeliverRecords:
     """The function that Spark runs over the rows of a micro-batch, or over ``table_of`` records. Picklable.
 
-    Rows that lack ``subSequenceNumber`` and have one ``sequenceNumber`` came in one aggregated record, and
-    nothing tells them apart: their dead letters would be taken for copies of one. A task that finds two stops
-    calling the handler, and names them at its end.
-
-    Args:
-        handler: calls the user's code.
-        max_failed_bytes: of failed records that one task returns; None: no bound. A task in which more
-            fails stops calling the handler and passes over the rest of its records.
+    Rows that lack ``subSequenceNumber`` and have one ``sequenceNumber`` came in one aggregated record: their
+    dead letters would be taken for copies of one. A task that finds two stops calling the handler, and names
+    them at its end. So does a task whose failed records exceed ``max_failed_bytes`` (None: no bound).
     """
 
     def __init__(self, handler: PickledHandler[AnyHandler], max_failed_bytes: int | None) -> None:
@@ -131,7 +118,6 @@ class DeliverRecords:
         return DeliverRecords(self._handler, None)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Deliver every record once, in the order of the rows."""
         handler = self._handler.load()
         notes = _BoundedNotes(math.inf if self.max_failed_bytes is None else self.max_failed_bytes)
         rules = DeliverySettings(order=Order.UNORDERED, clock=monotonic, notes=notes)
@@ -203,7 +189,6 @@ class _Names:
         """The shard's id and the sequence number of the first two."""
 
     def ambiguous(self, batch: pa.RecordBatch) -> str | None:
-        """Look through the next rows. Returns ``found``."""
         names = batch.schema.names
         if "sequenceNumber" not in names or "subSequenceNumber" in names or not batch.num_rows or self.found:
             return self.found

@@ -12,7 +12,7 @@ back-off under way; the micro-batch is then not committed, as after a crash.
 
 **What is repeated after a crash.** The whole micro-batch, from its first delivery: acked records are delivered
 again and dead letters may be stored twice. Within a micro-batch Spark repeats a task that died. So handlers
-must bear repetition; `KinesisSpout.foreach_record` repeats less, for it keeps the outcome of each record.
+must tolerate repetition; `KinesisSpout.foreach_record` repeats less: it keeps the outcome of each record.
 
 **How it runs.** One Spark job per round of deliveries. The handler is called inside the tasks that read the
 micro-batch, by the delivery of the record door. Only failed records come back to the driver, with their data. The
@@ -111,8 +111,8 @@ def each_record(
         handler: called on the executors with ``scheme(record)``. Returning acks the record, raising fails it;
             `Reject` dead-letters it at once, and `RetryLater` chooses the delay before its retry. May be an
             ``async def``: then it runs in an event loop, which lives as long as the worker keeps the handler.
-        dead_letters: where records go that were given up: a directory, ``file:///directory``,
-            ``s3://bucket/prefix``, ``kinesis://stream``, or a Hadoop URL (not under Spark Connect, for it needs
+        dead_letters: where given-up records go: a directory, ``file:///directory``,
+            ``s3://bucket/prefix``, ``kinesis://stream``, or a Hadoop URL (not under Spark Connect: it needs
             the driver's JVM). Opened by the process that runs ``foreachBatch``: for a check before the first
             micro-batch, and when there is something to write.
         app: the application's name, kept in the dead letters.
@@ -126,15 +126,15 @@ def each_record(
             however old.
         concurrency: records that a task handles at a time, on threads or in the event loop; 1 to 1,000. With more
             than one they begin in the order of the rows, and end in any.
-        record_timeout_seconds: how long the handler may take for a record, before that fails; None: as long as it
-            likes. A coroutine is cancelled; a thread is left behind, and what comes of it is ignored.
+        record_timeout_seconds: how long the handler may take for a record, before that fails; None: no
+            limit. A coroutine is cancelled; a thread is abandoned, and its outcome ignored.
         breaker_failure_ratio: give nothing up, and hold the micro-batch, once this share of the last outcomes are
             failures, or 50 records in a row failed; None: never.
         breaker_window: the last outcomes that are looked at for that share, over micro-batches, once there are 100
             (or so many).
         max_failed_bytes_per_task: of failed records that one task may bring back to the driver.
         dead_letter_client: how to reach the stream of ``kinesis://``; None: as boto3 finds it.
-        on_progress: told of every finished micro-batch. What it raises is logged and goes no further.
+        on_progress: called for every finished micro-batch. What it raises is logged and goes no further.
         clock: what back-offs wait on and ages are measured with.
 
     The function raises:

@@ -23,18 +23,14 @@ _log = logging.getLogger(__name__)
 
 
 class FailedRecords:
-    """The failed records of one micro-batch. Mutable; not thread-safe.
-
-    A record that came back waits here, or was given out as a dead letter, or for another delivery. One that
-    would be older than ``maximum_age_seconds`` at its retry gets none.
-    """
+    """Failed records that wait for another delivery. Mutable; not thread-safe."""
 
     def __init__(self, application: str, policy: RetryPolicy, maximum_age_seconds: float | None) -> None:
         self._application = application
         self._policy = policy
         self._maximum_age_seconds = maximum_age_seconds
         self._waiting: list[tuple[float, Record]] = []
-        """When each is due, the earliest first."""
+        """Due times, the earliest first."""
 
     @property
     def next_due(self) -> float | None:
@@ -50,14 +46,11 @@ class FailedRecords:
         random: float,
         spare: bool = False,
     ) -> list[DeadLetter]:
-        """Take records that have just failed: keep those to retry, return letters for the others.
+        """Take failed records: keep those to retry, return letters for the others.
 
-        Args:
-            failures: from `DeliverRecords`.
-            now: seconds since the epoch.
-            monotonic: the same moment on the monotonic clock.
-            random: from [0, 1), one for all, so that records that failed together come back in one job.
-            spare: these deliveries do not count, and nothing is given up but what is rejected.
+        ``now`` and ``monotonic`` are the same moment. ``random``, from [0, 1), is one for all, so that
+        records that failed together come back in one job. ``spare``: only rejected records are given up, and
+        nothing counts.
         """
         letters: list[DeadLetter] = []
         for unfinished, failed in failures:
@@ -88,7 +81,6 @@ class FailedRecords:
         return due
 
     def take_one(self) -> list[Record]:
-        """Hand out the one record that is due first."""
         _, record = self._waiting.pop(0)
         return [record]
 
@@ -133,26 +125,18 @@ class BatchPause:
         self._breaker.take_notices()
 
     def probe_at(self, due: float) -> float:
-        """When the record that is due first, at ``due``, may be tried."""
         pause = self._breaker.pause
         return due if pause is None or pause.probe_at is None else max(due, pause.probe_at)
 
     def delivered(self, batch_id: int, first: Round, now: float) -> bool:
-        """Take in the outcomes of first deliveries; True if the failures do not count against the limit.
-
-        The longest row of failures that a task ended with counts as the last outcomes: an outage can have
-        begun.
-        """
+        """True if the failures do not count. A task's last row counts as newest: an outage can have begun."""
         last_in_row = max((end.last_in_row for end in first.ends), default=0)
         failed = self._failed(first)
         self._breaker.note(outcomes=first.delivered, failed=failed, now=now, last_in_row=last_in_row)
         return self._told(batch_id)
 
     def retried(self, batch_id: int, again: Round, now: float) -> bool:
-        """Take in the outcomes of later deliveries; as ``delivered``.
-
-        While the micro-batch is held it was one record, and decides whether it stays held.
-        """
+        """As ``delivered``, for later deliveries. While the micro-batch is held, its one record decides."""
         failed = self._failed(again)
         if not self._breaker.is_open:
             # One that fails once more proves nothing new.

@@ -28,7 +28,7 @@ class OnDemandSink:
 
     url: str
     client: KinesisClientSettings
-    """How to reach the stream of ``kinesis://``; whose credentials and region ``s3://`` takes."""
+    """For the stream of ``kinesis://``; ``s3://`` takes its credentials and region."""
     clock: Clock
 
     def __post_init__(self) -> None:
@@ -38,11 +38,7 @@ class OnDemandSink:
             open_sink(self.url).close()  # checks the URL; nothing is made before something is written
 
     def check_reachable(self) -> None:
-        """Check before any work that this process could open the sink.
-
-        Raises:
-            InvalidConfig: a Hadoop URL under Spark Connect, where no JVM is at hand.
-        """
+        """Raises InvalidConfig for a Hadoop URL under Spark Connect, where no JVM is at hand."""
         if is_remote() and not self._is_local and not self.url.startswith((_KINESIS, _S3)):
             raise InvalidConfig(
                 f"dead_letters: expected a directory, s3://bucket/prefix or kinesis://stream under Spark Connect, "
@@ -50,11 +46,7 @@ class OnDemandSink:
             )
 
     def check_writable(self) -> None:
-        """Check before any work, once in a process, that letters can be written there.
-
-        Raises:
-            DeadLetterError: says what is wrong.
-        """
+        """Once in a process, before any work. Raises DeadLetterError."""
         with closing(self._open()) as sink:
             check_once(self.url, sink, aws=self.client)
 

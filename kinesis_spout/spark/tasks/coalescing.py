@@ -20,7 +20,7 @@ Key = str | bytes | int | tuple["Key", ...]
 KeyFunction = Callable[[Record], Key | None]
 
 PARTITION_KEY: Final = "partition_key"
-"""What coalesces by the records' own keys."""
+"""Coalesces by the records' own keys."""
 
 _partition_key_of: Final = attrgetter("partition_key")
 
@@ -34,12 +34,7 @@ class CoalescingKey:
 
     @classmethod
     def of(cls, coalesce: "str | KeyFunction | None", order: str) -> Self | None:
-        """Read the argument ``coalesce`` of a door; None if nothing is coalesced.
-
-        Raises:
-            InvalidConfig: it is neither a function nor "partition_key"; or a function, and ``order`` is
-                "key".
-        """
+        """None if nothing is coalesced. Raises InvalidConfig, also for a function with ``order`` "key"."""
         if coalesce is None:
             return None
         if coalesce == PARTITION_KEY:
@@ -59,10 +54,7 @@ class CoalescingKey:
 
     @property
     def of_record(self) -> KeyFunction:
-        """The function, to be called for many records. It may keep or change its argument.
-
-        It raises what the user's function raises, and TypeError for an invalid key.
-        """
+        """Raises the user's errors, and TypeError for an invalid key. It may change its argument."""
         if self.function is None:
             return _partition_key_of
         return _Checked(self.function.load())
@@ -82,10 +74,7 @@ def line_of(key: Key | None) -> str | None:
 
 
 def order_with(order: str) -> Order:
-    """What waits for a failed record where records are coalesced: at least its key.
-
-    An older record that is retried after a newer one was handled would leave the older state behind.
-    """
+    """At least of the key: an older record retried after a newer one would leave the older state behind."""
     return Order.KEY if order == Order.UNORDERED else Order(order)
 
 
@@ -115,9 +104,9 @@ def _check(key: object) -> None:
 
 
 WAITS: Final = -1
-"""In place of a stand-in: an earlier record of the key failed before this window, and must come first."""
+"""No stand-in: an earlier record of the key failed before this window, and must come first."""
 _HAS_NO_KEY: Final = -2
-"""In place of a stand-in: the user's function raised. That fails the record."""
+"""No stand-in: the user's function raised. That fails the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,28 +116,23 @@ class CoalescingWindow:
     base: int
     """How many records of the slice come before."""
     stand_ins: "array[int]"
-    """By the position of a record in the window: that of the record handled for it, its own if it is handled."""
+    """By a record's position in the window: the position of the record handled for it, possibly its own."""
     failures: Mapping[int, Failure] = field(default_factory=dict)
     """Of the records without a key, by position."""
 
     @classmethod
     def of_all(cls, size: int, base: int) -> Self:
-        """A window whose records are all handled."""
         return cls(base=base, stand_ins=array("i", range(size)))
 
     @property
     def handed(self) -> list[int]:
-        """The positions of the records that are handed to the handler, in order."""
         return [at for at, stand_in in enumerate(self.stand_ins) if at == stand_in]
 
 
 def window_of(
     records: Sequence[Record], base: int, key_of: KeyFunction, waiting: Collection[str]
 ) -> CoalescingWindow | None:
-    """Choose the stand-ins among the records at hand; None if every one is to be handled.
-
-    ``base`` records of the slice come before them. Later records wait in the ``waiting`` lines.
-    """
+    """None if every record is to be handled. ``base`` records of the slice come before."""
     keys, failures = _keys(records, key_of)
     if not (failures or waiting) and len(set(keys)) == len(keys):
         return None
@@ -183,11 +167,7 @@ def _keys(records: Sequence[Record], key_of: KeyFunction) -> tuple[list[Key | No
 
 
 class CoalescingWindows:
-    """The windows of one slice, as its journal has them. Mutable.
-
-    A handler's note numbers a record among those that it was handed, from the window's base: here that
-    becomes the record's index in the slice.
-    """
+    """Mutable. Handlers number only the records they get; ``index_of`` makes these the slice's indices."""
 
     def __init__(self, windows: Iterable[CoalescingWindow] = ()) -> None:
         self.stand_ins: dict[int, int] = {}
@@ -199,7 +179,6 @@ class CoalescingWindows:
             self._add(window)
 
     def index_of(self, noted: int) -> int:
-        """The index in the slice of a noted record."""
         return self._index_of.get(noted, noted)
 
     def _add(self, window: CoalescingWindow) -> None:

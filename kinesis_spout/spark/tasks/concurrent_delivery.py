@@ -16,7 +16,7 @@ from kinesis_spout.spark.tasks.journal import MARKS
 from shard_state import Order, SlicePlan
 
 _WAIT_SECONDS: Final = 1.0
-"""When the time is over, records that wait for their key have so much more, or a quarter of the time there was."""
+"""After the time is over, records that wait for their key get this, or a quarter of the time if less."""
 
 
 class ConcurrentDelivery(SliceDelivery):
@@ -97,7 +97,6 @@ class ConcurrentDelivery(SliceDelivery):
     def _enter(
         self, part: Sequence[Record], run: RecordRun, instead: dict[int, Callable[[Record], None]]
     ) -> None:
-        """Enter the outcomes of the records, in their order."""
         base, before = self.count, self.last
         for at in sorted([*run.failures, *run.held, *instead]):
             record, failure = part[at], run.failures.get(at)

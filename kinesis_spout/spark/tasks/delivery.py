@@ -25,21 +25,16 @@ if TYPE_CHECKING:
     from kinesis_spout.kinesis import PollingShardGetter
 
 Failed = tuple[int, Failure]
-"""The index of a record in what was handed over, and what its handler said."""
+"""The index of a record among those handed over."""
 
 
 class Handler(Protocol):
-    """Calls the user's code, on an executor."""
-
     def __call__(
         self, records: Sequence[Record], until: float, notes: SliceNotes
     ) -> tuple[int, list[Failed]]:
-        """Deliver records in order, stopping at the monotonic time ``until``, or when the notes say so.
+        """Deliver records in order, until the monotonic time ``until``, or until the notes say stop.
 
-        It notes each call and its outcome as they happen.
-
-        Returns:
-            How many were delivered, counted from the first (at least one), and which of those failed.
+        Returns how many were delivered, from the first (at least one), and which of those failed.
         """
         ...
 
@@ -52,16 +47,16 @@ class DeliverySettings:
     notes: SliceNotes = field(default_factory=lambda: SliceNotes(None, 0))
     """Of this slice."""
     coalescing: CoalescingKey | None = None
-    """What records are coalesced by; None: each is handled."""
+    """None: each record is handled."""
     age: RecordAge | None = None
-    """What is too old to be delivered; None: nothing is."""
+    """None: no record is too old."""
 
 
 class SliceDelivery(ABC):
     """The books of one slice. Mutable. Subclasses decide how a run of records is delivered."""
 
     extra_columns: Sequence[str] = ()
-    """What ``fetch`` needs of a page read as columns, besides the usual ones."""
+    """What ``fetch`` needs of a page read as columns, in addition to the usual ones."""
 
     def __init__(self, plan: SlicePlan, settings: DeliverySettings) -> None:
         self._plan = plan
@@ -72,22 +67,21 @@ class SliceDelivery(ABC):
         self._blocked = set(plan.blocked_keys)
         self._age = settings.age
         self._is_ordered = settings.order is not Order.UNORDERED and settings.coalescing is None
-        """Whether each record waits for what came of the one before. Coalescing sees to its windows itself."""
+        """Whether each record waits for the outcome of the one before. Coalescing orders its own windows."""
         self._stops_shard = False
-        """Whether something failed that the whole shard waits for."""
+        """Whether a record failed that the whole shard waits for."""
         self.first: SequenceNumber | None = None
         self.last: SequenceNumber | None = None
         self.count = 0
-        """How many records of the slice were dealt with: delivered, held, or passed over."""
+        """Records of the slice dealt with: delivered, held, or passed over."""
         self.delivered = 0
         self.coalesced = 0
-        """How many records are finished because a later one was handled in their place."""
+        """Records finished because a later one was handled in their place."""
         self.expired = 0
-        """How many records were too old to be delivered."""
         self.timed_out = 0
-        """Of how many records the handler had not returned in time."""
+        """Records whose handler had not returned in time."""
         self.handling_seconds: float | None = None
-        """How long the handler took; None if none is called here."""
+        """None if no handler is called here."""
         self.failures: list[FailedRecord] = []
         self.unfinished: list[Unfinished] = []
 
@@ -130,7 +124,6 @@ class SliceDelivery(ABC):
         return self.count - before
 
     def result(self) -> WorkResult:
-        """Close the books of a slice whose records travelled with it."""
         return WorkResult(
             plan=self._plan,
             outcome=SliceOutcome(

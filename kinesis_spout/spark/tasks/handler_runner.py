@@ -41,7 +41,7 @@ from shard_state import SliceKind
 _DIED: Final = "the worker died while it handled this record"
 _FAILED_TASK: Final = re.compile(r"Task (\d+) in stage")
 _STOP_SECONDS: Final = 5.0
-"""How long tasks of a job that died are waited for: each has a record in hand. Spark kills them after 2 s."""
+"""How long to wait for the tasks of a dead job: each has a record in hand. Spark kills them after 2 s."""
 _LOOK_SECONDS: Final = 0.02
 
 _log = logging.getLogger(__name__)
@@ -49,11 +49,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Folder:
-    """Where the tasks of one job write their notes."""
-
     name: str
     is_read_here: bool
-    """By the process that started the job, in the end; otherwise each task takes its own file away."""
+    """The process that started the job reads the files; otherwise each task removes its own."""
 
     @property
     def path(self) -> Path:
@@ -186,10 +184,10 @@ def recover_job(
     settings: TaskSettings,
     death: HandlerKilledWorker,
 ) -> list[WorkResult] | None:
-    """The outcomes of a job's tasks that failed on this machine; None if that blames no task.
+    """The outcomes of a failed job on this machine; None if no task is to blame.
 
-    One task's worker has died, or the job was cancelled. Then those are to blame that stay in one handler for
-    longer than a whole task may take. ``file`` names the journal of a task.
+    To blame is the task whose worker died, or, when cancelled, one in a handler for longer than a task may
+    take.
     """
     failed = _FAILED_TASK.search(str(death))
     guilty = None if failed is None else int(failed[1])

@@ -30,7 +30,7 @@ from kinesis_spout.spark.tasks.journal import UNDER_WAY, SliceNotes
 from shard_state import SlicePlan
 
 _LOOK_UP_SECONDS: Final = 0.1
-"""How often a record handler looks up from its records: whether anybody still waits for them."""
+"""How often a record handler checks whether the driver still waits for its records."""
 
 ArrowFunction = Callable[[pa.RecordBatch, "ArrowCollector"], object]
 RecordFunction = Callable[[Any], object]

@@ -65,10 +65,9 @@ class Ticks(Protocol):
         ...
 
     def advance(self, now: float, read_to: float | None = None) -> None:
-        """A batch is about to be run. Called by one thread.
+        """A batch is about to run. Called by one thread; monotonic times.
 
-        Everything that was put before ``read_to`` has gone out, with this batch; None: not known. Monotonic
-        times.
+        Everything put before ``read_to`` has gone out, with this batch; None: unknown.
         """
         ...
 
@@ -96,8 +95,7 @@ class BatchRunner(Protocol):
     def settled(self, tag: str, *, is_whole: bool) -> bool:
         """Whether the outcomes of a job may be taken in; if not, its slices are planned again.
 
-        Called under the consumer's lock, when ``run`` has returned. ``is_whole``: all its shards are still
-        owned.
+        Called under the consumer's lock, after ``run``. ``is_whole``: all its shards are still owned.
         """
         ...
 
@@ -150,10 +148,7 @@ class tagged:  # noqa: N801 - a context manager, used like a function
 
 
 def tags_of(name: str) -> str:
-    """The prefix of the tags of a query's jobs, distinct from other queries' of the same name.
-
-    A cancel affects all jobs under a tag. Spark takes no comma in one.
-    """
+    """Unique, because a cancel affects all jobs under a tag. Spark allows no comma in a tag."""
     return f"{name.replace(',', ' ')}-{secrets.token_hex(3)}"
 
 
@@ -203,11 +198,7 @@ def lost_rows(error: BaseException) -> bool:
 
 
 def classic_context(spark: object) -> SparkContext:
-    """A session's SparkContext.
-
-    Raises:
-        InvalidConfig: it has no SparkContext (Spark Connect), or it was stopped.
-    """
+    """Raises InvalidConfig if there is none (Spark Connect), or if it was stopped."""
     context = getattr(spark, "_sc", None)
     if not isinstance(context, SparkContext) or context._jsc is None:  # noqa: SLF001 - no public way to ask
         raise InvalidConfig(

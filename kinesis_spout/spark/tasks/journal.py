@@ -27,17 +27,17 @@ from kinesis_spout.spark.tasks.coalescing import CoalescingWindow
 from kinesis_spout.spark.tasks.work import WorkResult
 
 UNDER_WAY: Final = 0
-"""Where the index of the record under way is, among those dealt with in its slice; -1 while there is none."""
+"""The index of the word for the record under way, among those dealt with in its slice; -1: none."""
 _TOGETHER, _SLICE, _SINCE, _STOP, _ENDED, _PID, _PARENT, _SLICES, _MARKED_FROM, _MARKS = range(1, 11)
 _COUNTS: Final = 11
-"""From here on: how many records each slice has dealt with."""
+"""The first word of the counts: how many records each slice has dealt with."""
 _NONE: Final = -1
 _WORD_BYTES: Final = 8
 MARKS: Final = 16_384
 """The most records of a run; a whole number of words."""
 
 Entry = tuple[int, int | None, Failure | WorkResult | CoalescingWindow | None]
-"""The number of a slice; a record's index in it, and what its handler said (None: it is held); or the result."""
+"""Slice number; record index in it, with its failure (None: held); or the result."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,10 +88,7 @@ class SliceNotes:
             self._journal.append((self._number, self.base + at, None))
 
     def coalesces(self, window: CoalescingWindow) -> None:
-        """Keep the stand-ins among the records that come next, of which only some are handed over.
-
-        Indices that handlers note then count only those.
-        """
+        """Keep the stand-ins of the next records. Handlers' indices then count only those handed over."""
         if self._journal is not None:
             self._journal.append((self._number, None, window))
 
@@ -121,10 +118,7 @@ class SliceNotes:
 
 
 class Journal:
-    """The file of one running task. Mutable; used by one thread at a time.
-
-    With ``has_marks`` records are handed over several at a time.
-    """
+    """The file of one running task. Mutable; used by one thread at a time. ``has_marks``: for concurrency."""
 
     def __init__(self, path: Path, slices: int, *, has_marks: bool = False) -> None:
         self._path = path
@@ -160,7 +154,6 @@ class Journal:
         self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Note that all slices have ended."""
         self.words[_ENDED] = 1
         self.words.release()
         self.marks.release()
@@ -170,8 +163,6 @@ class Journal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remains:
-    """What a task has left behind."""
-
     results: dict[int, WorkResult] = field(default_factory=dict)
     """Of the slices that had ended, by their index in the task."""
     counts: tuple[int, ...] = ()
@@ -184,7 +175,7 @@ class Remains:
     under_way: int | None = None
     """The index of the record in whose handler the task was, in the slice above; None: in none."""
     together: int = 1
-    """How many records its handler was given together, from that one on."""
+    """How many records its handler got together, from that one on."""
     marked_from: int = 0
     marks: bytes = b""
     """How far the records of the slice above had come from that index on, if several were under way at a time."""
@@ -203,7 +194,6 @@ class Remains:
         return [at for at in marked if at not in failed]
 
     def hangs_since(self, time: float) -> bool:
-        """Whether a record has been under way since before a monotonic time."""
         return (self.under_way is not None or bool(self.suspects)) and self.since < time
 
 
@@ -217,7 +207,6 @@ def read(path: Path) -> Remains | None:
 
 
 def ask_to_stop(path: Path) -> None:
-    """Tell a running task to hand over no further record."""
     try:
         with path.open("r+b") as file:
             file.seek(_WORD_BYTES * _STOP)

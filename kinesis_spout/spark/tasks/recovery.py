@@ -29,13 +29,13 @@ class _Reached:
     """How far a slice had come. Records are named by their index in it."""
 
     count: int
-    """How many of its records were dealt with."""
+    """Records dealt with."""
     failures: Mapping[int, Failure | None]
-    """What was said of those that failed; None for those that were held."""
+    """Failures by index; None for held records."""
     stand_ins: Mapping[int, int] = field(default_factory=dict)
-    """The record to be handled in place of another; negative if there was none."""
+    """The record handled in place of another; negative if there was none."""
     suspects: int = 0
-    """How many of the records that follow were under way together."""
+    """How many of the following records were under way together."""
     suspected: Collection[int] = ()
     """Which of those that were held were under way, one by one."""
 
@@ -86,14 +86,10 @@ def recover(
     *,
     hangs: bool = False,
 ) -> list[WorkResult]:
-    """A result for each slice of a task that died.
+    """A result for each slice of a dead task.
 
-    Args:
-        pack: its slices.
-        remains: its notes.
-        settings: the task's.
-        blame: the error of the record that was under way; None if the task did not die by its own fault.
-        hangs: whether its records took too long: then all that were under way are to blame.
+    ``blame`` is the error for the record under way; None if the task did not die by its own fault. ``hangs``:
+    its records took too long, and all that were under way are to blame.
     """
     unclear = blame is not None and remains.under_way is None and not remains.suspects
     results = []

@@ -42,11 +42,11 @@ class TaskSettings:
     order: Order
     bytes_per_slice: int
     max_seconds: float
-    """How long a task goes on handling. It ends before twice that, but for one record and one fetch."""
+    """How long a task handles records. It ends before twice that, except for one record and one fetch."""
     max_left_bytes: int = 0
-    """Of fetched and not handled records, what the tasks of a job together give back to the driver."""
+    """How much of the fetched and unhandled records the tasks of a job together return to the driver."""
     coalescing: CoalescingKey | None = None
-    """What records are coalesced by; None: each is handled."""
+    """None: each record is handled."""
 
     def of_one_task(self, tasks: int) -> Self:
         """The settings of one of so many tasks: its share of what they have together."""
@@ -54,8 +54,6 @@ class TaskSettings:
 
 
 class _HandlingTime:
-    """How long a task may take. Mutable."""
-
     def __init__(self, seconds: float, slices: int) -> None:
         self._seconds = seconds
         self._share = seconds / (2 * max(1, slices))
@@ -73,10 +71,7 @@ class _HandlingTime:
         return self._until
 
     def of_page(self) -> float:
-        """Until when to handle records that are handed over now: they get a share however late they come.
-
-        A slice has at most two pages after the time is over, the one in hand and the one ahead.
-        """
+        """Until when to handle records handed over now: the two last pages of a slice get a share, too."""
         return max(self.until, monotonic() + self._share)
 
 
@@ -130,13 +125,10 @@ def run_slices(
 
 
 class _Left:
-    """The room for what is fetched and not handled. Mutable."""
-
     def __init__(self, max_bytes: int) -> None:
         self._room = max_bytes
 
     def take(self, records: Sequence[Record]) -> tuple[Record, ...]:
-        """As many of the first records as there is room for."""
         taken = 0
         for record in records:
             self._room -= record.size_bytes
@@ -163,9 +155,9 @@ class _Read:
         self._at_tip = False
         self._at_bound = False
         self._whole = True
-        """Whether everything fetched was also dealt with, or is given back; if not, the getter is too far."""
+        """Whether everything fetched was dealt with, or goes back; if not, the getter is too far."""
         self._rest: Sequence[Record] = ()
-        """Of the page that was handled last, what was not reached."""
+        """The unreached records of the page handled last."""
         self._left: tuple[Record, ...] = ()
         self._millis_behind: int | None = None
         self._trimmed = False
@@ -178,7 +170,6 @@ class _Read:
         return self._delivery.fetch(self._getter, self._settings.read.max_records_per_fetch)
 
     def take(self, done: Future[Page]) -> Page | None:
-        """Look at a fetched page; None: the slice ends here."""
         try:
             page = done.result()
         except KinesisError as error:

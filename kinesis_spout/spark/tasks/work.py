@@ -23,9 +23,9 @@ class WorkSlice:
     """What a CARRIED or RETRY slice delivers; READ slices bring nothing."""
     cursor: Cursor = FRESH
     hash_keys: HashKeys | None = None
-    """The shard's, if what lies outside is to be counted."""
+    """The shard's, to count records outside of it."""
     age: RecordAge | None = None
-    """What is too old to be delivered, as of the planning: the same for whoever repeats a part of it."""
+    """As of the planning: the same for every repetition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +45,17 @@ class WorkResult:
     """The records of the outcome's failures; those of which the data is still to be read again are missing."""
     cursor: Cursor = FRESH
     delivered: int = 0
-    """How many records were handed to the handler."""
+    """Records handed to the handler."""
     coalesced: int = 0
-    """How many were not, and are finished all the same: a later record of their key was handled in their place."""
+    """Records finished without the handler: a later record of their key was handled in their place."""
     gone: int = 0
-    """How many failures were not: retention had trimmed the record before it could be delivered again."""
+    """Failures that were not delivered: retention had trimmed the record."""
     expired: int = 0
-    """How many records were too old to be handed to it: skipped, or among the failures."""
+    """Records too old for the handler: skipped, or among the failures."""
     timed_out: int = 0
-    """Of how many records the handler had not returned in time."""
+    """Records whose handler had not returned in time."""
     handling_seconds: float | None = None
-    """How long the handler took for those that were delivered; None if nobody measured it."""
+    """For the delivered records; None if unknown."""
     bytes_read: int = 0
     millis_behind_latest: int | None = None
     """After the last page; None if none was read."""
@@ -65,17 +65,16 @@ class WorkResult:
     trimmed: bool = False
     """The shard does not exist any more; what was unread of it is lost."""
     left: tuple[Record, ...] = ()
-    """Records that follow on the last one dealt with: they were fetched, and there was no time to handle them."""
+    """Records after the last one dealt with: fetched, without time to handle them."""
     suspects: int = 0
-    """The worker died while the handler had so many records together: those that follow on the outcome."""
+    """The worker died while the handler had so many records together: the next after the outcome."""
     lost: bool = False
-    """The worker died, and nothing is known of what it did with the slice."""
+    """The worker died, and the slice's progress is unknown."""
     error: KinesisError | None = None
-    """Why reading stopped early, if an error was the reason. What was read before it counts all the same."""
+    """Why reading stopped early, if by an error. What was read before still counts."""
 
     @property
     def speaks_of_death(self) -> bool:
-        """Whether the worker died, or some records were under way when it did."""
         return (
             self.lost
             or self.suspects > 0

@@ -43,7 +43,7 @@ class Bolt(ABC):
     """
 
     tick_seconds: float | None = None
-    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) every so many seconds: at the end of the first
+    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) every this many seconds: at the end of the first
     micro-batch that begins after them, and while nothing comes at the end of one without tuples that is run for
     it. With 0 a tick comes at the end of every micro-batch. It is read when the bolt is set."""
     is_sticky: ClassVar[bool] = False
@@ -115,7 +115,7 @@ class BatchBolt(Bolt):
     """
 
     max_batch: ClassVar[int] = 10_000
-    """``process_batch`` is called before the end, too, when so many tuples have come together."""
+    """``process_batch`` is called before the end, too, when this many tuples have come together."""
     _batch: list[Tuple]
 
     @abstractmethod

@@ -70,7 +70,7 @@ class KeyValueState(Protocol):
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Give every key of this task with its value as it is now, each once, in no particular order.
 
-        Keys may be put and deleted meanwhile; that does not show here.
+        Keys can be put and deleted meanwhile; that does not show here.
         """
         ...
 
@@ -197,7 +197,7 @@ class SpoutOutputCollector(Protocol):
         """Emit a tuple.
 
         Args:
-            values: a list or tuple with as many as the stream has fields; a list may be used again afterwards.
+            values: a list or tuple with as many as the stream has fields; a list can be used again afterwards.
             message_id: what ``ack`` or ``fail`` is called with in the end; hashable. Without it the tuple is not
                 tracked.
             stream: as declared.

@@ -10,7 +10,7 @@ if all windows that it belongs to are closed. A window without tuples is never d
 
 Only tuples are kept, each once, however many windows it is in.
 
-**Another length or slide** may come with a new deployment, while tuples are kept. By count they fill as many
+**Another length or slide** can come with a new deployment, while tuples are kept. By count they fill as many
 windows as they can. By time the mark moves back before windows that would have been closed unseen. So every tuple
 that is kept is in one of the new windows at least.
 """
@@ -67,7 +67,7 @@ class Window:
 
     tuples: Sequence[Mapping[str, Any]] = field(repr=False)
     """The values of its tuples by their fields' names, in the order in which the tuples came. They must not be
-    changed: the next window may have the same ones."""
+    changed: the next window can have the same ones."""
     start: float
     """Seconds since the epoch: where a window by time begins; of one by count the time of its first tuple."""
     end: float
@@ -102,9 +102,9 @@ class OpenWindows:
     tries: int = 0
     """By time: how often a tick has executed the first window that is due, and its results failed."""
     not_before: int = 0
-    """When a tick is to try that again."""
+    """When a tick tries that again."""
     are_taken_over: bool = field(default=False, compare=False)
-    """Whether they fit the length and the slide of now. Not stored: a deployment may have changed these."""
+    """Whether they fit the current length and slide. Not stored: a deployment can have changed these."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return restored_windows, (
@@ -130,7 +130,7 @@ def restored_windows(form: int, *values: Any) -> OpenWindows:
 
 @dataclass(frozen=True, slots=True)
 class CountWindows:
-    """Windows of so many tuples."""
+    """Windows of a number of tuples."""
 
     length: int
     slide: int
@@ -164,7 +164,7 @@ class CountWindows:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindows:
-    """Windows of so many microseconds."""
+    """Windows of a number of microseconds."""
 
     length: int
     slide: int

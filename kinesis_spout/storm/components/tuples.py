@@ -191,7 +191,7 @@ def _shown(named: tuple[str, Any]) -> str:
     return f"{named[0]}={named[1]!r}"
 
 
-# Which values can travel, or be kept: many are packed at once; only when that fails, one looks who is to blame.
+# Which values can travel, or be kept. Many are packed at once; only if that fails, each is tried alone.
 
 Dumps = Callable[[Any, int], bytes]
 """``pickle.dumps``, or ``cloudpickle.dumps``, which takes functions and classes of ``__main__`` too."""

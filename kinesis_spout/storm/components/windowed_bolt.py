@@ -63,7 +63,7 @@ class WindowedBolt(StatefulBolt):
     """How far it is from the beginning of a window to that of the next one; of the same kind as the length, and at
     most as long. None is as long: each tuple is in one window."""
     lateness_seconds: float = 0.0
-    """By time: how long after the end of a window its tuples may still come."""
+    """By time: how long after the end of a window its tuples can still come."""
     tick_seconds: float | None = None
     """By time: how often windows are closed while their keys get no tuple, also while nothing comes at all: those
     that ended ``lateness_seconds`` ago or before, of keys that got no tuple meanwhile. None: each tenth of the
@@ -178,7 +178,7 @@ class WindowedBolt(StatefulBolt):
         windows = self._windows
         if not isinstance(windows, TimeWindows):
             return
-        # A tuple that happened long ago may still be on the stream.
+        # A tuple that happened long ago can still be on the stream.
         seconds = self._processing_time() if self._is_in_processing_time else self._read_to()
         if seconds == -math.inf:
             return

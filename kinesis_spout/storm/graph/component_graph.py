@@ -20,26 +20,20 @@ class Subscription:
 class Component:
     name: str
     made_of: Any
-    """The user's object."""
     is_spout: bool
     parallelism: int
     streams: Mapping[str, Stream]
     conf: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[Subscription, ...] = ()
     is_stateful: bool = False
-    """Whether it keeps keyed state."""
 
 
 class ComponentGraph:
     """The checked graph. Its components come in the order of the flow: each after those it subscribes to.
 
-    Args:
-        components: in the order they were set.
-
-    Raises:
-        InvalidConfig: no spout, a bolt without inputs or with two for one stream, a subscription to what is
-            not there, a grouping that does not fit the stream, state without a fields grouping, a cycle.
-            The error names the component, the stream and the field.
+    InvalidConfig: no spout, a bolt without inputs or with two for one stream, a subscription to what is not
+    there, a grouping that does not fit the stream, state without a fields grouping, a cycle. It names
+    component, stream and field.
     """
 
     def __init__(self, components: Mapping[str, Component]) -> None:
@@ -69,7 +63,6 @@ class ComponentGraph:
         return [component for component in self._components.values() if component.is_spout]
 
     def without_objects(self) -> "ComponentGraph":
-        """The same graph without the user's objects, to send to other processes."""
         return ComponentGraph(
             {name: replace(component, made_of=None) for name, component in self._components.items()}
         )
@@ -83,7 +76,6 @@ class ComponentGraph:
         ]
 
     def reached_from(self, spout: str) -> set[str]:
-        """The components that tuples of a spout come to, with the spout itself."""
         reached = {spout}
         for component in self:
             if any(subscription.component in reached for subscription in component.inputs):

@@ -1,7 +1,7 @@
 """Groupings: which tasks of a subscriber get a tuple. Storm's, by their names, and ``rebalance``.
 
 ``shuffle``, ``local_or_shuffle`` and ``none`` promise only "some task", so the tuple stays in the process
-that made it if it can. The others say which task, so the tuple may have to travel.
+that made it if it can. The others say which task, so the tuple can need to travel.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,8 @@ def stable_hash(key: tuple[Any, ...]) -> int:
     Numbers that are equal have the same hash (``1``, ``1.0``, ``True``, ``numpy.int64(1)``), as in Python's
     dictionaries.
 
-    Raises:
-        InvalidConfig: a value is of another kind than str, bytes, int, float, None, numpy's of these, and
-            tuples.
+    InvalidConfig: a value is of another kind than str, bytes, int, float, None, numpy's of these, and
+    tuples.
     """
     value = 0
     for part in key:

@@ -25,7 +25,6 @@ class Route:
     target: str
     grouping: Grouping
     fused: bool
-    """Whether the subscriber runs where the tuple was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

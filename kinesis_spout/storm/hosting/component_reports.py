@@ -19,25 +19,23 @@ from kinesis_spout.storm.multilang.sendable import UnsendableValue, writable_tex
 MOST_LINES: Final = 1_000
 """Lines of a task in the log per minute; the same for errors."""
 MOST_METRICS: Final = 200
-"""Names of metrics of a task."""
 
 _MOST_CHARACTERS: Final = 10_000
 """Of a line."""
 _MOST_NAME_CHARACTERS: Final = 200
 _MOST_VALUE_BYTES: Final = 1_000
 _MOST_KINDS: Final = 20
-"""Of invalid output, shown each at a pace of its own."""
+"""Of invalid output, each shown at its own pace."""
 _LEVELS: Final = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 """By Storm's levels: trace, debug, info, warn, error. Python has no trace."""
 _log = logging.getLogger("kinesis_spout.storm.multilang.component")
 
 
 Report = Callable[[str, Any], None]
-"""Takes a metric: its name and a value."""
 
 
 class ComponentFailed(KinesisSpoutError):  # noqa: N818 - the names of our errors say what happened
-    """A component in another language died, hung, or broke the protocol; or reports an error of its own."""
+    """A component in another language died, hung, or broke the protocol; or reports its own error."""
 
 
 def show_lines() -> None:
@@ -67,7 +65,6 @@ class ComponentReports:
         self._invalid = 0
         self._pace: dict[str, Pace] = {}
         self.pid = 0
-        """The component's process, for log lines."""
 
     def take(self, message: Message) -> None:
         if isinstance(message, Log):

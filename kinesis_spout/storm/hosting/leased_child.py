@@ -93,8 +93,7 @@ class LeasedChild:
     def hand_over(self, tup: Tuple) -> None:
         """Hand a tuple over; wait while the child has enough. Does what the child says meanwhile.
 
-        Raises:
-            UnsendableValue: one of its values cannot be sent. Nothing was sent.
+        UnsendableValue: one of its values cannot be sent. Nothing was sent.
         """
         talk, tuples, source = self.talk, self._tuples, tup.source
         tuple_id = tuples.next_id()
@@ -121,16 +120,10 @@ class LeasedChild:
             self._listen(0)
 
     def hand_over_alone(self, tup: Tuple, until: float, *, waits_for_answer: bool) -> None:
-        """Hand a tuple over, and wait until the child has answered it, or the time is over.
+        """Hand a tuple over, and wait until the child has answered it, or the monotonic time ``until``.
 
-        Args:
-            tup: the tuple.
-            until: monotonic.
-            waits_for_answer: wait also while the child holds it back. Otherwise a heart-beat that the child
-                answers after it has read the tuple is enough.
-
-        Raises:
-            UnsendableValue: as ``hand_over``.
+        With ``waits_for_answer`` wait also while the child holds it back. Otherwise a heart-beat that the
+        child answers after it has read the tuple is enough. Raises as ``hand_over``.
         """
         self.hand_over(tup)
         tuples = self._tuples
@@ -147,7 +140,7 @@ class LeasedChild:
         self.talk.expect_answer()
         self._send_beat()
         limit = min(PROBE_SECONDS, self._settings.timeout_seconds)
-        until = self._clock.monotonic() + self._settings.timeout_seconds  # it may have much to say first
+        until = self._clock.monotonic() + self._settings.timeout_seconds  # it can have much to say first
         while self._beat is not None:
             self._listen(limit)
             now = self._clock.monotonic()
@@ -155,7 +148,6 @@ class LeasedChild:
                 self.talk.nonsense("it did not answer after the Python worker that it served was lost")
 
     def drain(self) -> None:
-        """Wait until only overdue tuples are pending, ticks are taken in, and the child lives."""
         tuples = self._tuples
         until = self._clock.monotonic() + self._settings.message_timeout_seconds
         looked_at = self._clock.monotonic()
@@ -203,9 +195,9 @@ class LeasedChild:
     def _come_to_rest(self) -> None:
         """Wait until no frame is half sent or half received, and the child is known to live.
 
-        What was pending can be overdue long before the child has been silent for its time-out. If it were
-        left then, each micro-batch would restart its silence, and it would never be replaced. It gets one
-        more message time-out at most: the whole job has three.
+        If what is overdue were left before the child has been silent for its time-out, each micro-batch would
+        restart its silence, and it would never be replaced. It gets one more message time-out at most: the
+        whole job has three.
         """
         talk = self.talk
         talk.pipes.drop_unsent()
@@ -220,7 +212,7 @@ class LeasedChild:
                 talk.nonsense(f"when its tuples had timed out, it did not come to rest for {limit:g} s")
 
     def _expect_answer(self) -> None:
-        """Count its silence from here, unless it owes an answer already."""
+        """Count its silence from here, unless it still owes the answer to a heart-beat."""
         if self._beat is not None:
             self._listen(0)
         if not self._is_silent:

@@ -68,7 +68,6 @@ class PendingTuples:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is pending, and the last tick was taken in."""
         return not self.pending and self._taken >= self._last_tick
 
     def took_in(self, heartbeat_id: str) -> None:
@@ -78,8 +77,7 @@ class PendingTuples:
     def answered(self, tuple_id: Any) -> Tuple | None:
         """Remove a tuple that was acked or failed. None: a tick, or not pending for a reason that is counted.
 
-        Raises:
-            UnknownTuple: no such id was ever given.
+        UnknownTuple: no such id was ever given.
         """
         if type(tuple_id) is not str:
             raise UnknownTuple(_unknown(tuple_id))
@@ -96,12 +94,9 @@ class PendingTuples:
         return tup
 
     def anchors(self, ids: list[str]) -> list[Tuple] | None:
-        """The tuples of these ids. None: they are late, and what the child emitted from them is dropped.
+        """The tuples of these ids, no ticks. None: they are late, and what came from them is dropped.
 
-        Ticks are no anchors.
-
-        Raises:
-            UnknownTuple: one was acked or failed before, or never given.
+        UnknownTuple: one was acked or failed before, or never given.
         """
         pending = self.pending
         found = [pending[each] for each in ids if each in pending]
@@ -163,11 +158,7 @@ class PendingTuples:
         return sum(int(each) <= self._taken for each in self.pending)
 
     def _is_late(self, tuple_id: str) -> bool:
-        """Whether an id that is not pending was given up or taken out; else it was answered before.
-
-        Raises:
-            UnknownTuple: no such id was ever given.
-        """
+        """Whether an id was given up or taken out, or else answered before. UnknownTuple: it was never given."""
         try:
             number = int(tuple_id)
         except ValueError:

@@ -23,7 +23,6 @@ class PipesHere:
     def __init__(self, stdin: int, stdout: int) -> None:
         self._stdin, self._stdout = stdin, stdout
         self.is_input_closed = False
-        """Whether the child is known to have closed the pipe that it reads."""
         self._readable = select.poll()
         self._readable.register(stdout, select.POLLIN)
         self._readable.register(stdin, 0)  # for errors alone: the child reads it no more
@@ -41,11 +40,9 @@ class PipesHere:
             return 0
 
     def read(self, wait_seconds: float, *, waits_for_room: bool) -> bytes | None:
-        """Read what has come, maybe nothing. None: the child has closed its output.
+        """Read what has come; wait this long for it at most. None: the child has closed its output.
 
-        Args:
-            wait_seconds: how long to wait for something, at most.
-            waits_for_room: wait no longer than until something can be written.
+        With ``waits_for_room`` wait no longer than until something can be written.
         """
         if wait_seconds > 0:
             waits = self._either if waits_for_room and not self.is_input_closed else self._readable
@@ -77,7 +74,6 @@ class DistantPipes:
         self.is_input_closed = False
         self._come = b""
         self._has_asked = False
-        """Since the last ``read``."""
         self._is_over = False
 
     def write(self, data: bytes | memoryview) -> int:
@@ -109,7 +105,6 @@ class Pipes:
         self.put = self._frames.append
         """Takes a frame; it is written by ``push`` or ``pull``."""
         self.is_inside_a_frame = False
-        """Whether a frame was begun to be written, and not finished."""
 
     @property
     def is_input_closed(self) -> bool:

@@ -21,17 +21,12 @@ _ARCHIVES: Final = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 
 def find_resources(resources: str | os.PathLike[str], roots: Sequence[Path] | None = None) -> Path:
-    """Find a folder, or unpack an archive, on this machine.
+    """Find a folder, or unpack an archive, by its path here or below ``roots``; None: ``shipped_to()``.
 
-    Args:
-        resources: a path that exists here; or the name of something that was shipped with the job, of which
-            only the last part counts ("resources" for ``--archives resources.zip#resources``, "resources.zip"
-            without the second name and for ``--files``).
-        roots: the folders to look in; None: ``shipped_to()``.
+    Of the name of something that was shipped with the job only the last part counts ("resources" for
+    ``--archives resources.zip#resources``, "resources.zip" without the second name and for ``--files``).
 
-    Raises:
-        InvalidConfig: it is nowhere; names the places.
-        PermissionError: another user owns the place it would be unpacked to.
+    InvalidConfig: it is nowhere; names the places. PermissionError: another user owns the place to unpack to.
     """
     given = Path(resources)
     within = shipped_to() if roots is None else roots
@@ -75,7 +70,7 @@ def _unpacked(archive: Path) -> Path:
     unpacking = Path(tempfile.mkdtemp(prefix=f".{name}", dir=parent))
     try:
         _unpack(archive, unpacking)
-        unpacking.chmod(0o700)  # an archive may have a mode for its top
+        unpacking.chmod(0o700)  # an archive can have a mode for its top
         # The first process wins; what another one unpacked meanwhile is the same.
         unpacking.rename(folder)
     except OSError:

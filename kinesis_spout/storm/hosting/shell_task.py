@@ -63,17 +63,14 @@ class ShellTask:
         self._began_at: float | None = None
         """When the micro-batch first needed a child."""
         self._has_discarded = False
-        """Whether a child has failed in this micro-batch."""
         self._given_again: set[int] = set()
         """Tuples that were given to a second child in this micro-batch."""
 
     def hand_over(self, tup: Tuple) -> None:
         """Hand a tuple over; wait while the child has enough. Does what the child says meanwhile.
 
-        Raises:
-            InvalidConfig: the child cannot be started.
-            UnsendableValue: one of its values cannot be sent.
-            ComponentFailed: a child was started, and did not answer the hand-shake.
+        InvalidConfig: the child cannot be started. UnsendableValue: one of its values cannot be sent.
+        ComponentFailed: a child was started, and did not answer the hand-shake.
         """
         try:
             child = self._child or self._begin(tup)

@@ -89,9 +89,8 @@ class Talk:
     def shake_hands(self, conf: dict[str, Any], context: dict[str, Any]) -> None:
         """Shake hands with a fresh child. What it says right behind its answer is for ``hear``.
 
-        Raises:
-            ChildFailed: it did not answer in time, or with something else.
-            UnsendableValue: conf or context have a value that cannot be sent.
+        ChildFailed: no answer in time, or another one. UnsendableValue: a value of conf or context cannot be
+        sent.
         """
         self.pipes.put(self.encode(Handshake(conf=conf, context=context, pid_dir=self.lease.pid_folder)))
         self.expect_answer()
@@ -117,7 +116,6 @@ class Talk:
         self.heard_at = self._clock.monotonic()
 
     def check_silence(self, what: str) -> None:
-        """Raise ``ChildFailed`` when nothing has come for the time-out, or the child has closed its input."""
         now = self._clock.monotonic()
         if self.pipes.is_input_closed:
             self._deaf_at = self._deaf_at or now
@@ -140,8 +138,7 @@ class Talk:
     def hear(self, wait_seconds: float) -> list[Message]:
         """Send what waits, read for this long at most; give the messages about tuples.
 
-        Raises:
-            ChildFailed: it ended, or broke the protocol. The call before gave what came before that.
+        ChildFailed: it ended, or broke the protocol. The call before gave what came before that.
         """
         if self._early:
             early, self._early = self._early, []
@@ -226,5 +223,4 @@ class Talk:
 
 
 def _undamaged(raw: object, expected: str) -> InvalidOutput:
-    """What could be decoded and is no message; nothing is lost with it."""
     return replace(invalid_output(repr(raw).encode(errors="replace"), expected), may_be_emit=False)

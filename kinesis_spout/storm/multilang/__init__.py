@@ -1,8 +1,8 @@
 """Storm's multilang protocol: bolts and spouts in any language, as processes that talk over pipes.
 
-To write a component in Python, subclass ``BasicBolt``, ``Bolt`` or ``Spout`` and call its ``run``. The protocol is
-``messages``, ``frames`` and ``conversation``, which are pure; ``kinesis_component`` is our spout as a component.
-Running the components of others is ``storm.hosting``'s.
+To write a component in Python, subclass ``BasicBolt``, ``Bolt`` or ``Spout`` and call its ``run``. The
+protocol is ``messages``, ``frames`` and ``conversation``, which are pure; ``kinesis_component`` is our spout
+as a component. ``storm.hosting`` runs the components of others.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -1,7 +1,7 @@
-"""``python -m kinesis_spout.storm.multilang spout``: our spout, to be started by a host of the multilang protocol.
+"""``python -m kinesis_spout.storm.multilang spout``: our spout, for a host of the multilang protocol to start.
 
-The command line is over the topology's configuration (``kinesis.spout.…``), that over the environment, that over a
-file.
+The command line wins over the topology's configuration (``kinesis.spout.…``), that over the environment, that
+over a file.
 """
 
 import argparse
@@ -46,7 +46,6 @@ _DESCRIPTION: Final = (
 
 
 def main() -> int:
-    """Run the component that the arguments name; give the exit code."""
     parser = argparse.ArgumentParser(prog="python -m kinesis_spout.storm.multilang")
     components = parser.add_subparsers(required=True, metavar="COMPONENT")
     spout = components.add_parser("spout", help="read a Kinesis stream for a topology", allow_abbrev=False)
@@ -58,7 +57,6 @@ def main() -> int:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the spout: its own, and one for each setting."""
     parser.description = _DESCRIPTION
     parser.usage = f"{parser.prog} --stream NAME --app NAME --zookeeper HOST:PORT,... [option ...]"
     parser.add_argument(
@@ -86,7 +84,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def why_refused(unknown: Sequence[str]) -> str:
-    """Say what is wrong with arguments that are no options. Their values stay out: one may be a secret."""
+    """The values of unknown arguments stay out: one can be a secret."""
     names = [text.partition("=")[0] for text in unknown if text.startswith("--")]
     if not names:
         return (
@@ -97,14 +95,13 @@ def why_refused(unknown: Sequence[str]) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Talk to the host until it ends; give the exit code."""
     try:
         component = KinesisSpoutComponent(
             configuring(arguments),
             RecordValues(fields=tuple(arguments.fields.split(",")), data=DataForm(arguments.data)),
             logging.getLevelNamesMapping()[arguments.log_level.upper()],
         )
-        # A host that stops a component sends SIGTERM; what is finished is to be stored all the same.
+        # A host that stops a component sends SIGTERM; what is finished must be stored all the same.
         signal.signal(signal.SIGTERM, lambda _signal, _frame: component.end_input())
         component.run(arguments.serializer)
     except KinesisSpoutError as error:
@@ -114,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def configuring(arguments: argparse.Namespace) -> Callable[[Mapping[str, Any]], SpoutConfig]:
-    """Give what makes the settings, once the topology's configuration is there; it raises ``InvalidConfig``."""
+    """A function that makes the settings from the topology's configuration; it raises ``InvalidConfig``."""
     said = {
         name.removeprefix(_PREFIX): Setting(text, _option(name.removeprefix(_PREFIX)), strict=False)
         for name, text in vars(arguments).items()

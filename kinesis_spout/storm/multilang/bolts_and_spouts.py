@@ -30,10 +30,10 @@ from kinesis_spout.storm.multilang.messages import (
 
 
 class Bolt(Component):
-    """A bolt that acks, fails and anchors by itself.
+    """A bolt that acks, fails and anchors itself.
 
-    Every tuple must be acked or failed, now or later; one that is neither fails after the host's message time-out.
-    One whose ``process`` raises is failed, and the bolt goes on.
+    Every tuple must be acked or failed, now or later; one that is neither fails after the host's message
+    time-out. One whose ``process`` raises is failed, and the bolt continues.
     """
 
     _current: str | None = None
@@ -145,7 +145,7 @@ class BasicBolt(Bolt):
 
 
 class Spout(Component):
-    """A spout. The host calls one method at a time; what a method raises is reported, and the spout goes on."""
+    """A spout. The host calls one method at a time; what a method raises is reported, and the spout continues."""
 
     @abstractmethod
     def next_tuple(self) -> None:
@@ -158,10 +158,10 @@ class Spout(Component):
         """Take note that the tuple emitted under this id failed or timed out; emit it again, or give it up."""
 
     def activate(self) -> None:
-        """Take note that tuples will be asked for. Old hosts never say so."""
+        """Take note that the host will ask for tuples. Old hosts never say so."""
 
     def deactivate(self) -> None:
-        """Take note that no tuples will be asked for until ``activate``."""
+        """Take note that the host will ask for no tuples until ``activate``."""
 
     def emit(
         self,

@@ -1,8 +1,8 @@
 """A component's end of the pipes to its host: the standard input and output of its process.
 
-They are taken away from everybody but the protocol. What user code, its libraries and its child processes print
-goes to standard error, and what they read is empty: neither can damage a message. That holds below Python too,
-because the file descriptors are replaced.
+Only the protocol has them. What user code, its libraries and its child processes print goes to standard
+error, and what they read is empty: neither can damage a message. That holds below Python too, because the
+file descriptors are replaced.
 """
 
 import os
@@ -40,7 +40,7 @@ class Pipes(NamedTuple):
 
 
 def take_standard_pipes() -> Pipes:
-    """Take them; call it once. What was printed before, and waits in Python's buffer, is no message either."""
+    """Call it once. Text that waits in Python's buffer goes to standard error."""
     pipes = Pipes(os.dup(_INPUT), os.dup(_OUTPUT))
     empty_input(_INPUT)
     os.dup2(_ERRORS, _OUTPUT)
@@ -49,7 +49,7 @@ def take_standard_pipes() -> Pipes:
 
 
 def empty_input(read_fd: int) -> None:
-    """Let a file descriptor give the end of its input, also to a read that a signal has just interrupted."""
+    """End the input of a file descriptor, also for a read that a signal has just interrupted."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, read_fd, inheritable=read_fd == _INPUT)
     os.close(nothing)
@@ -62,12 +62,8 @@ class HostGone(Exception):  # noqa: N818 - the name says what happened
 class Channel:
     """Reads and writes messages. Mutable; one thread's.
 
-    Heart-beats are answered as soon as they are read, before the tuples that wait here. What is sent is written
-    when nothing more waits to be worked on, and otherwise every few milliseconds.
-
-    Args:
-        codec: how messages are written.
-        pipes: to and from the host.
+    Heart-beats are answered as soon as they are read, before the tuples that wait here. Messages are written
+    when no more work waits, and otherwise every few milliseconds.
     """
 
     def __init__(self, codec: Codec, pipes: Pipes) -> None:
@@ -87,9 +83,7 @@ class Channel:
     def read(self) -> Message:
         """Wait for the next message that is neither a heart-beat nor task ids.
 
-        Raises:
-            HostGone: there are no more.
-            NotOfTheProtocol: the host sent something else.
+        HostGone: there are no more. NotOfTheProtocol: the host sent something else.
         """
         while not self._messages:
             self._fill()
@@ -110,11 +104,9 @@ class Channel:
         return self._task_ids.popleft()
 
     def send(self, message: Message) -> None:
-        """Say something, soon.
+        """Send a message soon.
 
-        Raises:
-            HostGone: the host no longer reads.
-            UnsendableValue: the message has a value that cannot be sent. Nothing was sent.
+        HostGone: the host no longer reads. UnsendableValue: a value cannot be sent; nothing was sent.
         """
         data = self._codec.encode(message, self.component)
         self._unsent.append(data)
@@ -123,11 +115,7 @@ class Channel:
             self.flush()
 
     def flush(self) -> None:
-        """Write all that was said.
-
-        Raises:
-            HostGone: the host no longer reads.
-        """
+        """Write all messages. HostGone: the host no longer reads."""
         data = memoryview(b"".join(self._unsent))
         self._unsent.clear()
         self._unsent_bytes = 0
@@ -139,7 +127,7 @@ class Channel:
             raise HostGone("the host no longer reads") from error
 
     def end_input(self) -> None:
-        """Let ``read`` raise ``HostGone`` when what was read already is used up. For signal handlers."""
+        """Have ``read`` raise ``HostGone`` after what was read already. For signal handlers."""
         empty_input(self._pipes.read_fd)
 
     def _fill(self) -> None:

@@ -27,23 +27,23 @@ from kinesis_spout.storm.multilang.messages import (
 from kinesis_spout.storm.multilang.sendable import writable_text
 
 SERIALIZER_VARIABLE: Final = "MULTILANG_SERIALIZER"
-"""The environment variable that names the serializer, where ``run`` is not told."""
+"""The environment variable that names the serializer, unless ``run`` gets one."""
 
 TRACE, DEBUG, INFO, WARN, ERROR = range(5)
-"""The levels of ``Component.log``."""
 
 _MAX_LINES: Final = 1_000
 
 
 class GiveUp(Exception):  # noqa: N818 - the name says what happens
-    """Raise it in a method of a component that cannot go on. The host gets the message, and the process ends."""
+    """Raise it in a method when the component cannot continue. The host gets the message; the process ends."""
 
 
 class HostLog(logging.Handler):
     """A handler of ``logging`` that sends lines to the host's log. Mutable; thread-safe.
 
-    Any thread may log, but only the component's own thread talks to the host, and a spout talks only when it is
-    asked. So lines wait here until the component says them. Of too many the oldest are dropped, and counted.
+    Any thread can log, but only the component's own thread talks to the host, and a spout talks only when it
+    is asked. So lines wait here until the component sends them. When there are too many, the oldest are
+    dropped, and counted.
     """
 
     def __init__(self, level: int = logging.NOTSET) -> None:
@@ -85,7 +85,7 @@ def _host_level(level: int) -> int:
 
 
 class Component(ABC):
-    """A bolt or a spout in a process of its own; use ``Bolt``, ``BasicBolt`` or ``Spout``. Mutable; one thread's.
+    """A bolt or a spout in its own process; use ``Bolt``, ``BasicBolt`` or ``Spout``. Mutable; one thread's.
 
     ``print`` is safe: from ``run`` on, standard output is standard error.
     """
@@ -112,12 +112,12 @@ class Component(ABC):
         """Talk to the host over standard input and output, until the host ends the input.
 
         Args:
-            serializer: "json" or "msgpack". Unless given, ``MULTILANG_SERIALIZER`` says it, or it is "json". It
+            serializer: "json" or "msgpack". Unless given, that of ``MULTILANG_SERIALIZER``, or "json". It
                 must be the host's.
 
         Raises:
             InvalidConfig: there is no such serializer.
-            NotOfTheProtocol: the host said what is not of the protocol.
+            NotOfTheProtocol: the host sent a message that is not of the protocol.
             SystemExit: with code 1, when the component gave up; standard error says why.
         """
         codec = codec_named(serializer)
@@ -167,7 +167,7 @@ class Component(ABC):
         self._open_channel.flush()
 
     def error(self, message: str) -> None:
-        """Report an error to the host, which shows it. The component goes on."""
+        """Report an error to the host, which shows it. The component continues."""
         self._send(Error(msg=writable_text(message)))
 
     def metrics(self, name: str, value: Any) -> None:
@@ -196,9 +196,7 @@ class Component(ABC):
     @property
     def _open_channel(self) -> Channel:
         if self._channel is None:
-            raise RuntimeError(
-                "expected a running component, got a call before `run`: only the host can be told"
-            )
+            raise RuntimeError("expected a running component, got a call before `run`: there is no host yet")
         return self._channel
 
     def _shake_hands(self, channel: Channel) -> None:
@@ -225,11 +223,7 @@ class Component(ABC):
 
 
 def codec_named(serializer: str | None) -> Codec:
-    """Find a codec by its name, or by the environment's, or JSON.
-
-    Raises:
-        InvalidConfig: there is no such one.
-    """
+    """Find a codec by its name, or by the environment's, or JSON. InvalidConfig: there is no such codec."""
     name = serializer or os.environ.get(SERIALIZER_VARIABLE) or "json"
     if name not in CODECS:
         raise InvalidConfig(
@@ -243,11 +237,7 @@ def _raised_text(error: BaseException) -> str:
 
 
 def values_of(values: Sequence[Any]) -> list[Any]:
-    """Give the values of a tuple as a list.
-
-    Raises:
-        TypeError: they are no sequence, or one text.
-    """
+    """The values of a tuple as a list. TypeError: they are no sequence, or one text."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         raise TypeError(
             f"expected the values of a tuple as a list or tuple, got {type(values).__name__}: put it into a list"

@@ -7,7 +7,7 @@
 
 DIED, HUNG and BROKEN are final: a component that is started again gets a new conversation. Invalid output never
 changes a state: it is put aside. NONSENSE is a message of the protocol that cannot be true, such as an ack of an
-id that was never sent; more invalid output than the host bears; and invalid output that may have been an emit,
+id that was never sent; more invalid output than the host bears; and invalid output that can have been an emit,
 whose tuple is lost though the component does not know.
 
 Time, pending tuples and their ids are the host's: it reports a TIMED_OUT when nothing at all has been heard for
@@ -27,10 +27,9 @@ class State(Enum):
     READY = auto()
     """A bolt can be given tuples; a spout a command."""
     ANSWERING = auto()
-    """A spout was sent a command; what it emits belongs to it, until its sync. Bolts are never here."""
+    """A spout got a command; what it emits until its sync belongs to the command. Bolts are never here."""
     DIED = auto()
     HUNG = auto()
-    """It said nothing for too long."""
     BROKEN = auto()
 
 
@@ -52,7 +51,6 @@ class Event(Enum):
     # What becomes of it
     TIMED_OUT = auto()
     ENDED = auto()
-    """Its output has ended."""
 
 
 FAILED: Final = frozenset({State.DIED, State.HUNG, State.BROKEN})
@@ -64,7 +62,7 @@ _S, _E = State, Event
 
 
 def _table(own: Table) -> Table:
-    """Fill in what bolts and spouts have in common; a pair in ``own`` wins."""
+    """The transitions that bolts and spouts have in common; a pair in ``own`` wins."""
     living = [state for state in _S if state not in FAILED]
     too_early = (_E.EMIT, _E.ACK, _E.FAIL, _E.SYNC, _E.COMMAND_SENT, _E.TASK_IDS_SENT)
     return {
@@ -90,7 +88,7 @@ SPOUT: Final = _table(
         **{(state, event): _S.BROKEN for state in (_S.READY, _S.ANSWERING) for event in (_E.ACK, _E.FAIL)},
     }
 )
-"""Total, as ``BOLT``. A spout may emit, log and sync before it is asked (some have threads): an unexpected
+"""Total, as ``BOLT``. A spout can emit, log and sync before it is asked (some have threads): an unexpected
 sync means nothing, and an emit counts. It has nothing to ack or fail."""
 
 _EVENTS: Final[dict[type, Event]] = {
@@ -106,5 +104,5 @@ _EVENTS: Final[dict[type, Event]] = {
 
 
 def said(message: Message) -> Event:
-    """Say what event it is that a component sends this message. What only hosts send is NONSENSE."""
+    """The event of a component's message. What only hosts send is NONSENSE."""
     return _EVENTS.get(type(message), _E.NONSENSE)

@@ -1,12 +1,13 @@
 """Bytes into messages and back: the two codecs of the multilang protocol. No pipes here.
 
-Storm's own framing is JSON in UTF-8, then a line ``end``. A message is an object or (task ids) an array; it may
-stand on several lines, and lines may end as on Windows. pystorm's other framing is MessagePack values one after
-the other, with nothing between.
+Storm's own framing is JSON in UTF-8, then a line ``end``. A message is an object or (task ids) an array; it
+can stand on several lines, and lines can end as on Windows. pystorm's other framing is MessagePack values one
+after the other, with nothing between.
 
-A component's standard output is also where a stray ``print`` goes. What is no message is ``InvalidOutput`` and
-costs no message after it: a decoder finds the next one by itself. For JSON that is the next line that begins one;
-a message never begins in the middle of a line, because a broken one may end in what looks like a whole one.
+A component's standard output also gets each stray ``print``. What is no message is ``InvalidOutput`` and
+costs no message after it: a decoder finds the next one itself. For JSON that is the next line that begins
+one; a message never begins in the middle of a line, because a broken one can end in what looks like a whole
+one.
 """
 
 import json
@@ -21,27 +22,27 @@ from kinesis_spout.storm.multilang.messages import InvalidOutput, invalid_output
 from kinesis_spout.storm.multilang.sendable import UnsendableValue, plain_number_or_text, refuse_unsendable
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
-"""A larger frame is invalid output. Kinesis has records of 10 MiB; several may be in one tuple."""
+"""A larger frame is invalid output. Kinesis has records of 10 MiB; several can be in one tuple."""
 
 _END: Final = b"\nend\n"
 _MAX_ATTEMPTS: Final = 64
-"""Tries to find a message of several lines in one damaged frame; each costs at most a look at the whole frame."""
+"""Tries to find a message of several lines in one damaged frame; each costs at most one pass over the frame."""
 
 
 class Decoder(Protocol):
     """Takes bytes as they come and gives messages when they are whole. Mutable; one per stream of bytes."""
 
     def feed(self, data: bytes) -> list[Any]:
-        """Give what is complete now, in order: what ``messages.parse`` takes, and ``InvalidOutput``."""
+        """What is complete now, in order: what ``messages.parse`` takes, and ``InvalidOutput``."""
         ...
 
     def rest(self) -> InvalidOutput | None:
-        """Give the incomplete frame in which the bytes ended. None if they ended between frames."""
+        """The incomplete frame in which the bytes ended. None if they ended between frames."""
         ...
 
 
 class Codec:
-    """One way to write messages. Has no state; may be shared. Use those in ``CODECS``."""
+    """One way to write messages. Has no state; can be shared. Use those in ``CODECS``."""
 
     def __init__(
         self,
@@ -59,15 +60,10 @@ class Codec:
         self._bytes_too = bytes_too
 
     def encode(self, message: object, component: str) -> bytes:
-        """Write a message (one of ``messages``, or plain values) as one frame.
+        """Write a message (one of ``messages``, or plain values) as one frame. ``component`` is for the error.
 
-        Args:
-            message: what is to be written.
-            component: who sends it, or to whom it goes; for the error.
-
-        Raises:
-            UnsendableValue: there is no form for one of its values: dates and the like; in JSON also bytes and
-                NaN, in MessagePack integers beyond 64 bits.
+        UnsendableValue: there is no form for one of its values: dates and the like; in JSON also
+        bytes and NaN, in MessagePack integers beyond 64 bits.
         """
         values = msgspec.structs.astuple(message) if isinstance(message, msgspec.Struct) else (message,)
         try:
@@ -87,7 +83,7 @@ class Codec:
 class JsonDecoder:
     """Takes apart a stream of JSON frames. Mutable.
 
-    A whole line that is outside of a message, and begins no object or array, is invalid output at once, not only
+    A whole line that is outside a message, and begins no object or array, is invalid output at once, not only
     when its frame ends: so a component that prints and never speaks is heard, and memory stays small.
     """
 
@@ -148,7 +144,7 @@ class JsonDecoder:
         return found
 
     def _too_large(self, frame: bytes) -> InvalidOutput:
-        # An emit may be in what is still to come of it, and is not looked at any more.
+        # An emit can be in what is still to come of it, and is not looked at any more.
         return replace(
             invalid_output(frame, f"expected a frame of at most {self._max_frame_bytes} bytes"),
             may_be_emit=True,
@@ -180,7 +176,7 @@ def _salvaged(frame: bytes) -> list[Any]:
 
 
 def _lenient(text: bytes) -> Any:
-    """Decode, also what components write although JSON has it not (NaN). None if it is no message."""
+    """Decode, also what components write although JSON does not have it (NaN). None if it is no message."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -209,4 +205,3 @@ CODECS: Final = {
     "json": Codec("json", msgspec.json.Encoder, JsonDecoder, end=_END, bytes_too=False),
     "msgpack": Codec("msgpack", msgspec.msgpack.Encoder, MessagePackDecoder, end=b"", bytes_too=True),
 }
-"""By name: Storm's own, and pystorm's other one."""

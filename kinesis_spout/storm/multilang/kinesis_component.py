@@ -1,11 +1,11 @@
 """``RecordSpout``, asked by a host: each command is one call of it.
 
 The host's message ids are the spout's own, so a topology's acks and fails find their delivery, also after the
-process was started again; one that belongs to nothing any more changes nothing. Retries, their limit, dead letters
-and checkpoints are the spout's, not the host's.
+process was started again; an ack or fail without a delivery changes nothing. Retries, their limit, dead
+letters and checkpoints are the spout's, not the host's.
 
-What may pass is a line in the host's log. What no retry mends is reported as an error and ends the process with
-exit code 1; the host starts it again, and it goes on at what is stored.
+A passing error is a line in the host's log. An error that no retry mends is reported and ends the process
+with exit code 1; the host starts it again, and it continues from the stored progress.
 
 With no record to emit it rests before it answers, as the protocol asks of spouts: hosts ask again at once. It
 rests a little longer each time, until there is something to do.
@@ -89,17 +89,13 @@ _OTHER_FIELDS: Final[dict[str, Callable[[Record], Any]]] = {
 }
 
 FIELDS: Final = ("partition_key", "data", "sequence_number", "shard_id", "arrival_timestamp")
-"""What a tuple has unless other fields are chosen. The partition key and the arrival (seconds since the epoch) may
+"""What a tuple has unless other fields are chosen. The partition key and the arrival (seconds since the epoch) can
 be null; the sequence number, of up to 129 digits, is text; the data is what ``DataForm`` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordValues:
-    """A scheme: makes the list of a record's values.
-
-    Raises:
-        InvalidConfig: there is no such field, or one comes twice.
-    """
+    """A scheme: makes the list of a record's values. InvalidConfig: no such field, or one comes twice."""
 
     fields: tuple[str, ...] = FIELDS
     data: DataForm = DataForm.TEXT
@@ -112,11 +108,7 @@ class RecordValues:
             raise InvalidConfig(f"--fields: expected some of {', '.join(allowed)}, each once, got {got}")
 
     def __call__(self, record: Record) -> list[Any]:
-        """Give the values.
-
-        Raises:
-            ValueError: the data has not the form. That fails the record.
-        """
+        """ValueError: the data does not have the form. That fails the record."""
         read = _FORMS[self.data]
         return [read(record.data) if name == "data" else _OTHER_FIELDS[name](record) for name in self.fields]
 
@@ -125,7 +117,7 @@ class _Start:
     """The first ``activate`` of a spout, which takes up to a minute if Kinesis or ZooKeeper does not answer.
 
     A host gives up a component that says nothing for ``topology.subprocess.timeout.secs``, 30 s. So it has a
-    thread, which ends with the process; nobody else may activate or close the spout until it is over.
+    thread, which ends with the process; no other thread may activate or close the spout until it is over.
     """
 
     def __init__(self, spout: RecordSpout) -> None:
@@ -153,14 +145,9 @@ class _Start:
 class KinesisSpoutComponent(Spout):
     """Reads a Kinesis stream for a topology. Mutable; one thread's.
 
-    It begins to read at the first ``activate``, or at a ``next`` of a host that says neither. The host is answered
-    also while Kinesis or ZooKeeper is not there.
-
-    Args:
-        configure: makes the settings, with the topology's configuration to look into.
-        values: what a tuple has.
-        log_level: the least that goes to the host's log, as a level of ``logging``.
-        sleep: rests for so many seconds.
+    It begins to read at the first ``activate``, or at a ``next`` of a host that says neither. The host is
+    answered also while Kinesis or ZooKeeper is not there. ``configure`` makes the settings from the
+    topology's configuration; ``log_level``, a level of ``logging``, is the least that goes to the host's log.
     """
 
     def __init__(
@@ -194,8 +181,7 @@ class KinesisSpoutComponent(Spout):
     def close(self) -> None:
         """Store what is finished, and give the shards up.
 
-        Raises:
-            KinesisSpoutError: that could not be done. Nothing is lost: the records concerned come again.
+        KinesisSpoutError: that could not be done. Nothing is lost: the records concerned come again.
         """
         try:
             # A start that still waits for an answer ends with the process: nothing was read.
@@ -215,7 +201,7 @@ class KinesisSpoutComponent(Spout):
             self.log("Kinesis or ZooKeeper has not answered yet: no record can be read before", WARN)
 
     def deactivate(self) -> None:
-        """Emit nothing until ``activate``. Acks, fails, time-outs and commits go on."""
+        """Emit nothing until ``activate``. Acks, fails, time-outs and commits continue."""
         self._is_active = False
         if self._has_started():
             self._opened.deactivate()
@@ -247,7 +233,7 @@ class KinesisSpoutComponent(Spout):
         self._settle(lambda spout: spout.fail(message_id, "failed in the topology, or timed out"), message_id)
 
     def _has_started(self, wait_seconds: float = 0.0) -> bool:
-        """Tell whether the spout is open; wait for its start so long. One that failed ends the process."""
+        """Whether the spout is open; waits this long for its start. One that failed ends the process."""
         if self._start is None or not self._start.is_over(wait_seconds):
             return False
         try:

@@ -1,12 +1,13 @@
 """MessagePack values, one after the other, out of any pieces of bytes.
 
-MessagePack has no mark between values, and almost every byte begins some value: a stray ``print`` would be taken
-for numbers, for texts, or for the head of a huge array that swallows what follows. So a value is only begun where
-a message may begin: at a mapping whose first key is a word of the protocol, or at an array of numbers (task ids).
-Everything up to the next such mapping is invalid output; an array right after it would be more of that.
+MessagePack has no mark between values, and almost every byte begins some value: a stray ``print`` would be
+taken for numbers, for texts, or for the head of a huge array that swallows what follows. So a value only
+begins where a message can begin: at a mapping whose first key is a word of the protocol, or at an array of
+numbers (task ids). Everything up to the next such mapping is invalid output; an array right after it would be
+more of that.
 
-msgspec decodes whole values only, so the end of a value is found first: it is where as many values are whole as
-its containers said. One counter is enough for that, and it can wait for more bytes at any place.
+msgspec decodes whole values only, so the end of a value is found first: it is where as many values are whole
+as its containers said. One counter is enough for that, and it can wait for more bytes at any place.
 """
 
 import re
@@ -113,8 +114,9 @@ class MessagePackDecoder:
     def _decode_whole(self, found: list[Any]) -> int:
         """Take messages that follow each other, the quick way; say where that ended.
 
-        A slice from one beginning to the next that decodes is a message: no value is the beginning of another. One
-        that does not (a mapping inside of a message looks like a beginning, or it is invalid) is for the slow way.
+        A slice from one beginning to the next that decodes is a message: no value is the beginning of
+        another. The slow way takes a slice that does not (a mapping inside a message looks like a beginning,
+        or it is invalid).
         """
         waiting = bytes(self._waiting)
         starts = [match.start() for match in _BEGINNING.finditer(waiting)]
@@ -135,7 +137,7 @@ class MessagePackDecoder:
         return not self._lost and _TASK_IDS.match(self._waiting, at) is not None
 
     def _next_beginning(self, at: int) -> int:
-        """Say where the next message begins, or may begin once more bytes are there; the end if nowhere."""
+        """Where the next message begins, or can begin once more bytes are there; the end if nowhere."""
         waiting = self._waiting
         if self._begins_at(at):
             return at
@@ -153,11 +155,7 @@ class MessagePackDecoder:
 
 
 def _skip(waiting: bytearray, position: int, open_values: int) -> tuple[int, int]:
-    """Go over values until none is open, or the bytes end.
-
-    Returns:
-        Where the next value begins (beyond the bytes, if the last one is not all there), and how many are open.
-    """
+    """Skip values until none is open, or the bytes end. Gives the place then, and how many are open."""
     size = len(waiting)
     while open_values and position < size:
         head = waiting[position]

@@ -9,7 +9,7 @@ beyond the protocol is ignored, as Storm does. Source: https://storm.apache.org/
 
 What a component writes and is no message (a stray ``print``, half a message) is ``InvalidOutput``, most often
 harmless. Not so a damaged ``emit``: its tuple is lost, and the component, which does not know, acks what the
-tuple came from. So invalid output says whether an emit may be in it: whether it has a word that no other message
+tuple came from. So invalid output says whether an emit can be in it: whether it has a word that no other message
 has. An anchored emit has two, of which damage at one place leaves one.
 """
 
@@ -29,21 +29,20 @@ SYSTEM_TASK: Final = -1
 
 
 class NotOfTheProtocol(KinesisSpoutError, ValueError):  # noqa: N818 - the names of our errors say what happened
-    """A decoded frame that is no message of the multilang protocol. Says what was expected, and what came."""
+    """A decoded frame that is no message of the multilang protocol. Says what was expected, and what was got."""
 
     def __init__(self, expected: str, got: object = ...) -> None:
         super().__init__(expected if got is ... else f"{expected}, got {_shown(got)}")
         self.expected = expected
-        """What was expected alone: the same for all that is wrong in one way."""
+        """Only what was expected: the same for all errors of one kind."""
         self.is_about_tuples = type(got) is dict and _is_about_tuples(got)
-        """It is an emit, ack or fail that cannot be read, or may be: to ignore it would lose a tuple."""
+        """It is, or can be, an emit, ack or fail that cannot be read: to ignore it would lose a tuple."""
 
 
 class Handshake(msgspec.Struct, frozen=True, kw_only=True):
     """The first message to a component. It answers with ``Pid``."""
 
     conf: dict[str, Any]
-    """Storm's configuration of the topology."""
     context: dict[str, Any]
     """Where the component stands: ``taskid``, ``componentid``, ``task->component`` and more."""
     pid_dir: str = msgspec.field(name="pidDir")
@@ -51,7 +50,7 @@ class Handshake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TupleIn(msgspec.Struct, frozen=True, kw_only=True):
-    """A tuple for a bolt to process; also a heart-beat (to be answered with ``Sync``) and a tick."""
+    """A tuple for a bolt to process; also a heart-beat (answered with ``Sync``) and a tick."""
 
     id: str
     """Text, also where its characters are a number."""
@@ -157,7 +156,6 @@ class Pid(msgspec.Struct, frozen=True, kw_only=True):
 
 FromHost = Handshake | TupleIn | TaskIds | Next | Activate | Deactivate | Ack | Fail
 Message = FromHost | Emit | Log | Error | Metrics | Sync | Pid
-"""Any message, of either direction."""
 
 _BY_COMMAND: Final[dict[str, type[_Command]]] = {
     str(kind.__struct_config__.tag): kind
@@ -167,13 +165,10 @@ _BY_KEY: Final[dict[str, type[msgspec.Struct]]] = {"tuple": TupleIn, "pid": Pid,
 
 
 def parse(raw: object) -> Message:
-    """Make a message of a decoded frame.
+    """Make a message of a decoded frame. NotOfTheProtocol: it is no message.
 
     Deviations from the protocol are accepted where Storm's host accepts them: one bare
     anchor, nulls for what is absent, task 0 for "no direct task", a log level that does not exist.
-
-    Raises:
-        NotOfTheProtocol: it is no message.
     """
     if type(raw) is dict:
         kind = _BY_COMMAND.get(str(raw["command"])) if "command" in raw else _kind_by_key(raw)
@@ -191,7 +186,7 @@ def parse(raw: object) -> Message:
 
 
 def log_level(message: Log) -> int:
-    """Give the level of a log line, 0 (trace) to 4 (error). One that does not exist counts as 2, as in Storm."""
+    """The level of a log line, 0 (trace) to 4 (error). One that does not exist counts as 2, as in Storm."""
     level = message.level
     return level if type(level) is int and level in _LOG_LEVELS else 2
 
@@ -199,7 +194,7 @@ def log_level(message: Log) -> int:
 _LOG_LEVELS: Final = range(5)
 _ABOUT_TUPLES: Final = frozenset({"emit", "ack", "fail"})
 _OF_EMIT: Final = frozenset({"emit", "tuple", "anchors"})
-"""By these a damaged emit is known."""
+"""These reveal a damaged emit."""
 _COMMANDS: Final = ", ".join(_BY_COMMAND)
 _EXPECTED: Final = (
     f"expected a command ({_COMMANDS}), a tuple, a pid, a hand-shake (with pidDir), or an array of task ids"
@@ -249,7 +244,7 @@ class InvalidOutput:
     reason: str
     """What was expected instead."""
     may_be_emit: bool = False
-    """It may have been an emit, whose tuple is lost with it."""
+    """It can have been an emit, whose tuple is lost with it."""
 
 
 def invalid_output(data: bytes, reason: str) -> InvalidOutput:

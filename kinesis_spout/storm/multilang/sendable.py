@@ -1,8 +1,8 @@
-"""Which values may travel in a message, and the one error for those that may not.
+"""Which values can travel in a message, and the one error for those that cannot.
 
-JSON encoders are generous: bytes become base64, a datetime a text, NaN becomes null, and the receiver cannot tell.
-So what has no form of its own is refused before it is written. Numbers of other libraries (NumPy's) and subclasses
-of ``str`` travel as the plain number or text that they are.
+JSON encoders are generous: bytes become base64, a datetime a text, NaN becomes null, and the receiver cannot
+tell. So a value that has no form in the codec is refused before it is written. Numbers of other libraries
+(NumPy's) and subclasses of ``str`` travel as plain numbers and text.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from typing import Any, Final
 from kinesis_spout.model.errors import KinesisSpoutError
 
 _IN_JSON: Final = frozenset({str, int, bool, type(None)})
-"""Whatever their value; a float may be NaN."""
+"""Whatever their value; a float can be NaN."""
 _IN_MESSAGE_PACK: Final = _IN_JSON | {float, bytes}
 
 
@@ -22,15 +22,10 @@ class UnsendableValue(KinesisSpoutError, TypeError):  # noqa: N818 - the names o
 
 
 def refuse_unsendable(values: Iterable[object], component: str, *, bytes_too: bool) -> None:
-    """Look through values, and the lists, tuples and mappings in them, for one that cannot be sent.
+    """Raise UnsendableValue if a value, or one in its lists, tuples and mappings, cannot be sent.
 
-    Args:
-        values: what is to be sent.
-        component: whose message it is; for the error.
-        bytes_too: the codec carries bytes, and NaN and Infinity (MessagePack does, JSON does not).
-
-    Raises:
-        UnsendableValue: there is one.
+    ``component`` is for the error. ``bytes_too``: the codec carries bytes, and NaN and Infinity (MessagePack
+    does, JSON does not).
     """
     always = _IN_MESSAGE_PACK if bytes_too else _IN_JSON
     for value in values:
@@ -40,7 +35,7 @@ def refuse_unsendable(values: Iterable[object], component: str, *, bytes_too: bo
 
 
 def plain_number_or_text(value: object) -> object:
-    """Make a plain value of a number or text of a foreign type; an ``enc_hook`` of msgspec."""
+    """An ``enc_hook`` of msgspec for numbers and text of foreign types."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, Integral):
@@ -51,7 +46,7 @@ def plain_number_or_text(value: object) -> object:
 
 
 def writable_text(text: str) -> str:
-    """Give text that every codec, log and file can write: halves of characters become question marks."""
+    """Text that every codec, log and file can write: halves of characters become question marks."""
     return text.encode(errors="replace").decode()
 
 

@@ -49,7 +49,6 @@ def cut(text: str, longest: int | None = None) -> str:
 
 
 def columns(text: str) -> int:
-    """Say how many characters of usual width a text is wide."""
     return len(text) + sum(east_asian_width(each) in "WF" for each in text)
 
 

@@ -11,7 +11,6 @@ from kinesis_spout.storm.topology_conf import TopologyConf
 
 _WIDTH: Final = 80
 _DETAILS: Final = 6
-"""Columns before what is said of a component."""
 
 
 class Explanation:

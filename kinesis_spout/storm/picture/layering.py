@@ -20,7 +20,6 @@ _SWEEPS: Final = 12
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
     columns: list[list[Item]]
-    """From left to right, each from the top to the bottom."""
     middle: Mapping[Item, float]
     """The height of the middle of each item; the topmost item begins at 0."""
     paths: list[list[Item]]

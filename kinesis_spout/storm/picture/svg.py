@@ -28,9 +28,7 @@ _LEAST_WIDTH: Final = 128.0
 _BAD: Final = frozenset({"failed", "timed out", "acked twice"})
 _MARGIN: Final = 16.0
 _HEADING: Final = 58.0
-"""What the title and the names of the stages take at the top."""
 _FRAME: Final = 16.0
-"""Between the frame of a stage and what is in it."""
 _EXCHANGE: Final = 84.0
 """Between the frames of two stages: room for the line of the exchange and its name."""
 _CURVE: Final = 56.0

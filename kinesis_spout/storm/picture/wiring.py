@@ -18,7 +18,6 @@ from kinesis_spout.storm.graph.plan import plan_of
 from kinesis_spout.storm.running.counts import ComponentCounts
 
 Counts = Mapping[str, ComponentCounts]
-"""What the components have done, for their boxes."""
 
 _SPECIAL: Final = re.compile(r"[^\w .,:()/+=*-]")
 """Characters with a meaning in Mermaid or in HTML; written as the number of the character."""
@@ -69,7 +68,6 @@ class Arrow:
 
     @property
     def label(self) -> str:
-        """How the tuples find their tasks, and on which stream they come unless that is the default."""
         named = "" if self.stream == DEFAULT_STREAM else f"{self.stream}: "
         return f"{named}{self.grouping}"
 
@@ -77,14 +75,12 @@ class Arrow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
     stage_of: Mapping[str, int]
-    """In the order of the flow."""
     depth_of: Mapping[str, int]
     """How many components of its own stage a tuple passes before it, at most."""
     arrows: tuple[Arrow, ...]
 
     @property
     def columns(self) -> list[tuple[int, list[str]]]:
-        """From left to right, the stage and the components of each column: those with the same stage and depth."""
         columns: dict[tuple[int, int], list[str]] = defaultdict(list)
         for name, stage in self.stage_of.items():
             columns[stage, self.depth_of[name]].append(name)

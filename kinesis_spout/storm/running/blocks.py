@@ -24,7 +24,6 @@ FULL_BLOCK: Final = 5_000
 class TupleBlock:
     component: str
     index: int
-    """Which of the component's tasks they are for."""
     source: Source
     values: bytes = field(repr=False)
     roots: bytes = field(repr=False)
@@ -49,13 +48,10 @@ class AckBlock:
     """What it did to each, XORed."""
     ends: Mapping[int, TreeEnd] = field(default_factory=dict)
     touched: bytes = field(default=b"", repr=False)
-    """The roots that have changed state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTrees:
-    """Trees that were open after their spout's tuples had passed the first stage, for one acker."""
-
     acker: int
     batch: int
     """Of which slice of the micro-batch the tuples are."""
@@ -115,14 +111,12 @@ class Parcel:
         self.others.clear()
 
     def drop_last(self, root: int) -> None:
-        """Drop the tuples at its end that are part of one tree, and of no other."""
         values, roots, others = self.values, self.roots, self.others
         while values and roots[-1] == root and len(values) - 1 not in others:
             values.pop()
             roots.pop()
 
     def block(self) -> TupleBlock:
-        """Pack its tuples, except those that cannot travel, and draw edges."""
         try:
             values = packed(self.values)
         except Exception:  # noqa: BLE001 - a value's own code may raise anything; which one, is found out now

@@ -27,8 +27,7 @@ _NOT_ACKED: Final = "neither acked nor failed by the end of the micro-batch"
 class BoltTask:
     """One task of one bolt, in this process. Mutable.
 
-    ``bolt`` is this task's own object, ``collector`` already wired. ``tells_touched``: whether the task
-    reports which roots have changed its state.
+    ``tells_touched``: whether the task reports which roots have changed its state.
     """
 
     def __init__(
@@ -52,7 +51,6 @@ class BoltTask:
         self._look_through_at = _LOOK_THROUGH
         self._last_tick = 0
         self._ticked_in: str | None = None
-        """The micro-batch of that tick."""
         self._state: PartitionState | None = None
         """Its state, whose changes are reported by root; None where it has none, or they are not reported."""
         self._tells_touched = tells_touched

@@ -58,7 +58,7 @@ class ProcessingClock:
         ahead = earliest - self.now()
         if ahead > _JUMP_SECONDS:
             _log.warning(
-                "processing time goes on where it was, %.3f s ahead of this machine's clock, at half speed "
+                "processing time continues where it was, %.3f s ahead of this machine's clock, at half speed "
                 "until both agree",
                 ahead,
             )
@@ -82,7 +82,6 @@ class Ticks:
     new: frozenset[str] = frozenset()
     """The components whose newest tick comes with this micro-batch first."""
     time: float = 0.0
-    """Processing time when the micro-batch began."""
     read_to: float = -inf
     """In processing time: everything that was put before then is in this micro-batch, or was in one before."""
 
@@ -113,7 +112,6 @@ class TickClock:
         return min(due, default=None)
 
     def advance(self, now: float, read_to: float | None = None) -> None:
-        """Put the ticks that are due into the micro-batches that begin from now on; see ``BatchRunner``."""
         if read_to is not None:
             self._read_to = max(self._read_to, self.clock.now() - (now - read_to))
         due = [name for name, every in self._every.items() if now - self._ticked_at[name] >= every]

@@ -22,16 +22,13 @@ from kinesis_spout.storm.running.trees import Trees
 _ACKED: Final = TupleState.ACKED
 _FAILED: Final = TupleState.FAILED
 _PLAIN: Final[frozenset[type]] = frozenset((tuple, list))
-"""The types of values that need no further look."""
 
 Send = Callable[[Sequence[Any], int, tuple[int, ...] | None], None]
 """Takes a tuple to one task: its values, root and other roots; see ``Tuple``."""
 Target = tuple[int, Send]
-"""A task's id, and the way to it."""
 AsRoot = Callable[[Callable[[Tuple], None]], None]
 """Takes work that gets the tuple to anchor to; it is acked when the work returns, and fails if that raises."""
 Choose = Callable[[Sequence[Any]], Sequence[Target]]
-"""Gives those that get a tuple with these values."""
 
 
 class Output:
@@ -273,7 +270,6 @@ def _no_root(work: Callable[[Tuple], None]) -> None:
 
 
 def _trees_of(anchors: Sequence[Tuple]) -> tuple[int, tuple[int, ...] | None]:
-    """The trees of all anchors, each once: a root, and the others."""
     roots = tuple(dict.fromkeys(root for anchor in anchors for root in anchor.roots))
     return (roots[0], roots[1:] or None) if roots else (0, None)
 

@@ -17,7 +17,6 @@ _WORDS: Final = {
     "acked_twice": "ackedTwice",
     "errors": "errors",
 }
-"""The counts, and what they are called in a query's progress."""
 _NO_SUMS: Final = frozenset({"last_error", "metrics"})
 _TIMES: Final = ("sampled", "sampled_seconds", "completed", "completing_seconds")
 _LARGEST: Final = 10**300
@@ -32,7 +31,6 @@ class Metric:
 
     count: int = 0
     total: float = 0
-    """The sum of the values that were numbers."""
     last: Any = None
     """The newest value, as JSON has it: it travels from task to task, whatever was reported."""
 
@@ -105,7 +103,6 @@ class ComponentCounts:
     """What these took together, each until its tree was done."""
     last_error: str = ""
     metrics: dict[str, Metric] = field(default_factory=dict)
-    """What it reported of itself, by name."""
 
     @classmethod
     def of_trees(cls, count: int, *, unfinished: int, timed_out: int, seconds: float) -> Self:
@@ -122,8 +119,7 @@ class ComponentCounts:
     def from_told(cls, told: Mapping[str, Any]) -> Self:
         """Read what ``told`` gave, perhaps in another process; a missing count is 0.
 
-        Raises:
-            ValueError, TypeError, AttributeError: it is something else.
+        ValueError, TypeError, AttributeError: it is something else.
         """
         latency_ms, complete_ms = told.get("executeLatencyMs", 0.0), told.get("completeLatencyMs", 0.0)
         return cls(

@@ -141,7 +141,6 @@ class OneByOneRun(StageRun):
             waiting.extendleft(reversed(self._ended_unit()))
 
     def _ended_unit(self) -> list[_Root]:
-        """End the unit, unless a bolt holds a tuple of it. Gives the roots that must run again."""
         opened = self.trees.opened
         is_open = any(each.root in opened for each in self._unit)
         if is_open and any(task.is_holding for task in self._in_order()):
@@ -193,7 +192,6 @@ class OneByOneRun(StageRun):
         return [each for each in unit if each.root not in opened]
 
     def _keep_work_of(self, task: BoltTask) -> None:
-        """Keep what a tick has changed, which belongs to no tuple."""
         unfit = self._kept()
         if unfit is not None:
             self._take_back()

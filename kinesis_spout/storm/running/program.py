@@ -33,11 +33,9 @@ class Program:
     conf: Mapping[str, Any]
     bolts: Mapping[str, bytes] = field(repr=False)
     timeout_seconds: float
-    """The message time-out."""
     ticks: Mapping[str, float]
     """How often the components tick that want ticks, in seconds; 0: in every micro-batch."""
     partitions: int
-    """Of every exchange of tuples."""
     ackers: int
     """How many share the trees; 0 acks at once."""
     is_exact: bool = True

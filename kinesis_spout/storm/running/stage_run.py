@@ -29,9 +29,8 @@ from kinesis_spout.storm.state.key_values import PartitionState
 
 Record = Callable[[str, str, Sequence[Any]], None]
 OpenState = Callable[[str, int], PartitionState]
-"""Gives the state of a task at the begin of the micro-batch, by its component and index."""
+"""Gives the state of a task at the beginning of the micro-batch, by its component and index."""
 EmitRoot = Callable[..., bool]
-"""Emits a spout's tuple; see ``Collector.emit_root``."""
 
 
 class StageRun:
@@ -98,7 +97,6 @@ class StageRun:
     def run(
         self, blocks: Iterable[Keyed], states: OpenState | None = None, ticks: Ticks = NO_TICKS
     ) -> Iterator[Keyed]:
-        """Take a whole micro-batch that has come here by an exchange. Gives what is sent on, by partition."""
         self.begin(states, ticks)
         for partition, block in blocks:
             if isinstance(block, TupleBlock) and self._plan.stage_of[block.component] == self.stage:

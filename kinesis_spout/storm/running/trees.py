@@ -59,7 +59,6 @@ class Trees:
         self.opened: dict[int, int] = {}
         """By root: how many of its tuples are held here or failed; without those of 0."""
         self.ends: dict[int, TreeEnd] = {}
-        """The trees that cannot complete, as was seen here."""
         self.touched: set[int] = set()
         """The roots that have changed state here, or could have."""
 
@@ -101,7 +100,6 @@ class Trees:
         return any(self._resets.get(root, self._began) <= until for root in roots)
 
     def tell(self, block: TupleBlock) -> None:
-        """Take in the edges of tuples that leave, or have come."""
         if not block.edges:
             return
         self._told.tell_all(block.roots, block.edges)
@@ -116,7 +114,6 @@ class Trees:
         return told.words()
 
     def ack_blocks(self, ackers: int) -> Iterator[AckBlock]:
-        """Take the messages for each of this many ackers, at the end; none for an acker without messages."""
         roots, values = self.take()
         of_acker = roots % np.uint64(ackers)
         for acker in range(ackers):
@@ -154,7 +151,6 @@ def open_trees(numbers: Mapping[int, int], ackers: int, batch: int) -> Iterator[
 class Unfinished:
     batch: int
     ends: Mapping[int, TreeEnd]
-    """By the tuple's number in its batch."""
     opened: OpenTrees = field(repr=False)
 
 

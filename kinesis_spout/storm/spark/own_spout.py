@@ -70,14 +70,13 @@ class GatheringCollector:
             known = names_of(name for name, each in self._streams.items() if not each.direct)
             raise InvalidConfig(f"{where}: expected a stream that it declares ({known}), got {stream!r}")
         check_values(f"{where}, stream {stream!r}", values, len(declared.fields))
-        kept = values if isinstance(values, tuple) else list(values)  # The spout may use its list again.
+        kept = values if isinstance(values, tuple) else list(values)  # The spout can use its list again.
         self.gathered.append(Gathered(kept, message_id, stream))
 
     def report_error(self, error: BaseException) -> None:
         self._errors.report(error)
 
     def refused(self, given: GivenTuple, error: Exception) -> TreeEnd:
-        """Count a tuple that cannot travel, and give how its tree ends; report it if it is untracked."""
         fields = self._streams[given.stream].fields
         reason = why_unfit(given.stream, fields, given.values, error, cloudpickle.dumps)
         self.counts.emitted += 1
@@ -131,7 +130,6 @@ class OwnSpoutQuery(RunningQuery):
         self._thread = threading.Thread(target=self._run, name=f"kinesis-spout-{name}", daemon=True)
 
     def start(self) -> None:
-        """Open and activate the spout, then begin to ask it for tuples; closes it if it raises."""
         try:
             self._spout.open(self._program.conf_of(self._context.component), self._context, self._collector)
             self._spout.activate()

@@ -61,7 +61,7 @@ class TopologyQuery(RunningQuery):
         error = self.exception()
         if error is None:
             return
-        _log.error("the topology %s ends, for one of its spouts has: %s", self._name, error)
+        _log.error("the topology %s ends, because one of its spouts has ended: %s", self._name, error)
         try:
             self.stop()
         except KinesisSpoutError as unstored:
@@ -94,7 +94,7 @@ class TopologyQuery(RunningQuery):
 
     @property
     def _ended(self) -> SpoutQuery | OwnSpoutQuery | None:
-        """The spout whose end is the topology's, if it has ended; one that is done lets the others go on."""
+        """The spout whose end is the topology's, if it has ended; one that is done lets the others continue."""
         queries = list(self._queries.values())
         ended = [query for query in queries if not query.isActive]
         done = [query for query in ended if query.is_done]

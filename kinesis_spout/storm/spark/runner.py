@@ -1,4 +1,4 @@
-"""Runs a micro-batch of a Kinesis spout through a topology. With state it may run again: see ``one_by_one``."""
+"""Runs a micro-batch of a Kinesis spout through a topology. With state it can run again: see ``one_by_one``."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -34,16 +34,15 @@ if TYPE_CHECKING:
 _JOB_TIMEOUTS: Final = 3.0
 """A job may take this many message time-outs, as a tree's can be reset. A job that hangs longer is cancelled."""
 _LEAST_JOB_SECONDS: Final = 60.0
-"""A job may take this long in any case: its Python workers can have to start first. On a busy machine that takes
+"""A job may take this long in any case: its Python workers can need to start first. On a busy machine that takes
 longer than three short time-outs; if cancelled, the job would start them again, until its records are given up."""
 
 
 def check_runnable(topology: BuiltTopology) -> None:
     """Refuse what is a valid graph, but cannot run on Spark. Checked before anything starts.
 
-    Raises:
-        InvalidConfig: a spout delivers in an order that a topology cannot keep, state cannot be kept, or two
-            spouts would share the shards of a stream.
+    InvalidConfig: a spout delivers in an order that a topology cannot keep, state cannot be kept, or two
+    spouts would share the shards of a stream.
     """
     for component in topology.graph.spouts:
         if isinstance(component.made_of, KinesisSpout):
@@ -81,7 +80,7 @@ def _check_state(topology: BuiltTopology, stateful: list[str]) -> None:
         )
     if topology.options.ackers == 0:
         raise InvalidConfig(
-            f"{where}: expected ackers with the state of {stateful[0]!r}, got none: without them nobody knows "
+            f"{where}: expected ackers with the state of {stateful[0]!r}, got none: without them it is unknown "
             "which records failed"
         )
     kept = f"as {stateful[0]!r} keeps state that is stored with the progress of its spout"

@@ -49,7 +49,6 @@ class FileContent:
     after: tuple[str, ...]
     """After which states it applies; empty where it is whole."""
     payload_bytes: int
-    """See ``payload_bytes_of``."""
 
 
 def payload_bytes_of(rows: Rows) -> int:
@@ -86,7 +85,7 @@ class StateFiles:
                 with self.filesystem.open_output_stream(path) as stream:
                     stream.write(content)
         except OSError as error:
-            with suppress(OSError):  # half a file, of which there may be many on a full disk
+            with suppress(OSError):  # half a file, of which there can be many on a full disk
                 self.delete(place.path(name))
             raise StateUnavailable(
                 f"the keyed state cannot be written at {self.address}, in {place.folder}: {error}"

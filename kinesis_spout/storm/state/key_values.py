@@ -50,7 +50,6 @@ class PartitionState:
         self._index = index
         self._parallelism = parallelism
         self.stored: dict[Any, bytes] = {}
-        """Keys, with their pickled values."""
         self.changes: dict[Any, Any] = {}
         """What this micro-batch has put, by key; ``DELETED`` where it has deleted."""
         self.log: list[tuple[Any, Any]] = []
@@ -73,7 +72,7 @@ class PartitionState:
         if value is DELETED:
             return default
         if type(value) not in _CAN_BE_READ:
-            self.log.append((key, value))  # It may be changed in place.
+            self.log.append((key, value))  # It can be changed in place.
         return value
 
     def put(self, key: Any, value: Any) -> None:
@@ -146,7 +145,7 @@ class PartitionState:
         for key, value in changes.items():
             if value is not DELETED:
                 if type(value) not in _CAN_BE_READ:
-                    self.log.append((key, value))  # It may be changed in place.
+                    self.log.append((key, value))  # It can be changed in place.
                 yield key, value
 
     def due_keys(self, now: float, due_at: Callable[[Any], float]) -> list[Any]:
@@ -167,9 +166,7 @@ class PartitionState:
     def changed(self) -> dict[Any, bytes | None]:
         """Pickle the changes that are not as stored; None for keys that are deleted.
 
-        Raises:
-            UnfitValue: a value cannot be kept.
-            StateUnreadable: the bolt asked for a value that cannot be read, whatever it did then.
+        UnfitValue: a value cannot be kept. StateUnreadable: the bolt asked for a value that cannot be read.
         """
         if self.unreadable is not None:
             raise self.unreadable
@@ -196,7 +193,6 @@ class PartitionState:
             raise
 
     def pickled(self, changes: Mapping[Any, Any]) -> dict[Any, bytes | None]:
-        """Pickle those of the changes that are not as stored; None for keys that are deleted."""
         changed: dict[Any, bytes | None] = {}
         key = value = None
         try:

@@ -29,13 +29,10 @@ def rescale(
 ) -> StateManifest:
     """Lay a bolt's state out for another number of tasks, before the first micro-batch.
 
-    The old files stay unchanged. So a crash at any time before the
-    new manifest is committed leaves the state as it was. All files of the bolt are read once for each
-    ``pass_bytes`` of them; in memory are one old part and one pass's share of the new ones.
-
-    Raises:
-        StateUnreadable: a file is gone or damaged.
-        StateUnavailable: retriable.
+    The old files stay unchanged. So a crash at any time before the new manifest is committed leaves the state
+    as it was. All files of the bolt are read once for each ``pass_bytes`` of them; in memory are one old part
+    and one pass's share of the new ones. StateUnreadable: a file is gone or damaged. StateUnavailable:
+    retriable.
     """
     size_bytes = files.size_bytes(manifest.component_paths(component))
     passes = max(1, min(parallelism, math.ceil(size_bytes / (pass_bytes or PASS_BYTES))))

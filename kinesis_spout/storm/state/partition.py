@@ -36,18 +36,13 @@ class StatePartition:
         self._place = place
         self.state = PartitionState(place.index, place.parallelism)
         self._held: list[StateFile] | None = None
-        """The files whose state is in memory."""
         self._written: _Written | None = None
 
     def load(self, files: Sequence[str]) -> None:
         """Come to the state of these files, reading as little as possible.
 
         Nothing is read where the last micro-batch here led to it, or was dropped: its changes are taken or
-        left.
-
-        Raises:
-            StateUnreadable: a file is gone or damaged.
-            StateUnavailable: retriable.
+        left. StateUnreadable: a file is gone or damaged. StateUnavailable: retriable.
         """
         self.state.forget_changes()
         written, self._written = self._written, None
@@ -151,7 +146,7 @@ class StateParts:
             try:
                 patiently(lambda: part.load(manifest.files(component, index)))
             except StateError as error:
-                self._failed = error  # A bolt that loads it by an emit may swallow that.
+                self._failed = error  # A bolt that loads it by an emit can swallow that.
                 raise
             self._in_use.append(part)
             return part.state
@@ -161,9 +156,8 @@ class StateParts:
     def end_batch(self) -> Iterator[StateUpdate]:
         """Write what has changed.
 
-        Raises:
-            UnfitValue: a bolt has left in its state what cannot be kept.
-            StateError: it could not be loaded, or cannot be written.
+        UnfitValue: a bolt has left in its state what cannot be kept. StateError: it cannot be loaded or
+        written.
         """
         if self._failed is not None:
             raise self._failed

@@ -33,8 +33,7 @@ from shard_state import Shard, StartPositions
 T = TypeVar("T")
 
 SHARDS_PER_TASK: Final = 8
-"""Unless ``shardsPerTask`` says otherwise. AWS gives 2 MiB/s of a shard, and one Python task takes in about
-eight times that; more tasks would wait, fewer would be the bottleneck."""
+"""By default. AWS gives 2 MiB/s of a shard, and one Python task takes in about eight times that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,6 @@ class ReadPlan:
         return ShardInterval(stream=stream, shard_id=shard_id, start=start, end=end)
 
     def intervals(self) -> list[ShardInterval]:
-        """Without the shards that can have nothing."""
         every = (
             self.interval(stream, shard_id) for stream in self.listed for shard_id in self.listed[stream]
         )
@@ -125,7 +123,6 @@ class KinesisBatchReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Runs on an executor."""
         assert isinstance(partition, ShardIntervals)
         print_log_lines(spell=as_option)
         with said_as_options():
@@ -191,11 +188,7 @@ class KinesisBatchReader(DataSourceReader):
 
 
 def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.RecordBatch]:
-    """Read a task's intervals, page by page, each shard as soon as its rate allows.
-
-    The task holds one page at a time, and a throttled or slow shard delays no other. Raises like
-    ``IntervalRead.next_rows``.
-    """
+    """Read page by page, each shard as soon as its rate allows; holds one page. Raises like ``next_rows``."""
 
     def begin(interval: ShardInterval) -> IntervalRead:
         return IntervalRead(interval, partition.client, partition.settings, clock=clock)

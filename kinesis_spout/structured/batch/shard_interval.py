@@ -35,8 +35,6 @@ from shard_state.position import PositionType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardInterval:
-    """The part of one shard that a batch read has."""
-
     stream: str
     shard_id: str
     start: Position
@@ -46,7 +44,6 @@ class ShardInterval:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the two positions alone show that nothing is in between."""
         start, end = self.start, self.end
         if start.timestamp is not None and end.timestamp is not None:
             return end.timestamp <= start.timestamp
@@ -63,10 +60,7 @@ class ShardInterval:
         return Position.at_timestamp(earlier) if earlier > 0 else Position.trim_horizon()
 
     def part_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows in the interval, of a page that was read from ``first_position`` on.
-
-        Raises KinesisError if a row lacks an arrival time that is needed.
-        """
+        """Rows of the interval. Raises KinesisError if a row lacks an arrival time that is needed."""
         if self.end.sequence_number is not None:
             batch = batch.slice(0, _rows_before(self.end, batch))
         since, until = self.start.timestamp, self.end.timestamp

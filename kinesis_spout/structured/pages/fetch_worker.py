@@ -17,7 +17,7 @@ from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.pages.page_channel import PageChannel
 
 _APART_BYTES: Final = 64 * 1024
-"""Buffers of this size are sent as they lie there; smaller ones as a part of the outcome."""
+"""Larger buffers are sent separately, without a copy; smaller ones as a part of the outcome."""
 
 
 class FetchRequest(NamedTuple):
@@ -80,7 +80,7 @@ def _send(channel: PageChannel, outcome: ArrowReply | Exception) -> None:
 
 
 def _received(channel: PageChannel) -> Any:
-    return pickle.loads(channel.receive())  # noqa: S301 - nobody else has the other end
+    return pickle.loads(channel.receive())  # noqa: S301 - only the reader has the other end
 
 
 if __name__ == "__main__":

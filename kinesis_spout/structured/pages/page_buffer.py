@@ -25,7 +25,7 @@ from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_a
 from shard_state import SequenceNumber
 
 ROW_OVERHEAD_BYTES: Final = 200
-"""What a row weighs besides its data and key: sequence number, names, time."""
+"""The approximate size of a row without its data and key."""
 
 ShardKey = tuple[str, str]
 """Stream (as the options name it) and shard id."""
@@ -39,8 +39,6 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPage:
-    """A page with at least one row."""
-
     number: int
     batch: pa.RecordBatch
     first: SequenceNumber
@@ -93,7 +91,6 @@ class PageBuffer:
         self.rows = 0
 
     def append(self, shard: ShardKey, batch: pa.RecordBatch, data_bytes: int) -> None:
-        """Add the next page of a shard."""
         page = StoredPage(
             number=next(self._numbers),
             batch=batch,
@@ -134,7 +131,6 @@ class PageBuffer:
         return found
 
     def free(self, shard: ShardKey, last: SequenceNumber) -> None:
-        """Drop the pages that end at or before ``last``."""
         pages = self._by_shard.get(shard)
         while pages and pages[0].last <= last:
             self._drop(shard, pages.popleft())

@@ -24,7 +24,7 @@ _WANTED: Final = struct.Struct("!4Q")
 """A segment, and the rows to send at once of it."""
 
 _SMALL_BYTES: Final = 1024
-"""So much is sent together with its length."""
+"""A body of at most this size is sent together with its length."""
 _LENGTH: Final = struct.Struct("!Q")
 _TIME: Final = struct.Struct("@ll")
 """Seconds and microseconds."""
@@ -39,7 +39,7 @@ class PageServerAddress:
     host: str
     port: int
     local: str | None = None
-    """The name for those on the same machine."""
+    """The name for clients on the same machine."""
     key: bytes = field(repr=False)
 
 

@@ -12,11 +12,11 @@ from kinesis_spout.structured.pages.page_buffer import Segment
 from kinesis_spout.structured.pages.page_channel import PageChannel, PageServerAddress
 
 _FORGIVE_AFTER_SECONDS: Final = 60.0
-"""A server that could not be reached is left alone so long: each try may cost a time-out."""
+"""How long not to retry an unreachable server: each try can cost a time-out."""
 _ANSWER_SECONDS: Final = 60.0
 """How long a task waits for a page, before it reads Kinesis instead."""
 _KEPT_CONNECTIONS: Final = 8
-"""A Python worker outlives many queries, each with a server of its own."""
+"""A Python worker outlives many queries, each with its own server."""
 
 _log = logging.getLogger(__name__)
 
@@ -24,10 +24,7 @@ _log = logging.getLogger(__name__)
 def fetch_segments(
     address: PageServerAddress, segments: Sequence[Segment], schema: pa.Schema, *, rows_at_once: int
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows of segments in order, up to the first segment that is missing.
-
-    A connection that was not read to its end is not used again.
-    """
+    """Yield rows up to the first missing segment. A connection not read to its end is not reused."""
     channel = _connections.take(address)
     if channel is None:
         return

@@ -25,23 +25,19 @@ from kinesis_spout.structured.pages.page_channel import PageChannel, PageServerA
 MAX_CONNECTIONS: Final = 256
 """Each has a thread and a descriptor."""
 IDLE_SECONDS: Final = 60.0
-"""After so long without a request a connection is ended. Spark ends idle Python workers as late."""
+"""After so long without a request a connection is closed. Spark also ends idle Python workers then."""
 _PATIENCE_SECONDS: Final = 5.0
 """How long a connection waits for a slot; less than ``HANDSHAKE_SECONDS``."""
 _KEY_BYTES: Final = 32
 _NO_DESCRIPTORS_SECONDS: Final = 1.0
 _ELSEWHERE: Final = ("192.0.2.1", 9)
-"""An address for documentation (RFC 5737): nobody is there, but there is a way to it where there is a network."""
+"""An address for documentation (RFC 5737): unused, but routed wherever there is a network."""
 
 _log = logging.getLogger(__name__)
 
 
 def advertised_host() -> str:
-    """Name this machine as Spark's driver does by default: SPARK_LOCAL_IP, else the host name's address.
-
-    On many machines that is a loopback address, which no other machine can reach. Then, like Spark, it is the
-    machine's address on the network, if there is one.
-    """
+    """As Spark's driver: SPARK_LOCAL_IP, else the host name's address, unless that is a loopback address."""
     named = os.environ.get("SPARK_LOCAL_IP")
     if named:
         return named
@@ -66,11 +62,7 @@ def _network_address() -> str | None:
 class PageServer:
     """Serves segments of pages; thread-safe, on daemon threads.
 
-    Args:
-        host: where to listen.
-        find: returns the page of a number, None if it is gone; called on the server's threads.
-        max_connections: at a time. A new one replaces the connection that has waited longest for its other
-            end; if all are at work, the new one is closed, and its task reads Kinesis itself.
+    ``find`` returns the page of a number, None if it is gone; called on the server's threads.
     """
 
     def __init__(
@@ -103,7 +95,7 @@ class PageServer:
         self._is_closed = True
         for listening in self._sockets:
             with contextlib.suppress(OSError):  # not every system does it, and not twice
-                listening.shutdown(socket.SHUT_RDWR)  # wakes who accepts, which ``close`` does not
+                listening.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread, which ``close`` does not
             listening.close()
 
     def _accept(self, listening: socket.socket) -> None:
@@ -169,9 +161,9 @@ class PageServer:
 class ConnectionSlots:
     """A slot for each connection, at most ``most``. Thread-safe.
 
-    A connection either waits for its other end, or is at work. If all slots are taken, a new connection
-    replaces the one that has waited longest. That is a stranger or an idle worker, which connects again when
-    it needs pages.
+    If all are taken, a new connection replaces the one that has waited longest for its other end: a stranger,
+    or an idle worker, which connects again. If all are at work, the new one is closed, and its task reads
+    Kinesis itself.
     """
 
     def __init__(self, most: int) -> None:
@@ -181,7 +173,7 @@ class ConnectionSlots:
         self._waiting: dict[socket.socket, None] = {}
         """In the order in which they began to wait."""
         self._leaving: socket.socket | None = None
-        """The one that was ended for a new one."""
+        """The connection closed to make room."""
 
     def take(self, new: socket.socket, patience_seconds: float) -> bool:
         """Give a new connection a slot, in which it waits; False if none becomes free in time."""
@@ -219,6 +211,6 @@ class ConnectionSlots:
         if self._waiting and self._leaving is None:
             self._leaving = next(iter(self._waiting))
             del self._waiting[self._leaving]
-            with contextlib.suppress(OSError):  # it ended by itself
+            with contextlib.suppress(OSError):  # it has ended already
                 self._leaving.shutdown(socket.SHUT_RDWR)  # its thread leaves
         return False

@@ -74,12 +74,7 @@ class ZooKeeperPlaces:
 class PublishedProgress:
     """Mutable; its methods are called by one thread.
 
-    Args:
-        open_place: connects to the place of a stream, by the name or ARN that the options gave. Called once
-            for each stream, and again if it raised ``StoreUnavailable``.
-        app: the application, for messages.
-        zookeeper_wins: over Spark's checkpoint, where both exist.
-        close_places: called when everything that was opened is closed.
+    ``open_place`` connects to the place of a stream; it is called again if it raised ``StoreUnavailable``.
     """
 
     def __init__(
@@ -97,7 +92,7 @@ class PublishedProgress:
         self._clock = clock or SystemClock()
         self._close_places = close_places
         self._io = threading.Lock()
-        """Held while ZooKeeper is talked to: by the caller at the start, then by the publisher."""
+        """Held during I/O with ZooKeeper: by the caller at the start, then by the publisher."""
         self._streams: dict[str, PublishedStream] = {}
         self._publisher = Publisher(self._write, self._clock)
         self._is_closed = False
@@ -107,11 +102,7 @@ class PublishedProgress:
 
     @classmethod
     def of(cls, options: StreamReadOptions) -> "PublishedProgress | None":
-        """None if the options do not ask for it. Connects to nothing yet.
-
-        Raises:
-            InvalidConfig: two streams have one name, and would have one place.
-        """
+        """None if not asked for. Connects to nothing yet. Raises InvalidConfig: two streams have one name."""
         if options.published_in is None:
             return None
         places = ZooKeeperPlaces(options.published_in)
@@ -250,7 +241,7 @@ class PublishedProgress:
         if name not in self._streams:
             what = f"checkpointApp {self._app!r} on stream {name!r}"
             stream = PublishedStream(self._open_place(name), what, self._clock)
-            if self._is_closed:  # while it was opened, which takes long where nobody answers
+            if self._is_closed:  # while it was opened, which takes long if no server answers
                 stream.close()
                 raise StoreUnavailable(f"{what} was closed by this process")
             self._streams[name] = stream
@@ -263,7 +254,6 @@ def _from_its_beginning(shard: ShardOffset) -> ShardOffset:
 
 
 def _with_replayed(offset: StreamOffset, batch_start: StreamOffset, batch_end: StreamOffset) -> StreamOffset:
-    """Move the shards that stand at the start of the batch this run has just replayed to its end."""
     beginning = ShardOffset(position=Position.trim_horizon())
 
     def replayed(shard_id: str, shard: ShardOffset) -> ShardOffset:

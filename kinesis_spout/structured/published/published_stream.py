@@ -34,7 +34,7 @@ from shard_state import Checkpoint, Position, PositionType, SequenceNumber, Shar
 from shard_state.sequence_number import SHARD_END, SHARD_START
 
 OTHERS_SECONDS: Final = DEFAULT_SESSION_TIMEOUT_SECONDS + 5.0
-"""How long another member may be seen: one whose process was killed is registered until its session ends."""
+"""How long another member can be present: a killed process is registered until its session ends."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,11 +73,9 @@ class PublishedStream:
         self._refused_since: float | None = None
 
     def enter(self) -> bool:
-        """Register as the only living member; False while another one is registered: call again soon.
+        """Register as the only living member; False while another one is: call again soon.
 
-        Raises:
-            ConsumerAlive: another member has been registered for longer than a dead one's session lives.
-            StoreError: ZooKeeper refuses us.
+        Raises ConsumerAlive if that lasts longer than a dead one's session lives, and StoreError.
         """
         if not self._entered:
             others = self._others()
@@ -90,12 +88,7 @@ class PublishedStream:
         return True
 
     def stored(self, stream: StreamOffset) -> Mapping[str, Checkpoint]:
-        """Every shard's checkpoint; none if the application has not begun on the stream.
-
-        Raises:
-            StreamRecreated: what is stored is of a stream created at another time than ``stream``.
-            CheckpointUnreadable: what is stored cannot be read.
-        """
+        """Empty if the application has not begun here. Raises StreamRecreated, CheckpointUnreadable."""
         if not self._place.store.load():
             return {}
         self._begin(stream)
@@ -212,13 +205,7 @@ def restored(
     stored: Mapping[str, Checkpoint],
     unknown: Callable[[ShardOffset], ShardOffset],
 ) -> StreamOffset:
-    """The offset that the stored checkpoints stand for.
-
-    Args:
-        stream: the shards, with their parents.
-        stored: wins, shard by shard.
-        unknown: where to read a shard from that has no checkpoint.
-    """
+    """The offset of the stored checkpoints. ``unknown`` says where a shard without one begins."""
     shards = {shard_id: unknown(shard) for shard_id, shard in stream.shards.items() if shard_id not in stored}
     for shard_id, checkpoint in stored.items():
         listed = stream.shards.get(shard_id)

@@ -15,8 +15,7 @@ _RETRY_SECONDS: Final = 0.5
 _log = logging.getLogger(__name__)
 
 Write = Callable[[QueryOffset], bool]
-"""Stores progress. False: not all of it could be stored, it is tried again. What it raises is tried again if it
-is retriable; anything else ends the query."""
+"""Stores progress. False: not all of it, try again. A retriable error is retried, any other ends the query."""
 
 
 class Publisher:
@@ -35,11 +34,7 @@ class Publisher:
         self._thread: threading.Thread | None = None
 
     def publish(self, done: QueryOffset) -> None:
-        """Queue ``done`` in place of what still waits. Does no I/O. After ``leave``, does nothing.
-
-        Raises:
-            What ended the writing.
-        """
+        """Replace what still waits; no I/O. Ignored after ``leave``. Raises what ended the writing."""
         with self._changed:
             self.check()
             if self._is_leaving:

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 
 class FetchedShards:
-    """Reads shards into ``buffer``. Mutable; guarded by ``changed``, which the caller holds.
-
-    ``processes`` and ``prefetcher`` are closed by their owner. ``until``: for a query that ends with what is
-    available; seconds since the epoch.
-    """
+    """Mutable; guarded by ``changed``, which the caller holds. ``until`` (epoch seconds) bounds a query."""
 
     def __init__(
         self,
@@ -74,7 +70,6 @@ class FetchedShards:
 
     @property
     def has_news(self) -> bool:
-        """Whether a batch could have anything: records, or the end of a shard."""
         # What is done was freed, so whatever is in the buffer is new.
         return self.buffer.size_bytes > 0 or any(fetcher.at_end for fetcher in self._fetchers.values())
 
@@ -87,11 +82,7 @@ class FetchedShards:
         return {key: fetcher.at_end for key, fetcher in self._fetchers.items()}
 
     def behind(self) -> list[int]:
-        """How many milliseconds each shard is behind, where known.
-
-        The larger of two values: how far behind its latest record the last read of the shard ended, and the
-        age of its oldest record that is not done (which includes records in the buffer).
-        """
+        """Milliseconds by shard: how far the last read was behind, or the oldest unfinished record's age."""
         now = self._clock.time()
         behind: list[int] = []
         for key, fetcher in self._fetchers.items():
@@ -124,7 +115,7 @@ class FetchedShards:
         parked = set(self.room.parked)
         reading = {key: fetcher for key, fetcher in self._fetchers.items() if not fetcher.has_all_until}
         if not any(fetcher.millis_behind_latest and fetcher not in parked for fetcher in reading.values()):
-            return 0.0  # whoever has more waits for room
+            return 0.0  # a shard with more waits for room
         late = (
             fetcher.millis_behind_latest or 0 for key, fetcher in reading.items() if self.buffer.bytes_of(key)
         )

@@ -61,11 +61,7 @@ class Lifecycle:
                 _log.info("%s", line)
 
     def advanced(self, start: QueryOffset, *, is_short: bool, now: float) -> None:
-        """Take in up to where everything is done, and whether reading ahead waits for room.
-
-        With a backlog it waits before each batch. So a pause is logged once, and its end after a minute
-        without one.
-        """
+        """A backlog pauses reading before each batch: logged once, and its end after a minute without."""
         finished = {
             (name, shard_id)
             for name, stream in start.streams.items()

@@ -43,14 +43,12 @@ class ShardRange:
     last: SequenceNumber
     rows: int
     segments: tuple[Segment, ...] = ()
-    """Where the reader has them; empty if it has not all of them."""
+    """Where the reader has them; empty unless it has all of them."""
     size_bytes: int = 0
-    """What they weigh, roughly."""
+    """Approximate."""
 
 
 class ShardRanges(InputPartition):
-    """What one task reads, and what it needs for that."""
-
     def __init__(
         self,
         ranges: Sequence[ShardRange],
@@ -89,11 +87,9 @@ def in_tasks(
 
 
 def read_ranges(partition: ShardRanges) -> Iterator[pa.RecordBatch]:
-    """Runs on an executor. Retries transient errors without limit.
+    """Runs on an executor. Transient errors are retried without limit.
 
-    Raises:
-        DataLoss: retention took some of it (``failOnDataLoss``).
-        AccessDenied, StreamNotFound: at once.
+    Raises DataLoss if retention took some of it (``failOnDataLoss``); AccessDenied, StreamNotFound at once.
     """
     for shard in partition.ranges:
         yield from _Range(shard, partition).read()
@@ -101,8 +97,6 @@ def read_ranges(partition: ShardRanges) -> Iterator[pa.RecordBatch]:
 
 
 class _Range:
-    """One range while it is read. Mutable."""
-
     def __init__(self, shard: ShardRange, partition: ShardRanges) -> None:
         self._shard = shard
         self._partition = partition
@@ -112,7 +106,7 @@ class _Range:
         self._done: SequenceNumber | None = None
         """The last row's."""
         self._rows_of_done = 0
-        """How many of them have that number."""
+        """How many handed-out rows have that number."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         shard, pages = self._shard, self._partition.pages

@@ -24,9 +24,9 @@ _LATE_SHARE: Final = 0.1
 _LATE_RECORDS_WAIT_SECONDS: Final = 1.0
 
 _MILLISECOND: Final = 1_000
-"""In the microseconds that arrivals are told in. Kinesis tells them apart by milliseconds."""
+"""In microseconds, the unit of arrivals. Kinesis resolves milliseconds."""
 EVERYTHING: Final = 1 << 62
-"""A moment that everything has arrived by."""
+"""After every arrival."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class BatchLimits:
     rows: int | None = None
     bytes: int | None = None
     takes_all: bool = False
-    """It waits for all that is available: there is no batch after it."""
+    """It waits for all that is available: no batch follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +84,9 @@ def plan_batch(
 ) -> MicroBatchPlan | None:
     """Plan the batch that follows ``start``; None if there is nothing new.
 
-    Args:
-        start: where the batch before it ended, every known shard in it.
-        buffer: what is at hand beyond ``start``.
-        at_end: the shards that may be read now; True where the buffer has everything up to the shard's end.
-        limits: of this batch.
-        first: whose turn it is, so that small batches do not serve the same shard always.
-        until: records that arrived later wait, because earlier ones can be unread. Microseconds since the
-            epoch.
+    ``at_end`` names the readable shards, True where the buffer has everything up to the shard's end. ``first``
+    rotates, so that small batches do not always serve the same shard. Records that arrived after ``until`` (epoch
+    microseconds) wait, because earlier ones can be unread.
     """
     keys = sorted(at_end)
     turn = first % len(keys) if keys else 0
@@ -195,7 +190,7 @@ def _share_out(takes: Sequence["_Take"], rows: float, size: float) -> None:
             rows, size = rows - taken, size - weight
         hungry = [take for take in hungry if not take.is_empty]
         if rows == before and divisor == 1:
-            break  # nobody's next record fits
+            break  # no shard's next record fits
         # A share too small for one record is useless: then the first that fit get what is left.
         divisor = 1 if rows == before else max(1, len(hungry))
     if all(take.rows == 0 for take in takes):
@@ -230,7 +225,6 @@ class _Take:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything that arrived by ``until`` is taken."""
         return self.next_arrival is None or self.next_arrival > self.until
 
     def arrived_by(self, moment: int) -> tuple[int, float]:

@@ -6,7 +6,7 @@ The streams that the options name must exist, or the query ends. Those that a pa
   record, because records can have been written before it was found, also while nothing ran. An older one
   begins at ``initialPosition``. The offset log carries when the query began (``began``);
 * one that is deleted ends alone. What was read of it before is handed out, then it leaves the offset, and the
-  query looks for it again like for any other;
+  query looks for it again, as for new ones;
 * one that is in the offset and was not listed at a start is asked for: only a stream that Kinesis does not
   know is left out, because its progress goes with its offset.
 """
@@ -33,10 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueryStreams:
-    """Mutable; guarded by ``changed``, which the caller holds, but for the methods that do I/O.
-
-    Nothing is listed after the start of a query that ends with what is available (``is_bounded``).
-    """
+    """Mutable; guarded by ``changed``, which the caller holds, but for the methods that do I/O."""
 
     def __init__(
         self,
@@ -56,16 +53,16 @@ class QueryStreams:
         self._clock = clock
         self._named = frozenset(part for part in options.streams if not is_pattern(part))
         self.shards: dict[str, StreamShards] = {}
-        """What is known of the shards of each stream that is read, by its name or ARN."""
+        """The shards of each stream that is read, by its name or ARN."""
         self._leaving: set[str] = set()
-        """Those of them that are gone; what was read of them is not handed out yet."""
+        """Streams that are gone, with records not yet handed out."""
         self._gone: set[str] = set()
-        """Streams that were in an offset, or were read, and are not there."""
+        """Streams that were in an offset, or were read, and do not exist now."""
         self._began: float | None = None
         self._begun: dict[str, tuple[StreamOffset, bool]] = {}
         """Where a stream begins that no offset has yet, and whether LATEST was resolved for it."""
         self._told: dict[str, str] = {}
-        """What cannot be read yet and why, as it was logged."""
+        """Logged reasons why a stream cannot be read yet."""
         self._failure: Exception | None = None
 
     @property
@@ -78,11 +75,7 @@ class QueryStreams:
     # With I/O, so not under the lock
 
     def open(self) -> None:
-        """Find the streams, and the shards of each. Retries transient errors without limit.
-
-        Raises:
-            StreamNotFound, AccessDenied: at once.
-        """
+        """Transient errors are retried without limit. Raises StreamNotFound, AccessDenied at once."""
         for name in streams_at_start(self._options.streams, self._client, self._clock):
             self._open(name)
         if self.has_patterns and not self._is_bounded:

@@ -22,21 +22,18 @@ from kinesis_spout.structured.stream.planning import BatchLimits, MicroBatchPlan
 from kinesis_spout.structured.stream.query_streams import QueryStreams
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
-"""How long a call waits for records. Spark asks again at once; waiting here keeps it from asking 100 times."""
+"""How long a call waits for records. Spark repeats it at once; waiting here saves 100 calls."""
 _LOOK_EVERY_SECONDS: Final = 0.03
 """While records wait for others."""
 
 _UNKNOWN_ROW_BYTES: Final = 1024
-"""What a record is taken to weigh that is not here any more."""
+"""The assumed size of a record that is no longer buffered."""
 
 _log = logging.getLogger(__name__)
 
 
 class ReadAhead:
-    """Reads the shards of a query's streams into memory. Mutable; one thread calls it.
-
-    ``until``: for a query that ends with what is available; seconds since the epoch.
-    """
+    """Mutable; one thread calls it. ``until``, in epoch seconds, bounds a query to what is available."""
 
     def __init__(
         self, options: StreamReadOptions, *, until: float | None = None, clock: Clock | None = None
@@ -148,7 +145,6 @@ class ReadAhead:
         return plan_batch(start, self._buffer, fetched.at_end(), limits, self._batches, until=until)
 
     def _gather(self, limits: BatchLimits) -> None:
-        """If there is something new, wait for what can soon come as well."""
         fetched, begun = self._fetched, self._clock.monotonic()
         while True:
             self._raise_failure()
@@ -193,10 +189,7 @@ class ReadAhead:
         return replace(self._options.read, deaggregate=end.deaggregated)
 
     def server_address(self) -> PageServerAddress | None:
-        """Where executors get the pages; starts the server when first needed.
-
-        None if it cannot be started, which is tried once: executors then read Kinesis again.
-        """
+        """None if the server cannot be started, which is tried once: executors then read Kinesis again."""
         if self._server is None and not self._is_without_server:
             host = self._options.page_host or advertised_host()
             try:
@@ -237,7 +230,6 @@ class ReadAhead:
             )
 
     def close(self) -> None:
-        """End the threads. May be called twice."""
         with self._changed:
             self._life.stopped(self._totals())
             self._fetched.close()

@@ -26,20 +26,14 @@ except ImportError:  # PySpark 4.0 and 4.1
 
     @dataclass
     class ReadMinRows(ReadLimit):  # type: ignore[no-redef]
-        """See PySpark 4.2."""
-
         min_rows: int
 
     @dataclass
     class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
-        """See PySpark 4.2."""
-
         max_rows: int
 
     @dataclass
     class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
-        """See PySpark 4.2."""
-
         max_bytes: int
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]

@@ -28,7 +28,7 @@ from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from shard_state import Position, Shard
 
 _LIVE_SECONDS: Final = 1.0
-"""A shard no further behind its tip is read as it is written: fresh records of the others do not wait for it."""
+"""A shard no further behind counts as read live: fresh records of others do not wait for it."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,11 +44,7 @@ class FetchCounters:
 
 
 class ShardFetcher(ShardReader[ArrowPage]):
-    """Reads one shard forward for a query. Mutable; guarded by ``changed``, which it notifies of news.
-
-    ``until``: for a query that ends with what is available; seconds since the epoch. Roughly nothing that
-    arrived later is read.
-    """
+    """Mutable; guarded by ``changed``, which it notifies. ``until`` (epoch seconds) is a rough bound."""
 
     def __init__(
         self,
@@ -81,16 +77,16 @@ class ShardFetcher(ShardReader[ArrowPage]):
         self.at_end = False
         """The closed shard's end was read."""
         self.has_all_until = False
-        """Everything up to ``until`` was read, or there will be nothing more."""
+        """Everything up to ``until`` was read, or nothing more will come."""
         self.millis_behind_latest: int | None = None
         self.failure: Exception | None = None
-        """What reading ended with; nothing more comes."""
+        """The error that ended reading; nothing more comes."""
         self.read_until = -math.inf if position.timestamp is None else position.timestamp
-        """What arrived later may be unread: seconds since the epoch."""
+        """Later arrivals can be unread: seconds since the epoch."""
         self._is_behind = self._clock.time() - self.read_until > _LIVE_SECONDS
         self._failing_since: float | None = None
         self._is_given_up = False
-        """It could not be read for so long that the others go on."""
+        """Unreadable for so long that the others continue without it."""
         getter.when_ready(partial(prefetcher.hasten, self.fetch))
 
     @property
@@ -103,16 +99,12 @@ class ShardFetcher(ShardReader[ArrowPage]):
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether records of other shards that arrived after ``read_until`` wait for this shard's.
-
-        True while more is known to wait in it, unless it could not be read for a minute.
-        """
+        """Whether later arrivals of other shards wait for this one; not if it was unreadable for a minute."""
         if self.at_end or self.has_all_until or not self._is_behind:
             return False
         return not self._is_given_up
 
     def leave(self) -> None:
-        """Stop reading, because the stream is gone; what was read stays."""
         self.has_all_until, self.failure = True, None
 
     def close(self) -> None:
@@ -166,7 +158,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
         if newest is not None:
             self.read_until = max(self.read_until, newest)
         elif page.kinesis_records == 0:
-            # The shard has nothing until so long before now, if the two clocks agree.
+            # Everything that arrived earlier than that was read, if the two clocks agree.
             self.read_until = max(self.read_until, self._clock.time() - behind_seconds)
 
     def _failed(self, error: Exception) -> float | None:

@@ -57,7 +57,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._published: PublishedProgress | None = None
         self._until: float | None = None
         self._latest: dict[str, Any] | None = None
-        """Where the last batch ends; PySpark before 4.2 does not say it."""
+        """The end of the last batch; PySpark before 4.2 does not pass it."""
 
     def __reduce__(self) -> tuple[type["KinesisStreamReader"], tuple[StreamReadOptions]]:
         """Only the options travel; executors know nothing of ZooKeeper, and get no password for it."""
@@ -65,10 +65,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @one_message()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The start of the query's first batch.
-
-        Spark asks again when it replays that batch: so every end offset alone defines its batch's data.
-        """
+        """Spark asks again when it replays the first batch: so every end offset alone defines its data."""
         first = self._opened().first_offset()
         if self._published is not None:
             first = self._published.start(first)
@@ -94,8 +91,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limit: the query's own, or ``ReadAllAvailable``: ``trigger(once=True)`` takes all that is
                 available in one batch, but for the children of shards that end in it.
 
-        Raises:
-            What ends a query: see ``ReadAhead``. Transient errors do not.
+        Raises what ends a query: see ``ReadAhead``. Transient errors do not.
         """
         if isinstance(limit, ReadAllAvailable) and self._until is None:
             self.prepareForTriggerAvailableNow()

@@ -15,10 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamShards:
-    """The shards of one stream. Mutable; what is listed is guarded by ``changed``.
-
-    It is a ``ShardLister`` too, which does not take an announced child for one that is gone.
-    """
+    """Mutable; guarded by ``changed``. As ``ShardLister`` it also lists announced children."""
 
     def __init__(
         self,
@@ -40,14 +37,10 @@ class StreamShards:
         self.created = 0.0
         """When the stream was made, in seconds since the epoch; known once it is loaded."""
         self.failure: Exception | None = None
-        """What listing ended with."""
+        """The error that ended listing."""
 
     def load(self) -> StreamSummary:
-        """Describe the stream and list its shards. Retries transient errors without limit.
-
-        Raises:
-            StreamNotFound, AccessDenied: at once.
-        """
+        """Transient errors are retried without limit. Raises StreamNotFound, AccessDenied at once."""
         work = f"the beginning of a query on {self.name}"
         summary = persistently(self._lister.summary, work, self._clock)
         self._take_in(summary, persistently(self._lister.list_shards, work, self._clock))
@@ -142,11 +135,7 @@ class StreamShards:
         return StreamOffset(created=offset.created, shards=shards)
 
     def _left_out_before(self, shards: Mapping[str, ShardOffset]) -> set[str]:
-        """The shards that were left out at their end and gone, in case they are listed again.
-
-        The parent of a shard in the offset was in it, too. So were that one's parents, if they are listed at
-        all.
-        """
+        """Ended shards left out before: ancestors of a shard in the offset, which were in it earlier."""
         found: set[str] = set()
         left = [parent for shard in shards.values() for parent in shard.parents]
         while left:

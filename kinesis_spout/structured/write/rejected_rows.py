@@ -14,7 +14,7 @@ from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.structured.write.written_columns import RowValues
 
 APPLICATION: Final = "format(kinesis)"
-"""What dead letters of the sink say instead of an application's name."""
+"""The application name in dead letters of the sink."""
 
 _LETTERS_AT_A_TIME: Final = 500
 _BYTES_AT_A_TIME: Final = 8 * 1024 * 1024
@@ -25,10 +25,7 @@ class UnwritableRow(KinesisSpoutError):  # noqa: N818 - the names say what happe
 
 
 class RejectedRows:
-    """The rows of one task that cannot be written. Mutable: holds dead letters that are not durable yet.
-
-    Without a ``sink`` the first row is an error. ``partition`` is the task's; ``clock`` dates the letters.
-    """
+    """Holds dead letters that are not durable yet. Without a ``sink`` the first row is an error."""
 
     def __init__(self, sink: DeadLetterSink | None, partition: int, clock: Clock) -> None:
         self._sink = sink
@@ -68,7 +65,6 @@ class RejectedRows:
             self.finish()
 
     def finish(self) -> None:
-        """Return when all are durable, or raise DeadLetterError."""
         if self._sink is not None:
             self._sink.write(self._letters)
         self._letters, self._letters_bytes = [], 0

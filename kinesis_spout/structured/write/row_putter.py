@@ -109,10 +109,7 @@ class RowPutter:
     def write(self, rows: Iterable[RowValues], partition: int) -> Written:
         """Return when every row is on its stream, or durably a dead letter.
 
-        Raises:
-            KinesisError, UnwritableRow: says how many of the rows are on Kinesis and how many are not.
-            InvalidConfig: no call can be made with these settings.
-            DeadLetterError: rows could not be made dead letters.
+        Raises KinesisError, UnwritableRow (both count the rows on Kinesis), InvalidConfig, DeadLetterError.
         """
         try:
             for row, values in enumerate(rows):

@@ -78,11 +78,7 @@ class Written(WriterCommitMessage):
 
 
 class _Writing:
-    """What both writers share. Travels to the executors.
-
-    Raises:
-        InvalidConfig: an option or a column is not what it must be.
-    """
+    """What both writers share. Travels to the executors. Raises InvalidConfig."""
 
     def __init__(self, options: "WriteOptions", schema: "StructType", *, overwrite: bool) -> None:
         if overwrite:

@@ -19,7 +19,7 @@ EXPLICIT_HASH_KEY: Final = "explicitHashKey"
 STREAM: Final = "stream"
 
 _ROWS_AT_A_TIME: Final = 1_000
-"""So many rows of an Arrow batch are Python objects at a time."""
+"""How many rows of an Arrow batch are Python objects at a time."""
 
 
 class RowValues(NamedTuple):
@@ -47,10 +47,7 @@ class WrittenColumns:
 
         ``partition_key`` names the column of the key, None: ``partitionKey``. ``stream`` is the stream of all
         rows, whatever a column ``stream`` says (a DataFrame that was read from Kinesis has one); None: go by
-        that column.
-
-        Raises:
-            InvalidConfig: a column is missing, is there twice, or has another type.
+        that column. Raises InvalidConfig: a column is missing, is there twice, or has another type.
         """
         data = _column(schema, DATA, (BinaryType, StringType), "binary or string")
         key = _text_column(schema, partition_key or PARTITION_KEY)
@@ -69,7 +66,6 @@ class WrittenColumns:
         )
 
     def values(self, items: "Iterable[pa.RecordBatch | Row]") -> Iterator[RowValues]:
-        """In order, from Arrow batches or from rows."""
         for item in items:
             if isinstance(item, tuple):
                 yield self._of_row(item)

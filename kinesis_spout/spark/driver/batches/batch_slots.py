@@ -16,17 +16,13 @@ class BatchSlots:
         self._free = count
         self._lock = threading.Lock()
         self._queue: dict[object, Callable[[], None]] = {}
-        """Who waits, in the order in which they asked, and what wakes them."""
+        """The engines that wait, in the order in which they asked, and what wakes them."""
         self._kept_for: set[object] = set()
-        """Who was woken, and has a slot that waits for it."""
+        """The engines that were woken, each with a slot that waits for it."""
         self._held: Counter[object] = Counter()
 
     def take(self, who: object, wake: Callable[[], None]) -> bool:
-        """Take a slot for a batch; False if there is none now.
-
-        ``wake`` is then called once, on any thread, when a slot waits for ``who`` to ask again, or to
-        withdraw.
-        """
+        """If none is free ``wake`` is called later, once, on any thread; the slot then waits for ``who``."""
         with self._lock:
             if who in self._kept_for:
                 self._kept_for.remove(who)
@@ -39,7 +35,6 @@ class BatchSlots:
             return True
 
     def give_back(self, who: object) -> None:
-        """Give a slot back: its batch has ended, or there was nothing to run."""
         with self._lock:
             if self._held[who] == 0:
                 return  # it has left
@@ -48,7 +43,6 @@ class BatchSlots:
         _call(woken)
 
     def withdraw(self, who: object) -> None:
-        """Leave the queue."""
         with self._lock:
             self._queue.pop(who, None)
             woken = None

@@ -23,16 +23,14 @@ _MAX_RECORDS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reread:
-    """A slice of retries, completed if possible."""
-
     work: WorkSlice
-    """With the records that can be delivered: of the first retries, without gaps but for what is gone."""
+    """With the records that can be delivered: the first retries, without gaps except trimmed records."""
     gone: tuple[Redelivery, ...] = ()
     """Retention has trimmed them."""
     unreached: tuple[Redelivery, ...] = ()
     """The last retries of the slice; their turn comes later."""
     error: KinesisError | None = None
-    """Why they were not reached, if it was not for the time."""
+    """Why they were not reached, unless the time was over."""
 
     def complete(self, result: WorkResult) -> WorkResult:
         """Add to the slice's outcome what was not delivered: lost records are given up, the rest is held."""
@@ -111,12 +109,7 @@ class _Rereader:
         """Each getter counts its own reads only; the shard counts them all."""
 
     def read(self, sequence: SequenceNumber) -> Record | None:
-        """None if the record does not exist any more.
-
-        Raises:
-            _NotNow: the time is over, or an error keeps the shard from being read.
-            DataLoss, ShardNotFound: see the port.
-        """
+        """None if the record is gone. Raises _NotNow if the time is over, or if it cannot be read now."""
         self._missing.discard(sequence)
         found = self._found.pop(sequence, None)
         if found is not None:

@@ -10,14 +10,11 @@ from kinesis_spout.model.record import Record
 from shard_state import SequenceNumber
 
 _OVERHEAD_BYTES = 500
-"""What a record weighs besides its data, roughly."""
+"""The approximate size of a record without its data."""
 
 
 class RetryBuffer:
-    """Waiting records by shard and sequence number. Mutable; not thread-safe.
-
-    ``max_bytes`` returns the present limit.
-    """
+    """Waiting records. Mutable; not thread-safe. ``max_bytes`` returns the present limit."""
 
     def __init__(self, max_bytes: Callable[[], int]) -> None:
         self._max_bytes = max_bytes
@@ -25,7 +22,6 @@ class RetryBuffer:
         self.size_bytes = 0
 
     def keep(self, shard_id: str, record: Record) -> None:
-        """Keep a record's data if there is room."""
         shard = self._records.setdefault(shard_id, {})
         self._forget(shard, record.sequence)
         weight = _weight(record)

@@ -23,18 +23,16 @@ from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SliceOutcome, SlicePlan
 
 _REREAD_SECONDS: Final = 5.0
-"""How long a batch may read again what is to be retried. The rest of it comes later."""
+"""How long a batch may spend on rereading retries. The rest comes later."""
 _LOOK_FOR_OVERDUE_SECONDS: Final = 1.0
 WORTH_A_TASK_SECONDS: Final = 0.01
-"""Handling that another task is started for, which costs some 4 ms of CPU."""
+"""The handling time that justifies another task, which costs some 4 ms of CPU."""
 _NEWEST_COUNTS: Final = 0.3
-"""The part of the estimate that is made of the newest batch."""
+"""The weight of the newest batch in the estimate."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """A micro-batch from its plan to its end. Mutable."""
-
     number: int
     tag: str
     works: list[WorkSlice]
@@ -51,16 +49,9 @@ class Batch:
 
 
 class RunningBatches:
-    """The batches that were launched and have not ended. Mutable; the engine's thread calls its methods.
+    """Launched batches. Mutable; the engine's thread calls its methods.
 
-    Args:
-        runner: runs a job.
-        settings: limits and times.
-        ports: where records are read again that the driver did not keep.
-        name: the query's.
-        call: queues a function for the engine's thread: ``done`` or ``failed``, when a batch has ended.
-        done: called with the batch and its results.
-        failed: called with the batch and the error.
+    ``call`` queues ``done`` or ``failed`` for the engine's thread when a batch has ended.
     """
 
     def __init__(
@@ -83,7 +74,6 @@ class RunningBatches:
         self._failed = failed
         self._batches: dict[int, Batch] = {}
         self.launched = 0
-        """How many there were so far."""
         self._look_for_overdue_at = 0.0
         self._handling = HandlingTime()
         self._this_thread = threading.local()
@@ -98,7 +88,7 @@ class RunningBatches:
         return getattr(self._this_thread, "runs", False)
 
     def launch(self, works: list[WorkSlice], now: float) -> None:
-        """Run slices as one batch; without slices it is for the runner's ticks."""
+        """Run slices as one batch; without slices the batch only brings the runner's ticks."""
         number = self.launched
         self.launched += 1
         batch = Batch(number=number, tag=f"{self._tags}-{number}", works=works, started=now)
@@ -136,7 +126,6 @@ class RunningBatches:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, batch: Batch) -> None:
-        """Runs on the batch's thread."""
         self._this_thread.runs = True
         try:
             is_whole = all(len(work.records) >= len(work.plan.retries) for work in batch.works)
@@ -190,10 +179,7 @@ class RunningBatches:
 
 
 class HandlingTime:
-    """How long the handler takes for a record, by the batches that ended last. Mutable.
-
-    Batches that end at the same time can overwrite each other's part in the estimate, which does no harm.
-    """
+    """An estimate per record. Mutable; concurrent batches can overwrite each other's part, harmlessly."""
 
     def __init__(self) -> None:
         self._seconds_a_record: float | None = None

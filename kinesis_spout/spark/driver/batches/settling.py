@@ -198,7 +198,6 @@ class Settling:
         reason: str,
         raised: RaisedAt | None = None,
     ) -> None:
-        """Plan a slice again whose progress is unknown."""
         plan, now = work.plan, self._consumer.now
         shard = shard_of(plan, self._shards)
         if shard is None:
@@ -239,12 +238,10 @@ class _HeldDelivery(SliceDelivery):
 
 
 def _killed(result: WorkResult) -> set[SequenceNumber]:
-    """The record of a slice that was under way when its worker died."""
     return {failed.sequence for failed in result.outcome.failures if failed.killed_worker}
 
 
 def _timed_out(result: WorkResult, reason: str) -> WorkResult:
-    """Report that the record under way took too long."""
     killed = _killed(result)
     unfinished = tuple(
         replace(each, error=reason) if each.record.sequence in killed else each for each in result.unfinished

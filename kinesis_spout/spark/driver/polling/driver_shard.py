@@ -20,8 +20,6 @@ from shard_state import ShardBound, SliceKind, SlicePlan
 
 @dataclass(slots=True, kw_only=True)
 class HeldPages:
-    """What the driver holds of all its shards together. Mutable."""
-
     size_bytes: int = 0
 
 
@@ -40,7 +38,7 @@ class DriverShard:
     at_end: bool = False
     """The last page of the closed shard is among ``records``, or was carried away."""
     at_bound: bool = False
-    """What follows on ``records`` ends the shard for this run."""
+    """The record after ``records`` ends the shard for this run."""
     fetching_since: float | None = None
     """When the poll under way began; monotonic."""
     next_poll_at: float = 0.0
@@ -54,13 +52,13 @@ class DriverShard:
     """When the driver last began a poll that came up to the tip, whatever it found; monotonic."""
     millis_behind_latest: int = 0
     cursor: Cursor = field(default_factory=Cursor)
-    """Where executors go on."""
+    """Where executors continue."""
     read_at: float = 0.0
     """The monotonic time before which executors should not read, for the shard's read limits."""
     barred_until: float = 0.0
     """The monotonic time before which nothing of the shard goes out."""
     error: KinesisSpoutError | None = None
-    """What went wrong last with the shard and is tried again."""
+    """The last error that is being retried."""
 
     @property
     def is_idle(self) -> bool:
@@ -127,7 +125,6 @@ class DriverShard:
         return tuple(self.records[at] for at in range(min(limit, len(self.records))))
 
     def settled(self, count: int) -> None:
-        """Drop records that a slice has dealt with."""
         for _ in range(count):
             self._hold(-self.records.popleft().size_bytes)
         if not self.records:
@@ -139,6 +136,5 @@ class DriverShard:
 
 
 def shard_of(plan: SlicePlan, shards: Mapping[str, DriverShard]) -> DriverShard | None:
-    """None if the ownership that the plan was made under has ended."""
     shard = shards.get(plan.shard_id)
     return None if shard is None or shard.epoch != plan.epoch else shard

@@ -26,12 +26,12 @@ from kinesis_spout.spark.driver.polling.driver_shard import DriverShard
 
 _FETCH_THREADS: Final = 16
 _LOOK_AGAIN_SECONDS: Final = 0.5
-"""When a shard that could not be polled is looked at again, if nothing happens to it before."""
+"""When to look again at a shard that could not be polled, if no event comes before."""
 _BEHIND_MILLIS: Final = 5_000
-"""A page that ends further behind the tip than this says that executors should read."""
+"""If a page ends further behind the tip than this, executors should read."""
 
 ALLOWANCE: Final = 0.1
-"""The part of a tick by which a poll may be late without missing the next tick."""
+"""How late a poll can be without missing the next tick, as a part of a tick."""
 
 
 def tick_seconds(poll_seconds: float) -> float:
@@ -45,10 +45,7 @@ def aligned(earliest: float, period: float) -> float:
 
 
 class TipPoller:
-    """Reads pages for the engine. Guarded by the consumer's lock, under which its methods are called.
-
-    ``call`` queues a function for the engine's thread; ``wake`` makes the engine look for work.
-    """
+    """Guarded by the consumer's lock. ``call`` queues a function for the engine's thread."""
 
     def __init__(
         self,
@@ -73,13 +70,12 @@ class TipPoller:
         self.is_stopped = False
         self._readers: dict[str, _TipReader] = {}
         self.arrived_at: float | None = None
-        """When the first records came that no plan has looked at; monotonic. The engine takes it back."""
+        """When the first records came that no plan has looked at; monotonic. The engine resets it."""
         self.rests_until = -math.inf
-        """What is pushed before stays where it is, and is read together then; monotonic. The engine says so."""
+        """Pushed records wait until then, to be read together; monotonic. The engine sets it."""
 
     @property
     def is_polling(self) -> bool:
-        """Whether polls are under way or due, which can bring more."""
         return self.room.under_way > 0 or self.polls.is_behind
 
     def look_again(self, shard_id: str) -> None:
@@ -93,7 +89,6 @@ class TipPoller:
         reader.resume()
 
     def forget(self, shard_id: str) -> None:
-        """Stop polling a shard: another member owns it."""
         reader = self._readers.pop(shard_id, None)
         if reader is not None:
             self.polls.withdraw(reader.fetch)
@@ -105,10 +100,7 @@ class TipPoller:
             self.room.resume_all()
 
     def drop_stuck_pages(self) -> bool:
-        """Drop the pages that cannot go out now, so that other shards are polled; they are fetched again.
-
-        True if there were any.
-        """
+        """Drop pages that cannot go out now, so that other shards are polled; True if there were any."""
         stuck = [
             shard
             for shard_id, shard in self.shards.items()
@@ -223,7 +215,7 @@ class _TipReader(ShardReader[Page]):
 
     def _declined(self) -> int:
         if self._tip.arrived_at is not None:
-            self._tip.wake()  # the engine may have waited for this poll
+            self._tip.wake()  # the engine has possibly waited for this poll
         return 0
 
     def _open(self) -> ShardGetter:

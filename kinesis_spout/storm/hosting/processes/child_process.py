@@ -42,7 +42,6 @@ class ChildSettings(msgspec.Struct, frozen=True, kw_only=True):
     resources: str | None = None
     """What it runs in, for ``find_resources`` on the machine where it is started. None: where its owner runs."""
     environment: dict[str, str] = {}
-    """Over the owner's environment."""
 
 
 def check_command(settings: ChildSettings, folder: str | None) -> None:
@@ -108,7 +107,6 @@ class ChildProcess:
         return self._process.poll() is None
 
     def end(self) -> None:
-        """Close its input, so that it ends; after ``END_SECONDS`` kill it."""
         self._stdin.close()
         self._ended(END_SECONDS)
 

@@ -38,7 +38,7 @@ class ChildKey(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     """Which run of the topology: a new one begins with new children."""
     spout: str = ""
-    """Whose tuples it gets, where each spout of a topology has bolts of its own."""
+    """The spout whose tuples it gets, where each spout of a topology has its own bolts."""
     component: str
     task: int
 
@@ -48,8 +48,6 @@ class ChildKey(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to speak with a child, until it is given back, or its holder is gone."""
-
     key: ChildKey
     number: int
     """Grows with each lease of the child. Tuple ids begin with it, so that no two leases have one in common."""
@@ -126,7 +124,7 @@ class OwnChildren:
     def release(self, lease: Lease, *, is_proven: bool) -> None:
         """Take a child back that owes nothing. The lease's descriptors must not be used any more.
 
-        ``is_proven``: it has acked a tuple, which ends a back-off.
+        ``is_proven``: it has acked or failed a tuple, which ends a back-off.
         """
         with self._changed:
             place = self._held(lease)
@@ -228,7 +226,6 @@ class OwnChildren:
 
 
 def _end_all(children: list[ChildProcess]) -> None:
-    """End children at the same time: the slow ones take as long together as one."""
     ending = [threading.Thread(target=child.end, name=f"end of {child.pid}") for child in children]
     for each in ending:
         each.start()

@@ -56,7 +56,6 @@ _LOOK_SECONDS: Final = 0.5
 _log = logging.getLogger(__name__)
 
 _Held = dict[ChildKey, tuple[Lease, PipesHere]]
-"""What one worker has leased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +66,6 @@ class _Executor:
 
 
 class HostServer:
-    """Serves the children of one machine to the workers there, and to those of other machines."""
-
     def __init__(self, listening: socket.socket) -> None:
         self._listening = listening
         self._children = OwnChildren(find=self._find)
@@ -90,7 +87,7 @@ class HostServer:
             if self._stopped.wait(_LOOK_SECONDS):
                 break
         with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)  # closing alone does not wake who accepts
+            self._listening.shutdown(socket.SHUT_RDWR)  # closing alone does not wake accept
         self._listening.close()
         with self._lock:  # a worker can be greeted just now
             if self._distant is not None:

@@ -129,7 +129,6 @@ class Exchanged(_Message, frozen=True):
 
 class Done(_Message, frozen=True):
     words: str = ""
-    """How a child that had failed ended."""
 
 
 class OnMachine(_Message, frozen=True):
@@ -194,9 +193,8 @@ def _exactly(connected: socket.socket, size: int) -> bytes:
 def connect_here(application: str, greet: Greet) -> tuple[socket.socket, Greeting]:
     """Connect to the application's host process on this machine, and greet it; start it if there is none.
 
-    Raises:
-        OSError: it does not start, or its folder is not ours.
-        InvalidConfig: it cannot serve other machines by the address given.
+    OSError: it does not start, or its folder is not ours. InvalidConfig: it cannot serve at the address
+    given.
     """
     until = time.monotonic() + _START_SECONDS
     while time.monotonic() < until:

@@ -51,11 +51,8 @@ _log = logging.getLogger(__name__)
 def host_conf(application: str) -> dict[str, str]:
     """What a topology's conf needs so that its shell bolts use one host process on each machine.
 
-    Without it each Python process owns the processes of its own shell bolts, and they end with it.
-
-    Args:
-        application: an id, such as Spark's of the application: topologies with the same id share the
-            processes.
+    Without it each Python process owns the processes of its own shell bolts, and they end with it. Topologies
+    with the same ``application``, an id such as Spark's, share the processes.
     """
     return {SHELL_HOST: application}
 

@@ -22,7 +22,6 @@ from kinesis_spout.storm.spark.tasks.stages import EndedTuples, TaskRun, partiti
 
 class GivenTuple(NamedTuple):
     number: int
-    """Tells it from the others of its micro-batch."""
     values: Sequence[Any]
     stream: str
     is_tracked: bool

@@ -65,14 +65,10 @@ class TopologyJobs:
         ticks: Ticks,
         state: StateManifest | None = None,
     ) -> list[Block]:
-        """Run a job of all stages, and give its results.
+        """Run a job of all stages, and give its results. Raises as ``BatchRunner.run``, and StateError.
 
-        ``tag`` is to cancel it by; ``packs`` has one element for each task of the first stage; ``state`` is
-        what the bolts with state begin with.
-
-        Raises:
-            HandlerKilledWorker, HandlerBroken, SparkGone: as ``BatchRunner.run``.
-            StateUnavailable, StateUnreadable: the keyed state could not be loaded or kept.
+        ``packs`` has one element for each task of the first stage; ``state`` is what the bolts with state
+        begin with.
         """
         program = self._program
         with tagged(self._context, tag):
@@ -92,7 +88,6 @@ class TopologyJobs:
         return found
 
     def run_one_by_one(self, tag: str, pack: Any, only: FirstStage) -> list[Block]:
-        """Run a job of one task, whose stage has all bolts; otherwise as ``run``."""
         with tagged(self._context, tag):
             found = self._context.parallelize([pack], 1).mapPartitions(only).values().collect()
         self._take_in(found)
@@ -161,7 +156,6 @@ class JobGuard:
         self._seconds = seconds
         self._ended = threading.Event()
         self.has_cancelled = False
-        """Whether the job took too long."""
 
     def __enter__(self) -> None:
         threading.Thread(target=self._watch, name=f"kinesis-spout-guard-{self._tag}", daemon=True).start()

@@ -49,7 +49,6 @@ _MADE_FOR_USERS: Final = "kinesis_spout.storm.components."
 class KeptRun(NamedTuple):
     run: StageRun
     parts: StateParts
-    """The keyed state of its tasks."""
 
 
 _kept: Final[dict[tuple[str, int, int], KeptRun]] = {}
@@ -96,7 +95,7 @@ class _Loaded:
     def __init__(self, program: Program) -> None:
         self._program = program
         self.started = uuid.uuid4().hex
-        """Tells one start of a topology from the next: it gets bolts of its own."""
+        """Tells one start of a topology from the next: each start gets its own bolts."""
 
     def __call__(self) -> Program:
         return self._program
@@ -122,7 +121,7 @@ def hanging_calls_end(message_timeout_seconds: float, reset_at: Callable[[], flo
 
 
 class _Watch:
-    """Looks at the main thread, on a thread of its own. Mutable."""
+    """Looks at the main thread, on its own thread. Mutable."""
 
     def __init__(self, message_timeout_seconds: float, reset_at: Callable[[], float]) -> None:
         self._reset_at = reset_at
@@ -161,7 +160,6 @@ class _Watch:
 
 
 _watches: Final[list[_Watch]] = []
-"""Of the task at hand."""
 
 
 def _call_in(frame: FrameType | None) -> FrameType | None:

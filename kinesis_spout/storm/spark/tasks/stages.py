@@ -38,10 +38,8 @@ from kinesis_spout.storm.state import StateManifest, StateParts, StateUpdate, Un
 from shard_state import SlicePlan
 
 TaskId = tuple[int, int]
-"""Stage and partition."""
 
 _ACKER: Final = -1
-"""In place of a stage: the ackers."""
 _MOST_SLICES: Final = 1 << 20
 """Of one task; tells the slices of different tasks apart."""
 
@@ -58,8 +56,6 @@ class UpdateBlock(ForDriver):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFailed(ForDriver):
-    """A task could not load or keep its part of a state, so the job does not count."""
-
     error: StateError
 
 
@@ -106,7 +102,6 @@ class TaskRun:
 
 
 def contradict(seen: Iterable[SeenRuns]) -> bool:
-    """Whether tasks have seen different runs of one and the same task."""
     known: dict[TaskId, str] = {}
     return any(
         each.contradiction or any(known.setdefault(task, run) != run for task, run in each.marks.items())
@@ -170,7 +165,6 @@ class LaterStage:
     shipped: ShippedProgram
     stage: int
     state: StateManifest | None = None
-    """What the bolts with state begin with."""
     ticks: Ticks = NO_TICKS
 
     def __call__(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:

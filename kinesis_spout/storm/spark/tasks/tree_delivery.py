@@ -57,7 +57,7 @@ class SpoutValues:
 
 
 class _OpenRecords(msgspec.Struct, array_like=True):
-    """Records whose trees are open, with what the books need if they fail; by columns, which packs best."""
+    """Records whose trees are open, with what their failure needs; by columns, which packs best."""
 
     stream: str
     shard_id: str
