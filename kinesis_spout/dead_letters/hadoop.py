@@ -38,8 +38,6 @@ class HadoopSink(LinesSink):
 
 
 class _HadoopDirectory(WholeFiles):
-    """Mutable: can be closed."""
-
     def __init__(self, url: str, clock: Clock | None) -> None:
         super().__init__(url, clock)
         # The JVM keeps this environment, and so do the Python processes of any Spark session in it later.

@@ -24,7 +24,6 @@ class RedrivenMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mark_of(letter: DeadLetter) -> RedrivenMark:
-    """Return the mark that covers this letter and its copies."""
     return RedrivenMark(message_id=letter.message_id, died_at=letter.died_at)
 
 
@@ -66,7 +65,6 @@ def decoded_mark(where: str, line: bytes) -> RedrivenMark:
 
 
 def without_redriven(letters: Iterable[DeadLetter], marks: Iterable[RedrivenMark]) -> Iterator[DeadLetter]:
-    """Leave out the letters that a mark covers."""
     redriven = frozenset(marks)
     return (letter for letter in letters if mark_of(letter) not in redriven)
 

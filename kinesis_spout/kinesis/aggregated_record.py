@@ -144,7 +144,6 @@ https://protobuf.dev/programming-guides/encoding/"""
 
 @lru_cache(maxsize=100_000)
 def _head(key_number: int, data_bytes: int, hash_key_number: int | None = None) -> bytes:
-    """Encode what precedes the data of a user record."""
     inside = _KEY_NUMBER + _varint(key_number)
     if hash_key_number is not None:
         inside += _HASH_KEY_NUMBER + _varint(hash_key_number)

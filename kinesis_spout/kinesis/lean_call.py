@@ -131,8 +131,6 @@ class _Unsigned:
 
 
 class _Template(NamedTuple):
-    """What all requests have in common."""
-
     method: str
     url: str
     target: str
@@ -194,7 +192,6 @@ class Reply(NamedTuple):
         return self.headers.get("connection", "").lower() == "close"
 
     def stream(self) -> Iterator[bytes]:
-        """Yield the body, as urllib3's replies do."""
         yield self.body
 
 

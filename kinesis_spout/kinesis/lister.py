@@ -57,7 +57,6 @@ class KinesisShardLister:
         self._hash_keys: Mapping[str, HashKeys | None] = {}
 
     def summary(self) -> StreamSummary:
-        """See the port."""
         call = f"DescribeStreamSummary of stream {self._stream!r}"
         reply = self._tried(
             call, lambda: self._client.describe_stream_summary(**stream_arguments(self._stream))

@@ -118,7 +118,6 @@ class ApplicationBudget:
             self._divide()
 
     def left(self, stream: object) -> None:
-        """Note that a stream is no longer read."""
         with self._lock:
             if self._assigned.pop(stream, None) is not None:
                 self._divide()

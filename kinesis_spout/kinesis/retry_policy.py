@@ -188,7 +188,6 @@ def read_again_at(now: float, ready_at: float) -> float:
 def read_wait_seconds(
     error: KinesisSpoutError, failures: int, *, is_after_full_reply: bool, jitter: Jitter
 ) -> float:
-    """Return the wait of one shard after the ``failures``-th failed read in a row."""
     reaction = reaction_to(error)
     if reaction.is_throttle:
         floor = THROTTLE_AFTER_FULL_REPLY_SECONDS if is_after_full_reply else THROTTLE_SECONDS
@@ -212,7 +211,6 @@ class RetryPolicy:
 
     @classmethod
     def without_end(cls, clock: Clock, *, first: float, cap: float) -> "RetryPolicy":
-        """The policy of work that is tried until it succeeds or is cancelled."""
         return cls(deadline_seconds=inf, first_backoff_seconds=first, backoff_cap_seconds=cap, clock=clock)
 
 
@@ -265,7 +263,6 @@ class Tries:
         return wait
 
     def succeeded(self) -> None:
-        """Note a success: the next failure counts as the first."""
         self.failures, self.until = 0, 0.0
 
     def call(self, function: Callable[[], T]) -> T:

@@ -98,6 +98,5 @@ class ShardGetters:
         )
 
     def close(self) -> None:
-        """End the subscriptions. Idempotent."""
         if self._fan_out is not None:
             self._fan_out.close()

@@ -45,7 +45,6 @@ class ShardPaces:
         self._lock = threading.Lock()
 
     def of(self, shard_id: str) -> Pacing:
-        """Return the pacing of a shard; the same one as long as the shard is this member's."""
         with self._lock:
             pacing = self._pacings.get(shard_id)
             if pacing is None:

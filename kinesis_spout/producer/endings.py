@@ -102,7 +102,6 @@ class Endings:
         self._taken.forget_ended(self._inbox.waiting)
 
     def dropped(self, tickets: Sequence[Ticket], error: KinesisSpoutError) -> None:
-        """End records that make room for newer ones. None of them has ended."""
         for ticket in tickets:
             ticket.outcome = error
             self._note(ticket, is_over=True)

@@ -101,7 +101,6 @@ class Engine:
             thread.start()
 
     def wake(self) -> None:
-        """Wake one of the threads to look for work."""
         with self._bell:
             self._rings = min(self._rings + 1, len(self._threads))
             self._bell.notify()
@@ -175,7 +174,6 @@ class Engine:
 
     @contextmanager
     def flushing(self) -> Iterator[None]:
-        """Let no record linger meanwhile."""
         with self._lock:
             self._outbox.flushes += 1
         self.wake()
@@ -263,7 +261,6 @@ class Engine:
                 self._outbox.written(letters)
 
     def _letter(self, ticket: Ticket, letters: Letters) -> DeadLetter:
-        """Make a record's dead letter: it has no shard and no sequence number."""
         return DeadLetter(
             application=APPLICATION,
             stream=self._stream,

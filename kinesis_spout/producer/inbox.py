@@ -111,7 +111,6 @@ class Inbox:
         self.retried = 0
 
     def add(self, ticket: Ticket) -> bool:
-        """Take a record over, if there is room and it is open."""
         size_bytes = ticket.size_bytes
         with self._lock:
             held_bytes = self._held_bytes + size_bytes
@@ -205,7 +204,6 @@ class Inbox:
     def ended(
         self, *, sent: int = 0, failed: int = 0, dropped: int = 0, dead_lettered: int = 0, size_bytes: int
     ) -> None:
-        """Count records that have ended, and free their room."""
         with self._lock:
             self._sent += sent
             self._failed += failed
@@ -229,7 +227,6 @@ class Inbox:
         return self._held
 
     def close(self) -> None:
-        """Take no more; wake those that wait for room."""
         with self._lock:
             self.is_closed = True
         self._wake_waiters()

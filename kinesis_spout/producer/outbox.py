@@ -203,7 +203,6 @@ class Outbox:
         self._to_repeat.append(call)
 
     def written(self, letters: Letters) -> None:
-        """Note that records are durable in the dead letters."""
         self._letters.written(letters)
         self._endings.failed(letters.tickets, letters.error, is_over=True, dead_lettered=True)
 
@@ -354,7 +353,6 @@ class Outbox:
         self._endings.give_up(call.tickets, error, is_over=is_over)
 
     def _share(self) -> None:
-        """Give the inbox the refusing shards' shares of the buffer."""
         shares = None
         if self._config.when_full != "drop_oldest":
             shares = Shares.of(self._config, self._records)
@@ -371,7 +369,6 @@ class Outbox:
         self._fail_expired(self._taken.expire_overdue())
 
     def _expire_in_call(self, call: Call) -> None:
-        """Fail those of a failed call whose time is over."""
         expired = self._taken.overdue_among(call.tickets)
         if expired:
             for ticket in expired:

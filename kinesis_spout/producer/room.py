@@ -29,7 +29,6 @@ class Room:
         self._await_room = await_room
 
     def make(self, ticket: Ticket) -> None:
-        """Reserve room, or count the record as refused."""
         try:
             has_room = self._now(ticket) or (self._may_wait and self._await_room(ticket))
         except BaseException:  # Ctrl-C
@@ -39,7 +38,6 @@ class Room:
             self._refuse()
 
     async def make_async(self, ticket: Ticket) -> None:
-        """Do what `make` does, without blocking the event loop."""
         try:
             has_room = self._now(ticket) or (self._may_wait and await self._await_room_async(ticket))
         except BaseException:  # it was cancelled

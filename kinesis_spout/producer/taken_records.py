@@ -13,8 +13,6 @@ _FEW_ENDED: Final = 1_000
 
 @dataclass(slots=True, eq=False)
 class _Taken:
-    """Records that came in together. Mutable."""
-
     expire_at: float
     tickets: list[Ticket]
     ended: int = 0
@@ -43,7 +41,6 @@ class TakenRecords:
 
     @property
     def next_expiry(self) -> float:
-        """When the time of the first is over; infinite if there is none."""
         return self._taken[0].expire_at if self._taken else inf
 
     def add(self, tickets: list[Ticket], expire_at: float) -> None:

@@ -45,7 +45,6 @@ class UnwrittenLetters:
 
     @property
     def due_at(self) -> float:
-        """When a write is to be tried again, as monotonic time."""
         return min([each.repeat_at for each in self._letters if not each.is_under_way], default=inf)
 
     @property

@@ -69,7 +69,6 @@ def shown(value: Any, *, secret: bool = False) -> str:
 
 
 def listed(values: Mapping[str, Any], secrets: Collection[str]) -> str:
-    """Format settings as a repr shows them."""
     return ", ".join(f"{name}={shown(value, secret=name in secrets)}" for name, value in values.items())
 
 

@@ -41,8 +41,6 @@ class Door(Protocol):
 
 
 class _InPython:
-    """Settings as keyword arguments."""
-
     def called(self, setting: str) -> str:
         return setting
 

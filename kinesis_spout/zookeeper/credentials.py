@@ -30,8 +30,6 @@ _PERMISSIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A user that ZooKeeper knows."""
-
     user: str
     password: str = field(repr=False)
     is_sasl: bool = False
@@ -40,7 +38,6 @@ class Login:
 
     @property
     def kazoo_options(self) -> dict[str, Any]:
-        """The arguments of kazoo's client."""
         if not self.is_sasl:
             return {"auth_data": [("digest", f"{self.user}:{self.password}")]}
         if importlib.util.find_spec("puresasl") is None:
@@ -53,8 +50,6 @@ class Login:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """How to speak TLS with ZooKeeper. Paths name PEM files."""
-
     ca: str | None = None
     """None: the system's CAs."""
     certificate: str | None = None

@@ -102,14 +102,12 @@ def tls_refusal(error: BaseException, hosts: str) -> str | None:
 
 
 def login_refusal(user: str | None, hosts: str) -> str:
-    """Say that credentials are not accepted, and what to do."""
     if user is None:
         return f"ZooKeeper at {hosts} asks for credentials: set `zookeeper_user`, and `zookeeper_auth` as it asks"
     return f"ZooKeeper at {hosts} does not accept the credentials of {user!r}: {_CHECK}"
 
 
 def login_unanswered(user: str, hosts: str, seconds: float) -> str:
-    """Say that the server does not answer about credentials, and what to do."""
     return (
         f"ZooKeeper at {hosts} has not answered to the credentials of {user!r} within {seconds:g} s: {_CHECK}"
     )

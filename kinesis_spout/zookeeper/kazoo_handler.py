@@ -54,7 +54,6 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
             raise
 
     def cut(self) -> None:
-        """End the last connection, if it has not ended."""
         if self._connection is not None:
             with suppress(OSError):
                 self._connection.shutdown(socket.SHUT_RDWR)
@@ -80,7 +79,6 @@ class KazooLog(logging.LoggerAdapter[logging.Logger]):
         self._noticed = noticed
 
     def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Leave the line unchanged."""
         return msg, kwargs
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:

@@ -43,7 +43,6 @@ class Nodes:
         return self._session.children(self._paths.shards)
 
     def read_shards(self, shard_ids: Iterable[str]) -> dict[str, StoredShard]:
-        """Read the checkpoint nodes of these shards; leave out those that do not exist."""
         return {
             shard_id: StoredShard(data=data, version=stat.version)
             for shard_id, (data, stat) in self.present(shard_ids, self._paths.shard).items()

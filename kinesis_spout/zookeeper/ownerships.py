@@ -32,8 +32,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """One shard owned by one session."""
-
     epoch: int
     version: int
     """Of the checkpoint node, after our last write that is known to have taken effect."""
@@ -82,7 +80,6 @@ class Ownerships:
             return {shard_id: owned for shard_id, owned in self._owned.items() if owned.in_doubt is not None}
 
     def sending(self, writes: Mapping[str, bytes]) -> None:
-        """Remember writes before they are sent."""
         with self._lock:
             for shard_id, encoded in writes.items():
                 owned = self._owned.get(shard_id)

@@ -118,7 +118,6 @@ def offices(root: str) -> tuple[str, str]:
 
 
 def office(root: str, name: str) -> str:
-    """Return the place of the election of that name."""
     return f"{offices(root)[1]}/{name}"
 
 

@@ -25,8 +25,6 @@ from the caches: eight together need a quarter more CPU than one after the other
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrowPage:
-    """A page as columns; its other fields as in ``kinesis_spout.ports.Page``."""
-
     batch: pa.RecordBatch
     size_bytes: int
     millis_behind_latest: int
@@ -149,7 +147,6 @@ def sequence_at(batch: pa.RecordBatch, row: int) -> SequenceNumber:
 
 
 def rows_before(batch: pa.RecordBatch, first: SequenceNumber) -> int:
-    """Count the rows of a shard's batch before ``first``."""
     return bisect_left(range(batch.num_rows), first, key=lambda row: sequence_at(batch, row))
 
 
@@ -166,7 +163,6 @@ def user_sequence_at(batch: pa.RecordBatch, row: int) -> SequenceNumber:
 
 
 def batch_of_records(records: Sequence[Record], *, stream: str, shard_id: str) -> pa.RecordBatch:
-    """Turn records of one shard into columns of ``HANDLED_SCHEMA``, in order."""
     columns = columns_of(records, user_records=True)
     batch = _batch_of(columns, stream=stream, shard_id=shard_id)
     for name, column in (

@@ -25,8 +25,6 @@ class HashKeyRange(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
-    """A shard that continues a closed one."""
-
     shard_id: str
     parent_shards: list[str]
     hash_key_range: HashKeyRange

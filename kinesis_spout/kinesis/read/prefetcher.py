@@ -50,7 +50,6 @@ class PollSchedule(Generic[Poll]):
         return poll in self._entries
 
     def put(self, poll: Poll, due_at: float, period: float) -> None:
-        """Schedule ``poll`` at ``due_at``, in place of its earlier time."""
         entry = self._entries[poll] = _Entry(due_at, due_at + period, next(self._ties))
         heapq.heappush(self._waiting, (due_at, entry.tie, poll))
 
@@ -61,7 +60,6 @@ class PollSchedule(Generic[Poll]):
         self._entries.clear()
 
     def take(self, now: float) -> Poll | None:
-        """Take the most urgent due poll; None without one."""
         while self._waiting and self._waiting[0][0] <= now:
             _, tie, poll = heapq.heappop(self._waiting)
             if self._holds(poll, tie):
@@ -139,19 +137,16 @@ class Prefetcher:
                 self._put(fetch, -math.inf)
 
     def withdraw(self, fetch: Fetch) -> None:
-        """Cancel the run that a fetch waits for."""
         with self._changed:
             self._schedule.remove(fetch)
 
     @property
     def is_behind(self) -> bool:
-        """Whether a due fetch does not run yet."""
         with self._changed:
             next_at = self._schedule.next_at()
             return next_at is not None and next_at <= self._clock.monotonic()
 
     def stop(self) -> None:
-        """Start no more fetches."""
         with self._changed:
             self._closed = True
             self._schedule.clear()

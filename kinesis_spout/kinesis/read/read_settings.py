@@ -34,7 +34,6 @@ class ReadSettings:
 
     @property
     def pace(self) -> Pace:
-        """The pace of one shard, without the total rate."""
         return Pace(
             interval_seconds=self.fetch_period_seconds, bytes_per_second=self.max_fetch_bytes_per_second
         )

@@ -69,7 +69,6 @@ _NO_RECORDS: Final = RecordColumns(
 
 
 def arrivals(seconds: pa.Array) -> pa.Array:
-    """Turn seconds since the epoch, as doubles, into times."""
     # Whole microseconds: Kinesis sends milliseconds, which a double of seconds holds only nearly.
     return pc.round(pc.multiply(seconds, 1e6)).cast(pa.int64()).cast(ARRIVAL_TYPE)
 

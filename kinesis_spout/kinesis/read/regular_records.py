@@ -62,8 +62,6 @@ def regular_columns(body: bytes) -> tuple[RecordColumns, bytes] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How the first record is written."""
-
     members: tuple[bytes, ...]
     """The keys, in their order."""
     quotes: int
@@ -82,7 +80,6 @@ class _Layout:
 
     @classmethod
     def of(cls, body: bytes, first: int) -> "_Layout | None":
-        """Read the record that begins at ``first``."""
         if body[first : first + 1] != b"{":
             return None
         keys, values, quotes, at = [], [], 0, first + 1
@@ -119,8 +116,6 @@ class _Layout:
 
 
 class _Values:
-    """Where the values of all records are."""
-
     def __init__(self, text: memoryview, starts: _Integers, ends: _Integers) -> None:
         self._members = starts.shape[1]
         self.starts = starts
@@ -242,7 +237,6 @@ def _chunks(lengths: _Integers) -> Iterator[tuple[int, int]]:
 
 
 def _decoded_piece(text: memoryview, starts: _Integers, ends: _Integers, padding: _Integers) -> pa.Buffer:
-    """Decode some base64 values, and return their bytes one after the other."""
     values = _every_other(starts, ends, pa.py_buffer(text))
     if not padding.any():
         return pa.py_buffer(pybase64.b64decode(memoryview(values.buffers()[2]), validate=True))

@@ -31,8 +31,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardInQuestion:
-    """A shard of which Kinesis says that something does not exist."""
-
     stream: str
     """Its name, or its ARN."""
     shard_id: str
@@ -43,7 +41,6 @@ class ShardInQuestion:
         return shard_text(self.stream, self.shard_id)
 
     def not_found(self, error: ResourceNotFound) -> KinesisError:
-        """Find out what does not exist, by listing the shards."""
         try:
             listed = {shard.shard_id for shard in self.lister.list_shards()}
         except KinesisError as answer:  # StreamNotFound, or the listing fails
@@ -56,7 +53,6 @@ class ShardInQuestion:
         )
 
     def position_refused(self, position: Position, error: DataLoss) -> KinesisError:
-        """Find out why a position was refused."""
         if position.timestamp is not None and self.clock.time() - position.timestamp < CLOCK_SKEW_SECONDS:
             return Unavailable(
                 f"{error}; Kinesis refuses times that its own clock has not reached, so the call is repeated. "
@@ -121,7 +117,6 @@ class ReplyGetter(ABC):
         return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
 
     def read_arrow(self, limit: int) -> ArrowPage:
-        """Return the next page as columns; otherwise the same as ``read``."""
         return self._next_reply(limit, self._arrow).page
 
     @abstractmethod
@@ -164,6 +159,5 @@ class ReplyGetter(ABC):
         return self._question.not_found(error) if isinstance(error, ResourceNotFound) else error
 
     def _note(self, error: KinesisSpoutError) -> None:
-        """Count an error, and delay the next read."""
         self.throttles += reaction_to(error).is_throttle
         self._pacing.failed(self._clock.monotonic(), error)

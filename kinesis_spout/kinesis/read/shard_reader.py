@@ -57,7 +57,6 @@ class Room:
 
     @property
     def share_bytes(self) -> int:
-        """What each shard may hold before its reading stops."""
         return max(self._least_share_bytes, self._max_bytes() // max(1, self.sharers))
 
     def has_room(self, reader: "ShardReader[Any]") -> bool:
@@ -146,7 +145,6 @@ class ShardReader(ABC, Generic[PageT]):
                 return self._failed(error)
 
     def resume(self) -> None:
-        """Continue: there may be room, or something to read."""
         self._prefetcher.submit(self.fetch, self.ready_at)
 
     @property

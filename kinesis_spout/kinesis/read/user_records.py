@@ -71,7 +71,6 @@ class TakenApart(NamedTuple):
 def page_as_set(
     page: Page, settings: ReadSettings, *, start: Position | None, hash_keys: HashKeys | None
 ) -> Page:
-    """Take the aggregated records of a page apart if the settings say so; see ``with_user_records``."""
     return with_user_records(page, start=start, hash_keys=hash_keys) if settings.deaggregate else page
 
 

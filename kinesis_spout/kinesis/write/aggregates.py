@@ -89,7 +89,6 @@ class Aggregate:
 
     @property
     def partition_keys(self) -> Collection[str]:
-        """Those of its records, each once."""
         return self._keys.keys()
 
     def request(self) -> "PutRecordsRequestEntryTypeDef":
@@ -238,7 +237,6 @@ class AggregatedRecords(WaitingRecords):
         return shard_id
 
     def _begin_another(self, shard_id: str, entry: Entry) -> None:
-        """Begin an aggregate with a record, unless it lies in no shard."""
         if shard_id == _NO_SHARD:
             super().hold_all((entry,))
             return

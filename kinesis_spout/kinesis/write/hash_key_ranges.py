@@ -61,7 +61,6 @@ class HashKeyRanges:
 
     @property
     def are_known(self) -> bool:
-        """Whether the stream could be listed."""
         return bool(self._ranges)
 
     def are_older_than(self, shard_id: str) -> bool:

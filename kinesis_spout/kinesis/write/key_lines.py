@@ -14,8 +14,6 @@ from kinesis_spout.kinesis.write.put_records import Puttable
 
 @dataclass(slots=True, eq=False)
 class _InLine:
-    """A record in the lines of its keys. Mutable."""
-
     record: Puttable
     is_behind_in: int
     """In how many lines others are before it."""

@@ -58,7 +58,6 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def hash_key(self) -> int:
-        """Decides on its shard."""
         return hash_key(self.partition_key, self.explicit_hash_key)
 
     @property
@@ -85,8 +84,6 @@ Puttable: TypeAlias = "Entry | Aggregate"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """What one call of PutRecords may carry."""
-
     records: int = MAX_BATCH_RECORDS
     size_bytes: int = MAX_BATCH_BYTES
     """A larger record is put nevertheless, alone."""

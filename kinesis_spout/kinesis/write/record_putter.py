@@ -244,7 +244,6 @@ def put_all(
 
 
 def is_too_much(records: int, size_bytes: int) -> bool:
-    """Whether this is more than one task should hold."""
     return records > MAX_BUFFERED_RECORDS or size_bytes > MAX_BUFFERED_BYTES
 
 

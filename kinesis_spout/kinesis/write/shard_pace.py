@@ -106,7 +106,6 @@ class ShardPace:
         return now + short_seconds if short_seconds > _NOW_SECONDS else -inf
 
     def spend(self, size_bytes: int) -> None:
-        """Note that a record goes."""
         self._records -= 1
         self._bytes -= size_bytes
 
@@ -116,7 +115,6 @@ class ShardPace:
         self._filled_at = until
 
     def ran_short(self) -> None:
-        """Note that more waits than may go."""
         self._was_short = True
 
     def answered(self, taken: int, refused: int, now: float, *, shards: int) -> None:
@@ -196,7 +194,6 @@ class ShardPace:
 
     @property
     def _is_clearly_too_fast(self) -> bool:
-        """Whether more is refused than usual, and more than by chance."""
         answers = self._taken + self._refused
         usual = (self._base + _tolerance(self._base)) * answers
         return self._refused > usual + 2 * sqrt(usual)

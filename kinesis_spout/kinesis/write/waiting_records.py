@@ -37,15 +37,11 @@ if TYPE_CHECKING:
 
 
 class GivenUp(NamedTuple):
-    """Records of one shard that are not put again."""
-
     records: list[Puttable]
     error: KinesisError
 
 
 class Settled(NamedTuple):
-    """The result of a call's answers."""
-
     taken: "list[tuple[Puttable, Result]]"
     """What is on the stream now, each with its answer."""
     given_up: list[GivenUp]
@@ -121,7 +117,6 @@ class WaitingRecords:
 
     @property
     def waiting_bytes(self) -> int:
-        """What is held, in memory."""
         return self._size_bytes
 
     @property
@@ -252,7 +247,6 @@ class WaitingRecords:
         return bool(self._shards) and self._names_a_new_shard(results) and not self._was_in_vain
 
     def _names_a_new_shard(self, results: "Sequence[Result]") -> bool:
-        """Whether an answer names a shard that was made since the listing."""
         named = {result.get("ShardId") for result in results}
         return any(map(self.ranges.are_older_than, filter(None, named)))
 

@@ -45,20 +45,16 @@ class Claim(NamedTuple):
     lock: FileLock
 
     def remove(self) -> None:
-        """Remove the file, and release its lock."""
         with translated(self.path):
             for each in side_files(self.path):
                 each.unlink(missing_ok=True)
             self.lock.release(remove=True)
 
     def release(self) -> None:
-        """Leave the file to the next process that asks for it."""
         self.lock.release()
 
 
 class SpoolFolder:
-    """A folder on a local disk, for the records of one stream."""
-
     def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
         self.path = path
         self._clock = clock or SystemClock()
@@ -105,7 +101,6 @@ class SpoolFolder:
             ) from error
 
     def make(self, stream: str) -> Claim:
-        """Make a file for this process."""
         made_at = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         path = self.path / f"{made_at}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
         with translated(path):

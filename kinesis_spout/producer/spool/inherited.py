@@ -39,7 +39,6 @@ class _Inherited:
         return self._file is None
 
     def read(self, limit: int) -> Sequence[Spooled]:
-        """Return the next records; empty when all were returned."""
         while self._file is not None:
             found = self._file.read(self._read_to, limit)
             if not found:
@@ -124,7 +123,6 @@ class InheritedRecords:
         return own
 
     def close(self) -> None:
-        """Leave what is not confirmed to the next owner."""
         while self._files:
             self._files.popitem()[1].close()
 

@@ -7,8 +7,6 @@ from kinesis_spout.kinesis.write.put_records import Entry
 
 
 class Spooled(NamedTuple):
-    """A record of the spool."""
-
     number: int
     """Identifies it in its spool; grows with each record of one spool."""
     entry: Entry

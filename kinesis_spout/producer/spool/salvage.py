@@ -36,8 +36,6 @@ _FRAME_HEADER: Final = struct.Struct(">4xI8s8x")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReport:
-    """One file of a spool's folder."""
-
     path: Path
     state: Literal["in use", "left over", "damaged"]
     """Left over: its owner has ended, and the next producer takes it over."""
@@ -162,7 +160,6 @@ def check(path: Path) -> None:
 
 
 def damaged_records(path: Path, numbers: Sequence[int]) -> SpoolDamaged:
-    """Make the error that names lost records."""
     named = ", ".join(map(str, numbers[:_NAMED])) + (", …" if len(numbers) > _NAMED else "")
     return SpoolDamaged(
         f"{path}: {len(numbers)} of its records differ from their checksums and are lost: {named}; a producer "

@@ -12,8 +12,6 @@ from kinesis_spout.model.errors import SpoolError
 
 
 class _Turn:
-    """The threads that wait for one write. Mutable."""
-
     __slots__ = ("error", "numbers", "over")
 
     def __init__(self) -> None:

@@ -262,7 +262,6 @@ def log_kept(path: Path) -> Iterator[None]:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Translate errors of SQLite and the file system into those of the spool."""
     try:
         yield
     except sqlite3.DatabaseError as error:

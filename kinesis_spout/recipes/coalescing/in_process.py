@@ -32,8 +32,6 @@ EventT = TypeVar("EventT", threading.Event, asyncio.Event)
 
 
 class _Waiting(Generic[EventT]):
-    """A waiting request. Mutable."""
-
     __slots__ = ("key", "promotion", "token", "woken")
 
     def __init__(self, key: Hashable, token: int, woken: EventT) -> None:

@@ -33,8 +33,6 @@ _VERSION = 1
 
 
 class StoredLine(NamedTuple):
-    """A key, as stored in its node."""
-
     line: Line[str, bytes]
     renewals: int = 0
     """How often the lease of the current turn was renewed: a waiting process sees by a change that it
@@ -192,7 +190,6 @@ class KeyNodes:
                 return change
 
     def _write(self, key: str, read: _Read, after: StoredLine | None) -> None:
-        """Store the new state of a key, in place of what was read."""
         before, path, acl = read.stored, self._path(key), list(self._session.acls.shared)
         if before == after:
             return
@@ -228,7 +225,6 @@ class KeyNodes:
         return f"{self._keys}/-{quote(key, safe='')}"
 
     def _asked(self, ask: Callable[[], T]) -> T:
-        """Ask ZooKeeper, and again if the connection was lost meanwhile."""
         deadline = self._session.deadline()
         while True:
             try:

@@ -22,8 +22,6 @@ TokenT = TypeVar("TokenT")
 
 
 class State(Enum):
-    """Of a key."""
-
     __hash__ = object.__hash__  # each is one object; hashing its name takes longer than all else here
 
     INIT = auto()
@@ -33,8 +31,6 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens to a key."""
-
     __hash__ = object.__hash__
 
     REQUEST = auto()
@@ -73,8 +69,6 @@ class Answer(Enum):
 
 
 class Step(NamedTuple):
-    """One cell of the table."""
-
     state: State
     """The next state."""
     answer: Answer

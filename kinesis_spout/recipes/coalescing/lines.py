@@ -48,7 +48,6 @@ class CoalescingCounts:
 
     @property
     def requested(self) -> int:
-        """All requests."""
         return self.accepted + self.waited + self.declined
 
 
@@ -67,8 +66,6 @@ class Ended(NamedTuple):
 
 
 class Requested(NamedTuple):
-    """The answer to a request."""
-
     answer: Answer
     """ACCEPT, WAIT or DECLINE."""
     token: Token
@@ -146,7 +143,6 @@ class Lines:
         return True
 
     def expire(self, key: Key, now: float) -> Ended | None:
-        """End the turn at a key if its lease is over; None if it is not."""
         deadline = self.deadline(key)
         if deadline is None or now < deadline:
             return None

@@ -239,8 +239,6 @@ class ZooKeeperQueueCoordinator:
 
 
 class _Signal(threading.Event):
-    """An event that a watch of ZooKeeper sets."""
-
     def __call__(self, event: object) -> None:
         del event
         self.set()

@@ -138,7 +138,6 @@ class Turn(Generic[PayloadT]):
             self._has_turn, self._token, self._payload = True, ended.token, ended.payload
 
     def _close(self, error: BaseException | None) -> None:
-        """End what the loop has not ended."""
         if self._admission in _WITH_TURN:
             _turns.set(tuple(turn for turn in _turns.get() if turn is not self))
         if self._has_turn:

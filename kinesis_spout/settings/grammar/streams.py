@@ -36,7 +36,6 @@ def is_pattern(part: str) -> bool:
 
 
 def names_several(setting: str) -> bool:
-    """Whether a setting can mean more than one stream, now or later."""
     return "," in setting or is_pattern(setting)
 
 

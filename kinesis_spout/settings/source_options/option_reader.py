@@ -97,7 +97,6 @@ class OptionReader:
         return self._texts.get(name, self._options[name].default_text)
 
     def value(self, name: str) -> Any:
-        """Return the value, the default, or None."""
         text, option = self.text(name), self._options[name]
         if text is None:
             return None
@@ -135,7 +134,6 @@ class OptionReader:
         return streams
 
     def stream_to_write(self) -> str | None:
-        """Return the stream, by name or by ARN; None if none is named."""
         option = self._stream_option
         text = None if option is None else self.text(option)
         if option is not None and text is not None:

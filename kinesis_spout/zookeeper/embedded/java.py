@@ -140,7 +140,6 @@ class JavaServer:
 
 
 def find_java() -> str:
-    """Find the ``java`` command, in JAVA_HOME or else on the PATH."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:

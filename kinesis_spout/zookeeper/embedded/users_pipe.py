@@ -65,7 +65,6 @@ class UsersPipe:
         return guards_end
 
     def let_go(self) -> None:
-        """Close our end, if we hold one."""
         end, self._end = self._end, None
         if end is not None:
             os.close(end)

@@ -65,7 +65,6 @@ class ZooKeeperGroup:
         self._candidate.start()
 
     def wake(self) -> None:
-        """Report a change."""
         self._changed()
 
     # -- the leadership

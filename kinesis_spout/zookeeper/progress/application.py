@@ -29,8 +29,6 @@ MAX_NAMED_SHARDS: Final = 2_000
 
 
 class _Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored form."""
-
     version: int
     stream_created: float
     start: dict[str, Any]
@@ -44,8 +42,6 @@ _read: Final = msgspec.json.Decoder(_Mark).decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """An application that has begun."""
-
     stream_created: float
     """Seconds since the epoch."""
     start: StartPositions

@@ -34,8 +34,6 @@ _Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UserFields:
-    """One of each for every user record, in their order."""
-
     key: Numbers
     """The number of its partition key in its message."""
     hash_key: Numbers

@@ -21,8 +21,6 @@ FetchArrow = Callable[[str, int, ArrowForm], ArrowReply]
 
 
 class ReplyForm(Protocol[_Made_co]):
-    """What replies are decoded to."""
-
     def decode(self, body: bytes) -> _Made_co:
         """Decode the body of a good JSON reply. Raises Unavailable for anything else."""
         ...

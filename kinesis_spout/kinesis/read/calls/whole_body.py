@@ -68,7 +68,6 @@ class WholeBodySession:
 
 
 def is_refused_tunnel(error: BaseException) -> bool:
-    """Whether a proxy refused the tunnel that ``http.client`` asked for."""
     return isinstance(error, OSError) and str(error).startswith("Tunnel connection failed")
 
 

@@ -82,7 +82,6 @@ class FanOutStream:
         self._registration.forget()
 
     def close(self) -> None:
-        """End the subscriptions; the consumer stays registered. Idempotent."""
         self.reader.close()
 
     def _stream_arn(self) -> str:

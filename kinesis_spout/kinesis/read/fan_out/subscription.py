@@ -141,7 +141,6 @@ class Subscription:
             return taken, was_full and not self.is_full
 
     def close(self) -> None:
-        """Drop the waiting events."""
         with self._lock:
             self._closed = True
             self._events.clear()

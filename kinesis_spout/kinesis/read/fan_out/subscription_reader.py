@@ -63,8 +63,6 @@ class SubscriptionPeriods:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Link:
-    """A subscription and its connection. Mutable; the I/O thread's."""
-
     subscription: Subscription
     pushed: PushedEvents | None = None
     """None: there is no connection now."""
@@ -115,7 +113,6 @@ class SubscriptionReader:
         self._loop.call(partial(self._dropped, subscription))
 
     def close(self) -> None:
-        """End all subscriptions and the threads. Idempotent."""
         self._loop.call(self._drop_all)
         self._loop.close()
         self._subscribers.shutdown(wait=False, cancel_futures=True)  # a call under way closes its connection
