@@ -1,4 +1,4 @@
-"""Where given-up records go: folders, S3, Hadoop, another stream.
+"""Sinks of given-up records: folders, S3, Hadoop, another stream.
 
-When a record is given up is ``shard_state``'s; how it is put back is ``operations``'. Begin with ``sink_url``.
+``shard_state`` decides when a record is given up; ``operations`` puts it back. Begin with ``sink_url``.
 """

@@ -1,7 +1,7 @@
 """Dead letters on any file system that Hadoop knows (HDFS, S3A, ABFS, GCS), through the JVM of PySpark.
 
-A file is filled under a temporary name, forced to disk where the file system can do that (object stores are
-durable once closed), and renamed. So nothing needs appending, which object stores cannot do.
+A file is filled under a temporary name, forced to disk if the file system can do that (object stores are
+durable once closed), and renamed. So nothing is appended, which object stores cannot do.
 """
 
 import os
@@ -27,10 +27,10 @@ class HadoopSink(LinesSink):
     """A Hadoop directory of dead letters.
 
     Uses the Hadoop settings of the running SparkContext (``spark.hadoop.*``: credentials, endpoints), or the
-    defaults if none runs; starts PySpark's JVM if need be.
+    defaults if none runs; starts PySpark's JVM if needed.
 
     Raises:
-        DeadLetterError: when the URL's file system cannot be opened.
+        DeadLetterError: the URL's file system cannot be opened.
     """
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
@@ -38,7 +38,7 @@ class HadoopSink(LinesSink):
 
 
 class _HadoopDirectory(WholeFiles):
-    """Mutable: may be closed."""
+    """Mutable: can be closed."""
 
     def __init__(self, url: str, clock: Clock | None) -> None:
         super().__init__(url, clock)
@@ -48,7 +48,7 @@ class _HadoopDirectory(WholeFiles):
         self._jvm = cast("Any", SparkContext._jvm)  # noqa: SLF001
         with self._translated("open"):
             self._directory = self._jvm.org.apache.hadoop.fs.Path(url)
-            # An instance of our own: closing the cached one would close it for the whole JVM.
+            # A separate instance: closing the cached one would close it for the whole JVM.
             self._file_system = self._jvm.org.apache.hadoop.fs.FileSystem.newInstance(
                 self._directory.toUri(), self._settings()
             )
@@ -62,7 +62,7 @@ class _HadoopDirectory(WholeFiles):
             self._file_system.create(probe, False).close()
             self._file_system.delete(probe, False)
             for directory in made:
-                if len(self._file_system.listStatus(directory)) == 0:  # else somebody else uses it by now
+                if len(self._file_system.listStatus(directory)) == 0:  # else another process uses it by now
                     self._file_system.delete(directory, False)
 
     def create(self, name: str, lines: Iterable[bytes]) -> None:
@@ -84,14 +84,12 @@ class _HadoopDirectory(WholeFiles):
                 )
 
     def names(self) -> list[str]:
-        """Name what the directory holds."""
         with self._translated("list"):
             if not self._file_system.exists(self._directory):
                 return []
             return [status.getPath().getName() for status in self._file_system.listStatus(self._directory)]
 
     def chunks(self, name: str) -> Iterator[bytes]:
-        """Read a file through the JVM."""
         with self._translated("read"):
             stream = self._file_system.open(self._path(name))
         try:
@@ -102,7 +100,6 @@ class _HadoopDirectory(WholeFiles):
                 stream.close()
 
     def close(self) -> None:
-        """Close the file system. May be called twice."""
         if not self._closed:
             self._closed = True
             with self._translated("close"):
@@ -115,7 +112,7 @@ class _HadoopDirectory(WholeFiles):
         return context._jsc.hadoopConfiguration()  # noqa: SLF001
 
     def _missing_directories(self) -> list[Any]:
-        """Name the directory and those above it that do not exist, the deepest first."""
+        """Return the directory and those above it that do not exist, the deepest first."""
         missing = []
         directory = self._directory
         while directory is not None and not self._file_system.exists(directory):

@@ -1,12 +1,12 @@
-"""Dead letters as lines of JSON in a local directory: a letter that was reported as written survives any crash.
+"""Dead letters as lines of JSON in a local directory; those reported as written survive any crash.
 
-Each process appends to files of its own, so that nothing needs a lock. An append is one write and one fsync;
-a new file's name, and those of new directories, are made durable by an fsync of the directory above.
+Each process appends to its own files, so that nothing needs a lock. An append is one write and one fsync; an
+fsync of the directory above makes the name of a new file or directory durable.
 
-A crash in the middle of an append can leave an incomplete last line. That line was never reported as written,
-so a reader leaves it out, with a warning. After an append that failed (a full disk) the file is cut back to what
-it was before; where that fails too, it is given up and the next append starts a new file. So nothing is ever
-appended to an incomplete line, and only last lines are incomplete.
+A crash during an append can leave an incomplete last line. That line was never reported as written, so a
+reader leaves it out, with a warning. After a failed append (a full disk) the file is truncated to its former
+length; if that fails too, it is given up and the next append starts a new file. So nothing is ever appended
+to an incomplete line, and only last lines are incomplete.
 """
 
 import logging
@@ -46,7 +46,7 @@ class _LocalDirectory:
         self._files: dict[str, _LineFiles] = {}
 
     def check_writable(self) -> None:
-        """Make an empty file and remove it: in the directory, or in the one above that is there."""
+        """Make an empty file and remove it: in the directory, or in the nearest existing one above."""
         try:
             check_directory(self._directory)
         except OSError as error:
@@ -91,7 +91,7 @@ class _LineFiles:
         """Whether the file is known to end with a line that was reported as written."""
 
     def append(self, lines: Iterable[bytes]) -> None:
-        """Make the lines (given without their ends) durable before returning.
+        """Make the lines (without their ends) durable before returning.
 
         Raises:
             DeadLetterError: the first lines may be stored, the last of those incompletely.
@@ -117,7 +117,7 @@ class _LineFiles:
             self.close()
 
     def read(self) -> Iterator[tuple[str, bytes]]:
-        """Give every complete line with where it is, ``file:line``; the oldest file first.
+        """Yield every complete line with its place, ``file:line``; the oldest file first.
 
         Raises:
             DeadLetterError: a file cannot be read.
@@ -174,5 +174,5 @@ class _LineFiles:
 
 def _write_all(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
-    while rest:  # one write, unless the system takes less than it was given
+    while rest:  # one write, unless the system takes only a part
         rest = rest[os.write(descriptor, rest) :]

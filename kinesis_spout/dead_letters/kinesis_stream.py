@@ -1,9 +1,9 @@
-"""Dead letters on a Kinesis stream of their own: durable when PutRecords has taken them.
+"""Dead letters on a separate Kinesis stream: durable when PutRecords has taken them.
 
-A letter is larger than its record was (base64, and what is said about it), and may be too large for a record
-of the dead-letter stream. Such a letter is split over several records: a line of JSON that says which part of
-which letter it is, then the part's bytes. A letter's own JSON has no line ends, so the two cannot be confused.
-Parts share a partition key, so they lie in one shard (or, after a reshard, in its child). An incomplete letter
+A letter is larger than its record was (base64 and metadata), and may be too large for a record of the
+dead-letter stream. Such a letter is split over several records: a line of JSON that says which part of which
+letter it is, then the part's bytes. A letter's JSON has no line ends, so the two cannot be confused. Parts
+share a partition key, so they lie in one shard (or, after a reshard, in its child). An incomplete letter
 comes from a write that failed and was repeated, and is left out.
 
 The stream's retention ends what it keeps: 24 hours unless it was raised.
@@ -40,10 +40,10 @@ _log = logging.getLogger(__name__)
 
 
 class KinesisStreamSink:
-    """A stream, by name or ARN, that holds nothing but dead letters. The client stays its caller's.
+    """A stream, by name or ARN, that holds nothing but dead letters. ``close`` leaves the client open.
 
-    ``read`` starts at the oldest letter that retention has left and ends at the tip; a letter that was
-    redriven cannot be marked, and is given back again.
+    ``read`` starts at the oldest letter that retention has left and ends at the tip; redriven letters cannot
+    be marked, and are returned again.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class KinesisStreamSink:
         )
 
     def check_writable(self) -> None:
-        """Ask for the stream; see the port. Only a write could tell whether records may be put on it."""
+        """Describe the stream; see the port. Only a write could tell whether records may be put on it."""
         try:
             with as_dead_letter_errors():
                 self._lister.summary()
@@ -81,13 +81,12 @@ class KinesisStreamSink:
             raise
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
-        """Return when the stream has taken every letter, whole; see the port."""
         entries = (entry for letter in letters for entry in self._entries(letter))
         with as_dead_letter_errors():
             put_all(self._client, self._stream, entries, self._retry_policy)
 
     def read(self) -> Iterable[DeadLetter]:
-        """Give back what the stream holds, parents before children, each shard in order; see the port."""
+        """Return what the stream holds, parents before children, each shard in order; see the port."""
         incomplete: dict[str, dict[int, bytes]] = {}
         with as_dead_letter_errors():
             shards = self._lister.list_shards()
@@ -105,7 +104,7 @@ class KinesisStreamSink:
                     yield decoded(where, b"".join(parts[number] for number in range(part.count)))
 
     def close(self) -> None:
-        """Do nothing: the client is not ours. May be called twice."""
+        """Do nothing: the client is the caller's."""
 
     def _entries(self, letter: DeadLetter) -> list[Entry]:
         data = encoded(letter)
@@ -126,7 +125,7 @@ class KinesisStreamSink:
         ]
 
     def _records(self, shard_id: str) -> Iterator[tuple[str, bytes]]:
-        """Give every record of a shard with where it is, from the oldest to the tip or the shard's end."""
+        """Yield every record of a shard with its place, from the oldest to the tip or the shard's end."""
         getters = ShardGetters(
             self._client,
             self._stream,
@@ -148,7 +147,7 @@ class KinesisStreamSink:
 
 @contextmanager
 def as_dead_letter_errors() -> Iterator[None]:
-    """Raise what the Kinesis side raises inside as a DeadLetterError, from the same cause."""
+    """Raise errors of the Kinesis adapter inside as DeadLetterErrors, from the same cause."""
     try:
         yield
     except (KinesisError, InvalidConfig) as error:

@@ -1,9 +1,9 @@
-"""Dead letters on S3, and on what speaks its protocol, through PyArrow: no Hadoop, no JVM.
+"""Dead letters on S3 and compatible stores, through PyArrow: no Hadoop, no JVM.
 
-An object is there whole or not at all, so each write is one new object under its final name. Region, endpoint and
-credentials are found the way boto3 finds them, roles and profiles included, and so are the authorities of
-certificates, and proxies; ``?region=`` and ``?endpoint_override=`` in the URL win. Every call is bounded: an
-endpoint that does not answer is an error, within seconds, and no hang.
+An object exists as a whole or not at all, so each write is one new object under its final name. Region,
+endpoint, credentials (also roles and profiles), CA bundle and proxies are found as boto3 finds them;
+``?region=`` and ``?endpoint_override=`` in the URL win. Every call is bounded: an endpoint that does not
+answer is an error within seconds.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,12 +39,12 @@ class S3Sink(LinesSink):
     """The objects below ``s3://bucket/prefix``.
 
     Args:
-        url: with ``?region=eu-west-1`` and ``?endpoint_override=http://host:port`` if need be.
+        url: with ``?region=eu-west-1`` and ``?endpoint_override=http://host:port`` if needed.
         session: makes the boto3 session whose credentials, region and endpoint are used.
         clock: dates the objects.
 
     Raises:
-        InvalidConfig: the URL cannot be one.
+        InvalidConfig: the URL is invalid.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class _S3Prefix(WholeFiles):
         self._opened: tuple[_Credentials, fs.S3FileSystem] | None = None
 
     def check_writable(self) -> None:
-        """Begin an upload and give it up: that needs the bucket and the permission to write; nothing is left."""
+        """Begin and abort an upload: that needs the bucket and permission to write, and leaves nothing."""
         key = f"{self._prefix}/.probe".lstrip("/")
         with self._translated("write to"):
             client = self._connected().client(
@@ -91,24 +91,21 @@ class _S3Prefix(WholeFiles):
                 client.close()
 
     def create(self, name: str, lines: Iterable[bytes]) -> None:
-        """Put one object."""
-        # All of it first: an object whose lines end halfway must not come into being.
+        # All of it first: an object whose lines end halfway must not be made.
         data = b"".join(line + b"\n" for line in lines)
         with self._translated("write to"), self._file_system().open_output_stream(self._path(name)) as stream:
             stream.write(data)
 
     def names(self) -> list[str]:
-        """Name the objects below the prefix."""
         with self._translated("list"):
             file_system = self._file_system()
             found = file_system.get_file_info(fs.FileSelector(self._path(), allow_not_found=True))
-            # Of a bucket that is not there PyArrow says that it is empty.
+            # PyArrow reports a missing bucket as empty.
             if not found and file_system.get_file_info(self._bucket).type is fs.FileType.NotFound:
                 raise DeadLetterError(f"expected the bucket of {self.address!r} to exist, found none")
             return [info.base_name for info in found if info.type is fs.FileType.File]
 
     def chunks(self, name: str) -> Iterator[bytes]:
-        """Read an object."""
         with self._translated("read"):
             stream = self._file_system().open_input_stream(self._path(name))
         with stream:
@@ -116,7 +113,6 @@ class _S3Prefix(WholeFiles):
                 yield chunk
 
     def close(self) -> None:
-        """Forget the connection. May be called twice."""
         self._opened = None
 
     @property
@@ -125,7 +121,7 @@ class _S3Prefix(WholeFiles):
 
     @property
     def _endpoint(self) -> str | None:
-        """Where S3 is, if not at AWS: as boto3 reads AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL and the profile."""
+        """The endpoint, if not AWS's: as boto3 finds it (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, profile)."""
         chosen = self._parameters.get("endpoint_override")
         if chosen is not None:
             return chosen if "://" in chosen else f"https://{chosen}"
@@ -139,7 +135,7 @@ class _S3Prefix(WholeFiles):
 
     @property
     def _route(self) -> dict[str, str]:
-        """By which authorities and which proxy: as boto3 goes, because PyArrow looks for neither."""
+        """The CA bundle and the proxy, as boto3 finds them: PyArrow looks for neither."""
         address = self._endpoint or f"https://{self._bucket}.s3.{self._region}.amazonaws.com"
         config: Any = self._core.get_default_client_config()
         proxies = (None if config is None else config.proxies) or get_environ_proxies(address)
@@ -209,7 +205,7 @@ class _S3Prefix(WholeFiles):
 
 
 def _parsed(url: str) -> tuple[str, str, str, dict[str, str]]:
-    """Give the URL without parameters, the bucket, the prefix, and the parameters."""
+    """Return the URL without parameters, the bucket, the prefix, and the parameters."""
     parts = urlsplit(url)
     parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(set(parameters) - set(_PARAMETERS))

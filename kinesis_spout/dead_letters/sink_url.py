@@ -1,4 +1,4 @@
-"""Which sink a URL means, and what can be found out about it before it is opened."""
+"""Opens the sink of a URL, and checks it before."""
 
 import socket
 from typing import TYPE_CHECKING, Final
@@ -24,19 +24,19 @@ _writable: Final[set[tuple[str, KinesisClientSettings | None]]] = set()
 
 
 def needs_jvm(url: str) -> bool:
-    """Say whether a sink is reached through Hadoop, and so through a JVM."""
+    """Whether a sink is reached through Hadoop, and so through a JVM."""
     scheme, separator, _ = url.partition("://")
     return bool(separator) and scheme not in _WITHOUT_JVM
 
 
 def check_address(url: str) -> None:
-    """Refuse what no JVM could write to: a scheme that is only read, no bucket, a host and port nobody listens at.
+    """Refuse what no JVM could write to: a read-only scheme, no bucket, a host and port without a listener.
 
-    A name without a port may be one that only Hadoop's settings know, so it is left alone.
+    A name without a port may be one that only Hadoop's settings know, so it passes.
 
     Raises:
-        InvalidConfig: the URL cannot be one.
-        DeadLetterError: nobody listens.
+        InvalidConfig: the URL is invalid.
+        DeadLetterError: no process listens.
     """
     parts = urlsplit(url)
     try:
@@ -62,7 +62,7 @@ def check_address(url: str) -> None:
 
 
 def check_once(url: str, sink: DeadLetterSink, *, aws: KinesisClientSettings | None = None) -> None:
-    """Find out that a sink can be written, unless this process has found that before: for what begins often.
+    """Check that a sink can be written, once in this process: for callers that begin often.
 
     Raises:
         DeadLetterError: see the port.
@@ -75,11 +75,11 @@ def check_once(url: str, sink: DeadLetterSink, *, aws: KinesisClientSettings | N
 def open_sink(
     url: str, *, client: "KinesisClient | None" = None, aws: KinesisClientSettings | None = None
 ) -> DeadLetterSink:
-    """Open the sink that a URL or a path names; `SpoutConfig.dead_letters_url` gives one.
+    """Open the sink of a URL or a path, such as `SpoutConfig.dead_letters_url`.
 
-    ``file:///directory`` and a path without a scheme are a local directory, ``kinesis://stream`` is a stream,
-    reached with ``client``, ``s3://bucket/prefix`` is S3, with the credentials and in the region of ``aws``, else
-    boto3's own, and everything else is Hadoop's, ``s3a://`` too, which may start PySpark's JVM.
+    ``file:///directory`` and a path without a scheme are a local directory. ``kinesis://stream`` is a stream,
+    reached with ``client``. ``s3://bucket/prefix`` is S3, with the credentials and in the region of ``aws``,
+    else boto3's. Everything else is Hadoop's, also ``s3a://``, which may start PySpark's JVM.
 
     Raises:
         InvalidConfig: ``kinesis://`` without a client, ``file://`` with a host, ``s3://`` without a bucket.
@@ -98,7 +98,7 @@ def open_sink(
             raise InvalidConfig(f"dead_letters: expected a Kinesis client to open {url!r} with, got none")
         return KinesisStreamSink(client, rest)
     if scheme == "s3":
-        from kinesis_spout.dead_letters.s3 import S3Sink  # noqa: PLC0415 - starts what PyArrow brings for S3
+        from kinesis_spout.dead_letters.s3 import S3Sink  # noqa: PLC0415 - starts PyArrow's part for S3
 
         return S3Sink(url, session=(aws or KinesisClientSettings()).session)
     from kinesis_spout.dead_letters.hadoop import HadoopSink  # noqa: PLC0415 - PySpark is slow to import

@@ -1,7 +1,7 @@
-"""How dead letters are stored: a line of JSON each, and a line of JSON for each letter that was redriven.
+"""How dead letters are stored: a line of JSON each, and a line of JSON for each redriven letter.
 
-A letter may be stored more than once (the port promises at least once), so a mark names the letter by what
-it says, its message id and the time it died, and covers every copy.
+A letter may be stored more than once (the port promises at least once), so a mark identifies it by its
+message id and the time it died, and covers every copy.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,19 +17,19 @@ _MARKS: Final = "redriven"
 
 
 class RedrivenMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Says that a letter was put back on its stream."""
+    """A letter was put back on its stream."""
 
     message_id: str
     died_at: float
 
 
 def mark_of(letter: DeadLetter) -> RedrivenMark:
-    """Give the mark that covers this letter and its copies."""
+    """Return the mark that covers this letter and its copies."""
     return RedrivenMark(message_id=letter.message_id, died_at=letter.died_at)
 
 
 def encoded(letter: DeadLetter) -> bytes:
-    """Give the letter as one line of JSON, without the line's end."""
+    """Encode the letter as one line of JSON, without the line's end."""
     try:
         return msgspec.json.encode(letter)
     except UnicodeEncodeError:
@@ -39,15 +39,15 @@ def encoded(letter: DeadLetter) -> bytes:
 
 
 def encoded_mark(mark: RedrivenMark) -> bytes:
-    """Give the mark as one line of JSON, without the line's end."""
+    """Encode the mark as one line of JSON, without the line's end."""
     return msgspec.json.encode(mark)
 
 
 def decoded(where: str, line: bytes) -> DeadLetter:
-    """Read a letter.
+    """Decode a letter.
 
     Raises:
-        DeadLetterError: names where it is, and never the content, which is the user's data.
+        DeadLetterError: names its place, and never the content, which is the user's data.
     """
     try:
         return _letters.decode(line)
@@ -56,7 +56,7 @@ def decoded(where: str, line: bytes) -> DeadLetter:
 
 
 def decoded_mark(where: str, line: bytes) -> RedrivenMark:
-    """Read a mark. Raises like ``decoded``."""
+    """Decode a mark. Raises like ``decoded``."""
     try:
         return _marks.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -72,42 +72,40 @@ def without_redriven(letters: Iterable[DeadLetter], marks: Iterable[RedrivenMark
 
 
 class Lines(Protocol):
-    """Keeps lines of several kinds. Every method raises DeadLetterError for what goes wrong."""
+    """Keeps lines of several kinds. Every method raises DeadLetterError on a failure."""
 
     def check_writable(self) -> None:
-        """Find out that lines could be kept, leaving nothing behind."""
+        """Check that lines can be kept, leaving nothing behind."""
         ...
 
     def append(self, kind: str, lines: Iterable[bytes]) -> None:
-        """Make lines (given without their ends) durable before returning; if it raises, some may be stored."""
+        """Make lines (without their ends) durable before returning; if it raises, some may be stored."""
         ...
 
     def read(self, kind: str) -> Iterator[tuple[str, bytes]]:
-        """Give every line with where it is, ``file:line``; the oldest file first."""
+        """Yield every line with its place, ``file:line``; the oldest file first."""
         ...
 
     def close(self) -> None:
-        """Release what is held. May be called twice."""
+        """Release what is held. Idempotent."""
         ...
 
 
 class LinesSink:
-    """A sink in ``dead-letters-*.jsonl`` and ``redriven-*.jsonl`` files, which several processes may share."""
+    """A sink in ``dead-letters-*.jsonl`` and ``redriven-*.jsonl`` files; several processes may share it."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
 
     def check_writable(self) -> None:
-        """Find out that letters can be written; see the port."""
         self._lines.check_writable()
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
-        """Make the letters durable before returning; see the port."""
         if letters:
             self._lines.append(_LETTERS, (encoded(letter) for letter in letters))
 
     def read(self) -> Iterable[DeadLetter]:
-        """Give back what was not redriven. A bad line is an error that names ``file:line``; see the port."""
+        """Return the letters that were not redriven. A bad line is an error that names ``file:line``."""
         return without_redriven(
             (decoded(where, line) for where, line in self._lines.read(_LETTERS)),
             [decoded_mark(where, line) for where, line in self._lines.read(_MARKS)],
@@ -123,7 +121,6 @@ class LinesSink:
             self._lines.append(_MARKS, (encoded_mark(mark_of(letter)) for letter in letters))
 
     def close(self) -> None:
-        """Release what is held. May be called twice."""
         self._lines.close()
 
 

@@ -1,7 +1,7 @@
-"""Dead letters in files that are written once, whole, and never changed: for what cannot append durably.
+"""Dead letters in files that are written once and never changed: for stores without durable appends.
 
-Every write makes one new file of JSON lines, which has its name only when it is complete, whatever crashed. The
-names sort by the time of the write.
+Every write makes one new file of JSON lines, which gets its name only when it is complete. The names sort by
+the time of the write.
 """
 
 import os
@@ -15,7 +15,7 @@ from kinesis_spout.model.errors import DeadLetterError
 
 
 class WholeFiles(ABC):
-    """A directory of such files, as ``Lines``. Every method raises DeadLetterError for what goes wrong."""
+    """A directory of such files, as ``Lines``. Every method raises DeadLetterError on a failure."""
 
     def __init__(self, address: str, clock: Clock | None = None) -> None:
         self.address = address
@@ -24,23 +24,23 @@ class WholeFiles(ABC):
 
     @abstractmethod
     def check_writable(self) -> None:
-        """Find out that a file could be made, leaving nothing behind."""
+        """Check that a file can be made, leaving nothing behind."""
 
     @abstractmethod
     def create(self, name: str, lines: Iterable[bytes]) -> None:
-        """Make a file of lines (given without their ends), durable and whole before returning."""
+        """Make a file of lines (without their ends), durable and whole before returning."""
 
     @abstractmethod
     def names(self) -> Iterable[str]:
-        """Name what the directory holds, in any order; nothing if there is no such directory yet."""
+        """Name what the directory holds, in any order; nothing if it does not exist yet."""
 
     @abstractmethod
     def chunks(self, name: str) -> Iterator[bytes]:
-        """Give the bytes of a file."""
+        """Yield the bytes of a file."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release what is held. May be called twice."""
+        """Release what is held. Idempotent."""
 
     def append(self, kind: str, lines: Iterable[bytes]) -> None:
         """Make a new file of lines; if it raises, all of them or none are stored."""

@@ -28,7 +28,7 @@ agrees with the query's column.
 | - throttled | 1-2 s (5-10 s after a full reply), doubled up to 10-20 s | the same |
 | - slowly | 1-1.1 s after the first in a row, which may be a stray answer; then 30-33 s | the same |
 | - subscribed to just now | 5-5.5 s | the same |
-| to list, to put | 0.1-0.2 s, doubled up to 5 s | 60 s by default; each shard that refuses |
+| to list, to put | 0.1-0.2 s, doubled up to 5 s | 60 s unless it is said otherwise; each shard that refuses |
 | to list at a query's start, to open its progress | 0.5-1 s | without end |
 | to publish a query's progress | 0.25-0.5 s | without end |
 | a consumer's chores | 0.5-1 s, doubled up to 10 s | without end; the last commit 30 s |

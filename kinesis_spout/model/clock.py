@@ -1,4 +1,4 @@
-"""Time, as a port: everything that waits takes a clock, so that tests decide what time it is."""
+"""Time, as a port: everything that waits takes a clock, so that tests control the time."""
 
 import time
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The machine's clock."""
 
     def time(self) -> float:
         """Seconds since the epoch."""

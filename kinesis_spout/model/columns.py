@@ -1,4 +1,4 @@
-"""The columns of a record in a DataFrame, as every Kinesis source for Spark has them: names, types, order."""
+"""The columns of a record in a DataFrame, as in every Kinesis source for Spark: names, types, order."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,21 +13,21 @@ RECORD_COLUMNS: Final = {
     "sequenceNumber": "string",
     "approximateArrivalTimestamp": "timestamp",
 }
-"""Types are Spark's, by the names that SQL has for them."""
+"""Types are Spark's, by their names in SQL."""
 EXTRA_COLUMNS: Final = {
     "encryptionType": "string",
     "millisBehindLatest": "bigint",
     "subSequenceNumber": "bigint",
     "explicitHashKey": "string",
 }
-"""Further columns, for those who ask for them. The second is of the page: reading again may give another value.
-The last two are of user records that came in an aggregated record, and null for others."""
+"""Further columns, on request. The second is of the page: reading again may give another value. The last two
+are of user records that came in an aggregated record, and null for others."""
 
 HANDLED_COLUMNS: Final = RECORD_COLUMNS | {
     name: EXTRA_COLUMNS[name] for name in ("subSequenceNumber", "explicitHashKey")
 }
-"""The columns that a handler of DataFrames or Arrow batches is given. Rows that came in one aggregated record have
-one ``sequenceNumber``, and are told apart by ``subSequenceNumber``."""
+"""The columns that a handler of DataFrames or Arrow batches gets. Rows of one aggregated record share their
+``sequenceNumber``, and differ in ``subSequenceNumber``."""
 
 ARROW_TYPES: Final = {
     "string": pa.string(),
@@ -41,7 +41,7 @@ ARROW_TYPES: Final = {
 
 
 def as_arrow(columns: Mapping[str, str]) -> pa.Schema:
-    """Give columns, with Spark's types, as Arrow has them."""
+    """Convert columns with Spark's types to an Arrow schema."""
     return pa.schema([(name, ARROW_TYPES[type_]) for name, type_ in columns.items()])
 
 

@@ -1,4 +1,4 @@
-"""A dead letter: a record that was given up, with everything needed to look into it and to send it again."""
+"""A dead letter: a record that was given up, with everything needed to examine it and to send it again."""
 
 import msgspec
 
@@ -15,20 +15,21 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     arrival_timestamp: float | None
     data: bytes
     attempts: int
-    """How often the record was delivered, the last time included."""
+    """How often the record was delivered, including the last time."""
     error: str
-    """What the last attempt failed with: the exception's type and text, or the handler's reason."""
+    """The last attempt's failure: the exception's type and text, or the handler's reason."""
     reason: str
-    """Why: "exhausted" (the retry limit), "rejected" (the handler said so), "expired" (too old to be retried)."""
+    """Why: "exhausted" (the retry limit), "rejected" (the handler said so), "expired" (too old to be
+    retried)."""
     died_at: float
     traceback: str | None = None
     """Where the last attempt raised, without the text of the exceptions. None: it did not raise, or the letter is
     older than this field."""
     explicit_hash_key: str | None = None
-    """What the record's producer gave to choose the shard, as it was given; a redrive gives it again. Only user
-    records inside aggregated ones tell. None: there is none, or the letter is older than this field."""
+    """What the record's producer gave to choose the shard, unchanged; a redrive gives it again. Only user
+    records inside aggregated ones have it. None: there is none, or the letter is older than this field."""
 
     @property
     def message_id(self) -> str:
-        """``shardId:sequence``, which `show` and `redrive` take."""
+        """``shardId:sequence``, which `show` and `redrive` accept."""
         return f"{self.shard_id}:{self.sequence_number}"

@@ -14,22 +14,22 @@
     │   └── DataLoss             a position is behind retention, or outside its shard
     ├── StoreError               ZooKeeper
     │   ├── StoreUnavailable     retriable: connection lost, session expired
-    │   ├── CheckpointUnreadable what is stored cannot be read; never treated as "nothing stored"
+    │   ├── CheckpointUnreadable stored progress cannot be read; never treated as "nothing stored"
     │   ├── ProgressLost         ZooKeeper no longer has what this consumer began with
     │   ├── StreamRecreated      the stored progress belongs to an older stream of the same name
     │   ├── CommitTooLarge       what must be stored in one transaction does not fit into one
     │   └── ConsumerAlive        refused, because a consumer of the application is running
     ├── StateError               keyed state of a topology
-    │   ├── StateUnreadable      what is stored of it is damaged or gone; never treated as "no state"
+    │   ├── StateUnreadable      stored state is damaged or gone; never treated as "no state"
     │   └── StateUnavailable     retriable: its storage does not answer, or refuses
     ├── DeadLetterError          retriable: a dead letter could not be made durable
-    ├── ProducerError            what a producer did not put
+    ├── ProducerError            a producer did not put a record
     │   ├── InvalidRecord        data or a key that Kinesis never takes
     │   ├── BufferFull           retriable: a producer holds as much as it may
     │   ├── RecordDropped        its producer's buffer was full, and drops the oldest
-    │   └── ProducerClosed       a put on a producer that was closed; or the record was left when it was
+    │   └── ProducerClosed       a put on a closed producer; or the record was left when it was closed
     ├── SpoolError               the producer's durable buffer cannot take a record, or be read
-    │   └── SpoolDamaged         what is stored of it is damaged; names what can be saved
+    │   └── SpoolDamaged         what it stores is damaged; names what can be saved
     ├── HandlerKilledWorker      the user's handler ended its Python worker, or outlived the message time-out
     ├── SpoutClosed              a call on a spout that was closed
     ├── HandlerBroken            (spark.tasks.jobs) the handler cannot be loaded on the executors
@@ -40,7 +40,8 @@
     ├── UnsendableValue          (multilang.sendable) a value that a component's messages cannot carry
     └── UnwritableRow            (structured.write) a row that the sink can never write
 
-`kinesis_spout.kinesis.retry_policy` says what follows from each error of Kinesis, and how long it is tried again.
+`kinesis_spout.kinesis.retry_policy` says what follows from each error of Kinesis, and how long the call is
+retried.
 """
 
 
@@ -49,7 +50,7 @@ class KinesisSpoutError(Exception):
 
     retriable = False
     exit_code = 1
-    """What the command line exits with."""
+    """The exit code of the command line."""
 
 
 class InvalidConfig(KinesisSpoutError, ValueError):  # noqa: N818 - the names say what happened
@@ -65,7 +66,7 @@ class KinesisError(KinesisSpoutError):
 
 
 class Throttled(KinesisError):  # noqa: N818
-    """Too many calls or bytes. Wait at least 1 s (5 s after a reply of 10 MiB); the iterator stays good."""
+    """Too many calls or bytes. Wait at least 1 s (5 s after a reply of 10 MiB); the iterator stays valid."""
 
     retriable = True
 
@@ -103,7 +104,7 @@ class StreamNotFound(KinesisError):  # noqa: N818
 
 
 class ShardNotFound(KinesisError):  # noqa: N818
-    """The shard is not there any more although its stream is: retention trimmed it away."""
+    """The shard no longer exists although its stream does: retention trimmed it away."""
 
 
 class DataLoss(KinesisError):  # noqa: N818
@@ -123,11 +124,11 @@ class StoreUnavailable(StoreError):  # noqa: N818
 
 
 class CheckpointUnreadable(StoreError):  # noqa: N818
-    """What is stored cannot be read as progress. Reading from the start instead would repeat or lose data."""
+    """Stored progress cannot be read. Reading from the start instead would repeat or lose data."""
 
 
 class ProgressLost(StoreError):  # noqa: N818
-    """ZooKeeper no longer has what this running consumer began with. It does not begin anew by itself."""
+    """ZooKeeper no longer has what this running consumer began with. The consumer does not begin again."""
 
 
 class StreamRecreated(StoreError):  # noqa: N818
@@ -135,7 +136,7 @@ class StreamRecreated(StoreError):  # noqa: N818
 
 
 class CommitTooLarge(StoreError):  # noqa: N818
-    """What must be stored together, or not at all, is more than ZooKeeper takes in one request."""
+    """What must be stored together is more than ZooKeeper takes in one request. Nothing is stored."""
 
 
 class ConsumerAlive(StoreError):  # noqa: N818
@@ -151,7 +152,7 @@ class StateError(KinesisSpoutError):
 
 
 class StateUnreadable(StateError):  # noqa: N818
-    """What is stored of keyed state cannot be read. To begin with empty state instead would count wrongly."""
+    """Stored keyed state cannot be read. Beginning with empty state instead would count wrongly."""
 
 
 class StateUnavailable(StateError):  # noqa: N818
@@ -176,7 +177,7 @@ class InvalidRecord(ProducerError, ValueError):  # noqa: N818
 
 
 class BufferFull(ProducerError):  # noqa: N818
-    """A producer holds as many records as it may, and does not wait for room, or did so in vain."""
+    """A producer holds as many records as it may, and does not wait for room, or waited in vain."""
 
     retriable = True
 
@@ -186,15 +187,15 @@ class RecordDropped(ProducerError):  # noqa: N818
 
 
 class ProducerClosed(ProducerError):  # noqa: N818
-    """The producer was closed: it takes no record, and what it held at the end of its time is not put."""
+    """The producer was closed: it takes no record, and does not put what it still held at the end."""
 
 
 class SpoolError(KinesisSpoutError):
-    """The producer's durable buffer cannot take a record, or be read: its disk is full, or may not be written."""
+    """The producer's durable buffer cannot take or read a record: its disk is full, or is not writable."""
 
 
 class SpoolDamaged(SpoolError):  # noqa: N818
-    """What is stored in a producer's durable buffer is damaged. Says what can be saved, and how."""
+    """A producer's durable buffer is damaged. Says what can be saved, and how."""
 
 
 class HandlerKilledWorker(KinesisSpoutError):  # noqa: N818

@@ -1,15 +1,16 @@
-"""What a record handler may say by raising, and how an error is read.
+"""What a record handler can say by raising, and how an error is read.
 
-Returning acks the record; whatever it raises fails it, to be retried until the retry limit. Three exceptions say
-more: `Reject` gives the record up at once, `RetryLater` chooses when it is tried again, and so does `NotNow`, for
-a record that was not tried.
+Returning acks the record; anything it raises fails the record, which is retried until the retry limit. Three
+exceptions say more: `Reject` gives the record up at once, `RetryLater` chooses when it is tried again, and so
+does `NotNow`, for a record that was not tried.
 
-"Whatever" is any ``BaseException``: `asyncio.CancelledError`, `SystemExit`, `GeneratorExit`, `KeyboardInterrupt`
-fail the record that the handler was given, like any other. They must: let through, each of them would end the
-worker at the same record again and again. Nothing that has to end a task is lost by it. Spark ends one by killing
-its worker process or closing its socket, never by raising in it; and Ctrl-C reaches the main thread of the driver
-only, where no handler runs. The exceptions are what runs user code on the caller's own thread. In the plain-Python
-door (its scheme) a `KeyboardInterrupt` fails its record *and* goes on to the caller; it ends `Topology.run_local`.
+"Anything" is any ``BaseException``: `asyncio.CancelledError`, `SystemExit`, `GeneratorExit`,
+`KeyboardInterrupt` fail the record that the handler was given, like any other. If they passed through, each
+would end the worker at the same record again and again. No task needs them to end: Spark ends one by killing
+its worker process or closing its socket, never by raising in it; and Ctrl-C reaches only the main thread of
+the driver, where no handler runs. The exceptions are user code on the caller's thread. In the plain-Python
+door (its scheme) a `KeyboardInterrupt` fails its record *and* reaches the caller; it ends
+`Topology.run_local`.
 
 This module travels to the executors with every handler, so it imports nothing of ours.
 """
@@ -66,11 +67,12 @@ class RetryLater(Exception):  # noqa: N818
 
 
 class NotNow(RetryLater):
-    """Raised by a handler: the record was not tried, for it is not its time yet; give it again after ``seconds``.
+    """Raised by a handler: the record was not tried, because its time has not come; again after ``seconds``.
 
-    For a target's rate (see ``KeyedRate``), not for errors: it counts neither as an attempt nor for the circuit
-    breaker. A record can be put off a thousand times (counted anew after a restart); from then on it counts like
-    `RetryLater`. So it always does in ``each_record``, and with another guarantee than at_least_once.
+    For a target's rate (see ``KeyedRate``), not for errors: it counts neither as an attempt nor for the
+    circuit breaker. A record can be put off a thousand times (the count restarts with the consumer); from
+    then on it counts like `RetryLater`. It always does in ``each_record``, and with another guarantee than
+    at_least_once.
 
     Raises:
         ValueError: as `RetryLater`.
@@ -79,7 +81,7 @@ class NotNow(RetryLater):
 
 @dataclass(frozen=True, slots=True)
 class RaisedAt:
-    """Where an exception came from. Says nothing of the record: the exceptions' texts are left out."""
+    """Where an exception came from. Contains nothing of the record: the exceptions' texts are left out."""
 
     kind: str
     """Its type and the line that raised it: "KeyError at /app/billing.py:12, in bill"."""
@@ -100,12 +102,12 @@ class Failure:
     put_off: bool = False
     """Whether the handler did not try the record, so that this is no attempt."""
     killed_worker: bool = False
-    """Whether the worker died, or hung, while the record was handled. It is retried in a job of its own."""
+    """Whether the worker died, or hung, while the record was handled. It is retried in a separate job."""
     timed_out: bool = False
     """Whether the handler had not returned in time."""
     raised: RaisedAt | None = None
-    """Where it was raised, or where the handler was when it timed out; None if nobody knows, or if what was raised
-    is a verdict of the handler."""
+    """Where it was raised, or where the handler was when it timed out; None if that is unknown, or if a
+    verdict of the handler was raised."""
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -126,12 +128,12 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def failure_saying(reason: object) -> Failure:
-    """Make a failure of what was said instead of raised: one line of its text. Never raises."""
+    """Make a failure of a reason that was not raised: one line of its text. Never raises."""
     return Failure(error_text=_one_line(_text(reason)) or "failed without a reason")
 
 
 def raised_at(error: BaseException) -> RaisedAt | None:
-    """Say where an exception came from; None if it was never raised. Cheap where another came the same way."""
+    """Return where an exception came from; None if it was never raised. Cheap for a repeated place."""
     try:
         return _raised_at(error)
     except BaseException:  # noqa: BLE001 - a user's class may be anything; its failure counts without this
@@ -139,12 +141,12 @@ def raised_at(error: BaseException) -> RaisedAt | None:
 
 
 def found_at(frame: FrameType, kind: str, call: FrameType | None = None) -> RaisedAt:
-    """Say where a thread is now: "timed out at /app/billing.py:12, in bill".
+    """Return where a thread is now: "timed out at /app/billing.py:12, in bill".
 
     Args:
         frame: its innermost one.
         kind: what to call it.
-        call: the frame of ours that has called the user's code, if it is known: those outside of it say nothing.
+        call: our frame that has called the user's code, if known: those outside of it are left out.
     """
     inside = takewhile(lambda at: at[0] is not call, traceback.walk_stack(frame))
     frames = list(dropwhile(_is_ours, reversed(list(inside)[:_MAX_FRAMES])))
@@ -189,7 +191,7 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _frames(error: BaseException) -> list[_Frame]:
-    """Give the innermost frames it came through, without those of ours that called the user's code."""
+    """Return the innermost frames it came through, without those of ours that called the user's code."""
     walked = list(deque(traceback.walk_tb(error.__traceback__), maxlen=_MAX_FRAMES))
     return list(dropwhile(_is_ours, walked)) or walked[-1:]
 
@@ -209,7 +211,7 @@ def _type_name(error: BaseException) -> str:
 
 
 def _delay(error: RetryLater) -> float | None:
-    """Give the delay that was asked for; None if a subclass replaced it with something else."""
+    """Return the delay that was requested; None if a subclass replaced it with something else."""
     seconds = getattr(error, "seconds", None)
     if isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds >= 0:
         return float(seconds)
@@ -224,7 +226,7 @@ def _text(said: object) -> str:
 
 
 def _without_traceback(text: str) -> str:
-    """Drop tracebacks that came inside a message, as PySpark's do; what a bare one ends with is its error."""
+    """Drop tracebacks inside a message, as in PySpark's; the last line of a bare one is its error."""
     before, found, traceback = text.partition(_TRACEBACK)
     if not found or before.strip():
         return before

@@ -8,7 +8,7 @@ from typing import Any
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Give the ``__getattr__`` and the ``__dir__`` of a package.
+    """Make the ``__getattr__`` and the ``__dir__`` of a package.
 
     Args:
         package: its name.

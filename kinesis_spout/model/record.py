@@ -1,7 +1,7 @@
 """A Kinesis record as the user sees it, and as GetRecords sends it: one struct serves both.
 
-The decoder fills the fields that come over the wire in place; ``stream``, ``shard_id`` and ``attempt`` are
-added by the getter. One object per record, no copy in between.
+The decoder fills the fields that come over the wire in place; the getter adds ``stream``, ``shard_id`` and
+``attempt``. One object per record, no copy in between.
 """
 
 from datetime import UTC, datetime
@@ -13,13 +13,13 @@ from shard_state import SequenceNumber
 from shard_state.sequence_number import WHOLE
 
 _USER_RECORD_BYTES: Final = 200
-"""What the objects of a user record take, roughly."""
+"""The memory of a user record's objects, roughly."""
 
 
 class Record(msgspec.Struct, gc=False):
-    """One record of a shard. Not frozen, because that is faster to decode; a handler gets a copy of its own.
+    """One record of a shard. Not frozen, because that is faster to decode; a handler gets a copy.
 
-    The garbage collector passes over it: it holds only what refers to nothing, and there are millions of it.
+    The garbage collector ignores it: it holds no containers, and there are millions of it.
     """
 
     data: bytes = msgspec.field(name="Data")
@@ -27,22 +27,22 @@ class Record(msgspec.Struct, gc=False):
     sequence_number: str = msgspec.field(name="SequenceNumber")
     """Decimal text of up to 129 digits. Compare as integers: ``record.sequence``."""
     partition_key: str | None = msgspec.field(name="PartitionKey", default=None)
-    """At most 256 characters; None where the stream distributes records by itself (strategy AUTO)."""
+    """At most 256 characters; None if the stream distributes the records (strategy AUTO)."""
     arrival_timestamp: float | None = msgspec.field(name="ApproximateArrivalTimestamp", default=None)
     """Seconds since the epoch. Not guaranteed to grow from record to record."""
     encryption_type: str | None = msgspec.field(name="EncryptionType", default=None)
-    """"KMS", "NONE", or None where the endpoint does not say."""
+    """"KMS", "NONE", or None if the endpoint does not say."""
     stream: str = ""
     shard_id: str = ""
     attempt: int = 1
     """Which delivery this is: 1 at first, 2 for the first retry."""
     sub_sequence_number: int | None = None
-    """The index inside the aggregated record that carried it (the KPL's format), from 0; None for a record that
-    came by itself."""
+    """The index inside the aggregated record that carried it (the KPL's format), from 0; None for a record
+    that was not aggregated."""
     explicit_hash_key: str | None = None
-    """What its producer gave to choose the shard, as decimal text. Only aggregated records tell."""
+    """What its producer gave to choose the shard, as decimal text. Only records of aggregates have it."""
 
-    if TYPE_CHECKING:  # every struct has it, which msgspec's stubs do not say
+    if TYPE_CHECKING:  # every struct has it, but msgspec's stubs do not
 
         def __copy__(self) -> Self: ...
 
@@ -54,7 +54,7 @@ class Record(msgspec.Struct, gc=False):
 
     @property
     def sequence_text(self) -> str:
-        """What ``str(self.sequence)`` gives: ``"123"``, or ``"123:4"`` of a user record in an aggregate."""
+        """The same as ``str(self.sequence)``: ``"123"``, or ``"123:4"`` of a user record in an aggregate."""
         if self.sub_sequence_number is None:
             return self.sequence_number
         return f"{self.sequence_number}:{self.sub_sequence_number}"
@@ -63,7 +63,7 @@ class Record(msgspec.Struct, gc=False):
     def size_bytes(self) -> int:
         """What it takes of a buffer: its data and key, and of a user record also the objects around them.
 
-        Of user records a page may hold hundreds of thousands, which weigh little else.
+        A page may hold hundreds of thousands of user records, which weigh little else.
         """
         size = len(self.data) + len(self.partition_key or "")
         return size if self.sub_sequence_number is None else size + _USER_RECORD_BYTES
@@ -72,8 +72,8 @@ class Record(msgspec.Struct, gc=False):
     def message_id(self) -> str:
         """``shardId:sequence``: unique within the stream, the same at every delivery, and in a dead letter.
 
-        Of a user record in an aggregate: ``shardId:sequence:sub``. What ``RecordSpout.next_tuple`` gives adds
-        which delivery it is.
+        Of a user record in an aggregate: ``shardId:sequence:sub``. ``RecordSpout.next_tuple`` adds the number
+        of the delivery.
         """
         return f"{self.shard_id}:{self.sequence_text}"
 

@@ -1,11 +1,11 @@
-"""How a record becomes the values that a handler or a bolt is given.
+"""How a record becomes the values that a handler or a bolt gets.
 
 The scheme runs where the handler runs. What it raises fails its record, like an error of the handler: it is
 retried, and dead-lettered in the end. It never ends the spout.
 
-What was read is what is retried and dead-lettered (invariant 16), but handlers do change their records
-(``record.data = decompress(record.data)``). So no record that is kept leaves this module: handlers, and schemes of
-users, are given a copy.
+A record is retried and dead-lettered as it was read (invariant 16), but handlers do change their records
+(``record.data = decompress(record.data)``). So no record that is kept leaves this module: handlers, and
+users' schemes, get a copy.
 """
 
 import importlib
@@ -23,29 +23,29 @@ class Scheme(Protocol):
     """Turns a record into values. May raise anything: that fails the record."""
 
     def __call__(self, record: Record, /) -> Any:
-        """Give the record's values."""
+        """Return the record's values."""
         ...
 
 
 def raw(record: Record) -> Record:
-    """Give the record, as a copy of its own."""
+    """Return a copy of the record."""
     return record.__copy__()
 
 
 def text(record: Record) -> str:
-    """Give the data as text.
+    """Return the data as text.
 
     Raises:
-        UnicodeDecodeError: when it is not UTF-8.
+        UnicodeDecodeError: it is not UTF-8.
     """
     return record.data.decode()
 
 
 def json(record: Record) -> Any:
-    """Give the data decoded as JSON.
+    """Return the data decoded as JSON.
 
     Raises:
-        msgspec.DecodeError: when it is not JSON.
+        msgspec.DecodeError: it is not JSON.
     """
     return msgspec.json.decode(record.data)
 
@@ -54,12 +54,12 @@ BUILT_IN: Final[dict[str, Scheme]] = {"raw": raw, "text": text, "json": json}
 
 
 def resolve(scheme: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
-    """Find the scheme: "raw", "text" or "json", ``"module:callable"``, or a callable, which is given copies.
+    """Find the scheme: "raw", "text" or "json", ``"module:callable"``, or a callable, which gets copies.
 
     The built-in ones and those found by name can be pickled to the executors.
 
     Raises:
-        InvalidConfig: when there is no such scheme. What a user's module raises on import goes through.
+        InvalidConfig: there is no such scheme. Errors from the import of a user's module pass through.
     """
     if not isinstance(scheme, str):
         if not callable(scheme):
@@ -86,12 +86,12 @@ def resolve(scheme: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
 
 @dataclass(frozen=True, slots=True)
 class _OnCopies:
-    """A scheme that may give its record back, or change it. Picklable if the scheme is."""
+    """A scheme that may return its record, or change it. Picklable if the scheme is."""
 
     scheme: Callable[[Record], Any]
 
     def __call__(self, record: Record) -> Any:
-        """Let the scheme have a copy of the record."""
+        """Call the scheme with a copy of the record."""
         return self.scheme(record.__copy__())
 
 

@@ -1,8 +1,8 @@
-"""Handlers whose work is not done when they return: generators, and what somebody would have to await.
+"""Handlers whose work is not done when they return: generators, and awaitables that are not awaited.
 
-Python runs nothing of a function with a ``yield`` in it when it is called, nor of an ``async def``: both give an
-object, and to ignore that is to ack the record without having handled it. So what is seen to be such a function is
-refused at the start, and what returns such an object fails its record.
+Python runs nothing of a function with a ``yield`` in it when it is called, nor of an ``async def``: both
+return an object, and ignoring it would ack the record without having handled it. So such functions are
+refused at the start if recognised, and returning such an object fails the record.
 """
 
 import inspect
@@ -19,17 +19,17 @@ _KINDS: Final = {
 
 
 def is_coroutine_function(handler: Callable[..., object]) -> bool:
-    """Tell whether a handler is an ``async def``: a function, a partial of one, or an object that is called so."""
+    """Whether a handler is an ``async def``: a function, a partial of one, or an object with such a call."""
     return _is(inspect.iscoroutinefunction, handler)
 
 
 def refuse_generator_function(where: str, handler: Callable[..., object]) -> None:
-    """Refuse a function with a ``yield`` in it: plain or async, a partial of one, or an object that is called so.
+    """Refuse a function with a ``yield`` in it: plain, async, a partial, or an object with such a call.
 
-    What a decorator has made is judged by itself: it may well run the generator that it decorates.
+    A decorated function is judged alone: its decorator may run the generator.
 
     Raises:
-        InvalidConfig: it is one. ``where`` says of what.
+        InvalidConfig: it is one. ``where`` names the option.
     """
     if _is(inspect.isgeneratorfunction, handler) or _is(inspect.isasyncgenfunction, handler):
         raise InvalidConfig(
@@ -40,7 +40,7 @@ def refuse_generator_function(where: str, handler: Callable[..., object]) -> Non
 
 
 def refuse_unfinished_function(where: str, handler: Callable[..., object]) -> None:
-    """Refuse an ``async def`` too, where nobody awaits it.
+    """Refuse an ``async def`` too, where it would not be awaited.
 
     Raises:
         InvalidConfig: as ``refuse_generator_function``.
@@ -54,11 +54,11 @@ def refuse_unfinished_function(where: str, handler: Callable[..., object]) -> No
 
 
 def refuse_unfinished(returned: object) -> None:
-    """Refuse what a call has returned, if the work is still to be done. Ask only if it is not None.
+    """Refuse the result of a call, if the work is still to be done. Call it only if that is not None.
 
     Raises:
-        TypeError: it is a generator, a coroutine or another awaitable, or a future. It was closed or cancelled;
-            the record that it is about fails.
+        TypeError: it is a generator, a coroutine or another awaitable, or a future. It was closed or
+            cancelled; its record fails.
     """
     kind = type(returned)
     if not (

@@ -1,9 +1,9 @@
 """What a consumer needs from the outside, as small protocols.
 
-Each has one suite of contract tests in ``tests/contract``, for the fake in ``kinesis_spout.testing``
-and for the real thing. Every method is called from one thread at a time per object, unless it says otherwise.
-Begin with ``stream``, then ``checkpoint_store``. ``coordinator`` begins what the processes of one application need
-from each other.
+Each has one suite of contract tests in ``tests/contract``, for the fake in ``kinesis_spout.testing`` and the
+real adapter. Every method is called from one thread at a time per object, unless it says otherwise. Begin
+with ``stream``, then ``checkpoint_store``; ``coordinator`` is the first port between the processes of an
+application.
 """
 
 from kinesis_spout.ports.checkpoint_store import Attachment, CheckpointStore, CheckpointWrite, CommitResult

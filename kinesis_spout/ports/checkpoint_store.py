@@ -1,4 +1,4 @@
-"""What keeps the progress of one application on one stream."""
+"""The store of one application's progress on one stream."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,19 +17,19 @@ class CheckpointWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """What else is to be stored with checkpoints, in their very transaction: both or neither.
+    """What else is stored with checkpoints, in the same transaction: both or neither.
 
-    An application may have several, by their names. Each is its whole content, and replaces what was there.
+    An application may have several, by their names. Each replaces its former content as a whole.
     """
 
     name: str
     data: bytes
-    """Not empty: empty says that nothing is stored."""
+    """Not empty: empty means that nothing is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
-    """What became of the writes of one commit: each shard is in exactly one of the two sets."""
+    """The outcome of one commit's writes: each shard is in exactly one of the two sets."""
 
     committed: frozenset[str] = field(default=frozenset())
     fenced: frozenset[str] = field(default=frozenset())
@@ -50,7 +50,7 @@ class CheckpointStore(Protocol):
         order, so that a crash in between repeats the whole. Afterwards ``start`` and ``shards`` are ignored.
 
         Returns:
-            The start that is in force: the one of the first start, or of the last that began again.
+            The start in force: the one of the first start, or of the last that began again.
 
         Raises:
             InvalidConfig: this is the first start, and it names shards that are not among ``shards``, or too many.
@@ -66,16 +66,17 @@ class CheckpointStore(Protocol):
         """Have the application begin again at ``start``, once for each deployment. Called after ``open``.
 
         The first process of a deployment that calls this, while no member is registered, gives every one of
-        ``shards`` a checkpoint at its position of ``start`` (which must be resolved: not LATEST), under an epoch
-        above every earlier one, and marks the application as begun again by that deployment. Attachments are
-        removed, as by ``reset``. A crash in between is made good by whoever opens next. Any other call changes
-        nothing. It waits for members whose session is about to end.
+        ``shards`` a checkpoint at its position of ``start`` (which must be resolved: not LATEST), under an
+        epoch above every earlier one, and marks the application as begun again by that deployment.
+        Attachments are removed, as by ``reset``. The next process to open repairs a crash in between. Any
+        other call changes nothing. It waits for members whose session is about to end.
 
         Returns:
             The start that was in force before, if this call has done it; None if it was done before.
 
         Raises:
-            InvalidConfig: the start names shards that are not among ``shards``, or too many; nothing is changed.
+            InvalidConfig: the start names shards that are not among ``shards``, or too many; nothing is
+            changed.
             ConsumerAlive: names the members that live, of another deployment.
             StoreUnavailable: retriable.
         """
@@ -101,10 +102,10 @@ class CheckpointStore(Protocol):
         ...
 
     def attached(self, name: str) -> bytes | None:
-        """Read an attachment; None where nothing is stored. May be called from any thread.
+        """Read an attachment; None if nothing is stored. May be called from any thread.
 
-        Reading is what entitles to write: ``commit`` stores an attachment only while nobody else has written it
-        since this store read it.
+        Only a store that has read it can write it: ``commit`` stores an attachment only while no other store
+        has written it since this one read it.
 
         Raises:
             ProgressLost: as ``load``.
@@ -119,10 +120,11 @@ class CheckpointStore(Protocol):
         by the store itself in the same transaction. One fenced shard does not stop the others. A transaction
         whose outcome is unknown (connection lost) is resolved by re-reading before this returns.
 
-        With an attachment, all is one transaction, and all of it is stored or nothing. It is refused (every write
-        is fenced then) if one write is, if *any* shard that this coordinator owns is another's by now, written or
-        not, if none is owned, or if somebody else wrote the attachment since it was read here. So who stores an
-        attachment owned, at that moment, every shard that it believes to own. ``writes`` may be empty.
+        With an attachment, all is one transaction, and all of it is stored or nothing. It is refused (every
+        write is fenced then) if one write is, if *any* shard that this coordinator owns is another's by now,
+        written or not, if none is owned, or if another store wrote the attachment since this one read it. So
+        a store that writes an attachment owned, at that moment, every shard that it believes to own.
+        ``writes`` may be empty.
 
         Raises:
             CommitTooLarge: with an attachment: it is more than one transaction takes. Nothing is stored.
@@ -131,9 +133,9 @@ class CheckpointStore(Protocol):
         ...
 
     def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Replace the stored progress, for an operator. Epochs go on growing. Attachments are removed.
+        """Replace the stored progress, for an operator. Epochs continue to grow. Attachments are removed.
 
-        What was attached belongs to the progress that is replaced: with another one it would count records
+        An attachment belongs to the progress that is replaced: with other progress it would count records
         twice, or not at all.
 
         Raises:

@@ -9,7 +9,7 @@ DEFAULT_SESSION_TIMEOUT_SECONDS: Final = 6.0
 """How long a member may be silent before it loses its shards, unless a setting says otherwise."""
 
 MAX_SESSION_TIMEOUT_SECONDS: Final = 120
-"""The longest that may be set."""
+"""The longest allowed setting."""
 
 
 class Coordinator(Protocol):
@@ -21,14 +21,14 @@ class Coordinator(Protocol):
         ...
 
     def join(self, says: bytes = b"") -> None:
-        """Register this process as a living member (ephemeral), with what it says of itself.
+        """Register this process as a living member (ephemeral), with its own description.
 
-        It stays registered until it is closed: again after a lost session, with what it said last.
+        It stays registered until it is closed: after a lost session again, with its last description.
         """
         ...
 
     def say(self, says: bytes) -> None:
-        """Replace what this member says of itself. Where it is not registered just now, it says so once it is.
+        """Replace this member's description. If it is not registered just now, it will be registered with it.
 
         Raises:
             StoreUnavailable: retriable.
@@ -43,19 +43,19 @@ class Coordinator(Protocol):
         """Become the owner of a shard.
 
         Atomically makes the ephemeral owner node and raises the epoch in the shard's checkpoint by one, so
-        that every write of an earlier owner is refused from this moment. Where nothing is stored, ``fresh``
-        is stored, with epoch 1; where parents are not stored, those of ``fresh`` are added
+        that every write of an earlier owner is refused from this moment. If nothing is stored, ``fresh`` is
+        stored, with epoch 1; if parents are not stored, those of ``fresh`` are added
         (``shard_state.checkpoint.checkpoint.next_ownership``).
 
         Args:
             shard_id: which one.
-            fresh: its checkpoint where nothing is stored.
-            fences: whether to take the shard from another living member that owns it. That one's writes are
-                refused from this moment, and it hears of it.
+            fresh: its checkpoint if nothing is stored.
+            fences: whether to take the shard from another living member that owns it. That member's writes
+                are refused from this moment, and ``take_lost`` reports it there.
 
         Returns:
-            The checkpoint to go on from, with the new epoch; None if somebody else owns the shard. Then
-            ``take_freed`` names it as soon as that one has given it up, and the group says that there is news.
+            The checkpoint to continue from, with the new epoch; None if another member owns the shard. Then
+            ``take_freed`` names it as soon as that member has given it up, and the group reports a change.
 
         Raises:
             CheckpointUnreadable, ProgressLost, StoreUnavailable: see the store's ``load``.
@@ -63,7 +63,7 @@ class Coordinator(Protocol):
         ...
 
     def release(self, shard_ids: Iterable[str]) -> None:
-        """Give shards up; their last commit must have been made. Unowned ones are passed over."""
+        """Give shards up; their last commit must have been made. Unowned ones are ignored."""
         ...
 
     def take_lost(self) -> frozenset[str]:
@@ -74,10 +74,10 @@ class Coordinator(Protocol):
         ...
 
     def is_certain(self) -> bool:
-        """Tell whether no other member can own this one's shards now, but for one that takes them by force.
+        """Return whether no other member can own this one's shards now, unless one takes them by force.
 
-        ZooKeeper has answered within two thirds of the session time-out, and ``take_lost`` has nothing to say.
-        Otherwise nothing may be handed out. Never blocks: what has to be asked is asked beside it.
+        True if ZooKeeper has answered within two thirds of the session time-out, and ``take_lost`` is empty.
+        Otherwise nothing may be handed out. Never blocks: questions to ZooKeeper are asked in the background.
         """
         ...
 
@@ -91,10 +91,10 @@ class Coordinator(Protocol):
     def show_pause(self, notice: str) -> bool:
         """Show operators that this member has paused, and why, until ``end_pause`` or the end of the session.
 
-        Called again and again while it has.
+        Called repeatedly while it has.
 
         Returns:
-            True, once, if an operator has taken the notice away: the member is to go on.
+            True, once, if an operator has removed the notice: the member must resume.
 
         Raises:
             StoreUnavailable: retriable.
@@ -102,7 +102,7 @@ class Coordinator(Protocol):
         ...
 
     def end_pause(self) -> None:
-        """Show it no longer. Does nothing if nothing is shown.
+        """Remove the notice. Does nothing if none is shown.
 
         Raises:
             StoreUnavailable: retriable.
@@ -110,7 +110,7 @@ class Coordinator(Protocol):
         ...
 
     def pauses(self) -> Mapping[str, str]:
-        """Give the notices of the members that have paused, for an operator.
+        """Return the notices of the members that have paused, for an operator.
 
         Raises:
             StoreUnavailable: retriable.
@@ -118,10 +118,10 @@ class Coordinator(Protocol):
         ...
 
     def resume(self) -> list[str]:
-        """Take away all notices, for an operator, so that those members go on. Names them, in order.
+        """Remove all notices, for an operator, so that those members resume. Names them, in order.
 
         Raises:
-            StoreUnavailable: some may be taken away; calling again is safe.
+            StoreUnavailable: some may be removed; calling again is safe.
         """
         ...
 

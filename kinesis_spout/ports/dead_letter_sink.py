@@ -1,4 +1,4 @@
-"""What keeps the records that were given up."""
+"""The store of records that were given up."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -10,9 +10,9 @@ class DeadLetterSink(Protocol):
     """Keeps the records that were given up."""
 
     def check_writable(self) -> None:
-        """Find out that letters can be written, as far as that is possible without leaving anything behind.
+        """Check that letters can be written, if possible without leaving anything behind.
 
-        Called once, before anything is read: a sink that is wrong must not be noticed at the first letter.
+        Called once, before anything is read: a wrong sink must not be noticed only at the first letter.
 
         Raises:
             DeadLetterError: says what is wrong.
@@ -28,7 +28,7 @@ class DeadLetterSink(Protocol):
         ...
 
     def read(self) -> Iterable[DeadLetter]:
-        """Give back what is stored and was not redriven, oldest file first.
+        """Return what is stored and was not redriven, oldest file first.
 
         Raises:
             DeadLetterError: names what cannot be read.

@@ -1,4 +1,4 @@
-"""Which of several processes leads, as a port."""
+"""Elects one of several processes as the leader, as a port."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,18 +6,18 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elected:
-    """What an election gives to the one that leads."""
+    """The term of an elected leader."""
 
     token: int
     """Larger than in every earlier term."""
     node: str
-    """Which node stands for the term; it goes when the term is over."""
+    """The node of the term; it is removed when the term is over."""
     asked_at: float
     """Monotonic: the term was known to last at this moment, or later."""
 
 
 class Election(Protocol):
-    """Where processes stand for election, one of which leads at a time. Used by one thread, but for ``cancel``."""
+    """An election of one leader at a time among processes. Used by one thread, except for ``cancel``."""
 
     @property
     def name(self) -> str:
@@ -26,11 +26,11 @@ class Election(Protocol):
 
     @property
     def session_timeout_seconds(self) -> float:
-        """How long a leader that is silent keeps its office."""
+        """How long a silent leader keeps its term."""
         ...
 
     def campaign(self) -> Elected | None:
-        """Stand for election and wait, for about a session time-out. Give None if another leads, or at a cancel.
+        """Stand for election and wait, about a session time-out. Returns None if another leads or at a cancel.
 
         Raises:
             StoreUnavailable: retriable.
@@ -38,7 +38,7 @@ class Election(Protocol):
         ...
 
     def confirm(self, elected: Elected, wait_seconds: float) -> float | None:
-        """Ask whether the term lasts: give the monotonic time before asking, or None if it is over.
+        """Ask whether the term lasts: returns the monotonic time before asking, or None if it is over.
 
         Raises:
             StoreUnavailable: no answer came in ``wait_seconds``.
@@ -46,7 +46,7 @@ class Election(Protocol):
         ...
 
     def resign(self, elected: Elected) -> None:
-        """End the term, and say that its last unit of work is done. While cut off: as soon as that is possible."""
+        """End the term, and note that its last unit of work is done; as soon as there is a connection."""
         ...
 
     def occupy(self, elected: Elected) -> None:
@@ -58,7 +58,7 @@ class Election(Protocol):
         ...
 
     def is_occupied(self) -> bool:
-        """Say whether a leader before has not said yet that its last unit of work is done.
+        """Return whether an earlier leader has not yet noted that its last unit of work is done.
 
         Raises:
             StoreUnavailable: retriable.
@@ -66,7 +66,7 @@ class Election(Protocol):
         ...
 
     def cancel(self) -> None:
-        """End a ``campaign`` that waits. May be called from any thread; later campaigns give None."""
+        """End a ``campaign`` that waits. May be called from any thread; later campaigns return None."""
         ...
 
     def close(self) -> None:

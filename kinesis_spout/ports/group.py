@@ -1,4 +1,4 @@
-"""Who is there, who leads, and what the leader has assigned to whom, as a port."""
+"""The members of an application, their leader and its assignment, as a port."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -7,23 +7,23 @@ from shard_state import Assignment, GroupMember, OperatorPause
 
 
 class Group(Protocol):
-    """The members of an application, the one that leads them, and what it has assigned to whom."""
+    """The members of an application, their leader, and its assignment of shards to members."""
 
     def take_part(self, changed: Callable[[], None]) -> None:
-        """Look at the group, and stand for its leadership, until ``close``. Called once, after joining.
+        """Watch the group, and stand for its leadership, until ``close``. Called once, after joining.
 
         Args:
-            changed: is called, on any thread, when there may be something new: the members, the assignment, who
-                leads, or a shard that another member has given up. It must not block.
+            changed: called on any thread when something may be new: the members, the assignment, the leader,
+                or a shard that another member has given up. It must not block.
         """
         ...
 
     def leads(self) -> bool:
-        """Say whether this member leads. True is certain for a part of the session time-out; writes are fenced."""
+        """Whether this member leads. True holds for a part of the session time-out; writes are fenced."""
         ...
 
     def leader(self) -> str | None:
-        """Name the member that leads, for an operator; None while nobody does.
+        """Name the member that leads, for an operator; None without a leader.
 
         Raises:
             StoreUnavailable: retriable.
@@ -31,7 +31,7 @@ class Group(Protocol):
         ...
 
     def members(self) -> list[GroupMember]:
-        """Give the living members, in the order in which they joined.
+        """Return the living members, in the order in which they joined.
 
         Raises:
             StoreUnavailable: retriable.
@@ -39,7 +39,7 @@ class Group(Protocol):
         ...
 
     def assignment(self) -> Assignment | None:
-        """Give the assignment in force; None before the first. Asks nobody while nothing has changed.
+        """Return the assignment in force; None before the first. Makes no request while nothing has changed.
 
         Raises:
             CheckpointUnreadable: it cannot be read.
@@ -48,7 +48,7 @@ class Group(Protocol):
         ...
 
     def assign(self, assignment: Assignment) -> bool:
-        """Put an assignment in force, if this member leads. False, and nothing is written, if it does not.
+        """Put an assignment in force. Returns False, and writes nothing, if this member does not lead.
 
         Raises:
             StoreUnavailable: retriable; it may be in force.
@@ -74,7 +74,7 @@ class Group(Protocol):
     def pause(self, shard_id: str | None) -> None:
         """Pause a shard, for an operator, or the whole application (None), until ``resume``.
 
-        It is stored, and outlives every member. Of what is paused already nothing changes.
+        It is stored, and outlives every member. A pause that exists stays unchanged.
 
         Raises:
             StoreUnavailable: retriable.
@@ -82,7 +82,7 @@ class Group(Protocol):
         ...
 
     def resume(self, shard_id: str | None) -> OperatorPause:
-        """End the pause of a shard that is paused by itself, or (None) all pauses of operators; give what ended.
+        """End the pause of one shard, or (None) all pauses of operators; returns what ended.
 
         Raises:
             StoreUnavailable: some may be ended; calling again is safe.
@@ -90,7 +90,7 @@ class Group(Protocol):
         ...
 
     def paused(self) -> OperatorPause:
-        """Give what is paused by an operator. Asks nobody while nothing has changed.
+        """Return what operators have paused. Makes no request while nothing has changed.
 
         Raises:
             StoreUnavailable: retriable.
@@ -98,5 +98,5 @@ class Group(Protocol):
         ...
 
     def close(self) -> None:
-        """Lead no more, and stand no more. May be called twice."""
+        """End the leadership and the candidacy. May be called twice."""
         ...

@@ -1,4 +1,4 @@
-"""What reads a stream: a lister of its shards, and a getter for each shard."""
+"""Reads a stream: a lister of its shards, and a getter for each shard."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from shard_state import Position, Shard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSummary:
-    """Which stream this is. The creation time tells a re-created stream from the one it replaced."""
+    """Identifies a stream. The creation time distinguishes a re-created stream from the one it replaced."""
 
     name: str
     arn: str
     created: float
     """Seconds since the epoch."""
     retention_hours: int | None = None
-    """How long it keeps a record; None where that is not known."""
+    """How long it keeps a record; None if that is not known."""
 
 
 def is_same_creation(one: float, other: float) -> bool:
-    """Tell whether two creation times, in seconds, are of the same stream.
+    """Return whether two creation times, in seconds, are of the same stream.
 
     They come in seconds or in milliseconds. No stream is deleted and made again within a second.
     """
@@ -30,10 +30,10 @@ def is_same_creation(one: float, other: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One answer of GetRecords, or what was pushed since the last page; its aggregated records taken apart."""
+    """One answer of GetRecords, or what was pushed since the last; aggregated records are taken apart."""
 
     records: Sequence[Record]
-    """In shard order; may be empty although more follows, and many more than the limit asked for: that counts an
+    """In shard order; may be empty although more follows, and many more than the limit, which counts an
     aggregated record as one."""
     size_bytes: int
     """What the records' data and keys weigh against the read limit."""
@@ -46,12 +46,13 @@ class Page:
     kinesis_records: int | None = None
     """How many records these are to Kinesis; None: as many as ``records``."""
     damaged_aggregates: int = 0
-    """How many of them begin like an aggregated record and are damaged: they are given as they are."""
+    """How many of them begin like an aggregated record and are damaged: they are returned unchanged."""
     records_outside_shard: int = 0
-    """How many user records lie outside the shard by their hash keys. They are given here, and nowhere else."""
+    """How many user records lie outside the shard by their hash keys. They are returned here, and nowhere
+    else."""
 
     def holds_at_least(self, limit: int) -> bool:
-        """Tell whether Kinesis gave as many records as it was asked for: then there are more."""
+        """Return whether Kinesis returned as many records as requested: then there are more."""
         count = len(self.records) if self.kinesis_records is None else self.kinesis_records
         return count >= limit
 
@@ -63,13 +64,13 @@ class Page:
         return sum(record.size_bytes for record in self.records)
 
     says_nothing: bool = False
-    """Nothing was pushed since the last page. It is empty, and what it says of the tip is what that one said."""
+    """Nothing was pushed since the last page. It is empty, and repeats that page's distance from the tip."""
     pushed_at: float | None = None
-    """When the last of it was pushed, at the latest: the clock's monotonic time. None: it was asked for now."""
+    """When the last of it was pushed, at the latest; monotonic. None: it was requested now."""
 
 
 class ShardLister(Protocol):
-    """Says which shards a stream has."""
+    """Lists the shards of a stream."""
 
     def summary(self) -> StreamSummary:
         """Describe the stream.
@@ -90,23 +91,23 @@ class ShardGetter(Protocol):
 
     @property
     def position(self) -> Position:
-        """From where the next page comes: after the last record fetched (all of an aggregate), or the start."""
+        """Where the next page begins: after the last record fetched (of an aggregate: all), or the start."""
         ...
 
     @property
     def ready_at(self) -> float:
-        """The clock's monotonic time before which a read would exceed the shard's read limits, or is in vain."""
+        """The monotonic time before which a read would exceed the shard's limits, or return nothing."""
         ...
 
     def read(self, limit: int) -> Page:
         """Fetch at most ``limit`` records (1 to 10,000), waiting for ``ready_at`` first.
 
-        The limit counts the records of Kinesis. Aggregated ones are taken apart: ``Page.records`` are the user
-        records inside, from the start position on where that lies in the middle of an aggregate. Where Kinesis
-        pushes records, a page is what came since the last read: an empty one, often.
+        The limit counts the records of Kinesis. Aggregated ones are taken apart: ``Page.records`` are the
+        user records inside, from the start position on if that lies in the middle of an aggregate. If Kinesis
+        pushes records, a page is what came since the last read: often an empty one.
 
-        Iterators are obtained, kept and renewed inside. A throttle moves ``ready_at`` and raises; the place
-        in the shard is kept by every error, so that the same call may simply be made again.
+        Iterators are obtained, kept and renewed inside. A throttle moves ``ready_at`` and raises; every error
+        keeps the place in the shard, so that the same call may simply be made again.
 
         Raises:
             Throttled, Unavailable, KeyUnavailable: retriable; ``ready_at`` says when.
@@ -119,10 +120,10 @@ class ShardGetter(Protocol):
         """Have ``call`` made, on any thread, when records, the end or an error came since the last read.
 
         So a shard is read as soon as Kinesis pushes, and not when the next read is due. A getter that polls
-        never makes the call, and a call says nothing of ``ready_at``. Called before the first read.
+        never makes the call, and a call says nothing about ``ready_at``. Called before the first read.
         """
         ...
 
     def close(self) -> None:
-        """Release what is held; nothing is read any more. On any thread; may be called twice."""
+        """Release what is held; nothing is read afterwards. On any thread; may be called twice."""
         ...

@@ -1,4 +1,4 @@
-"""One time in office, and how long it is certain."""
+"""One term of a leader, and how long it is certain."""
 
 from typing import Final
 
@@ -11,12 +11,13 @@ CERTAIN_SHARE: Final = 2 / 3
 
 
 class Term:
-    """One time in office. Mutable; its methods may be called from any thread.
+    """One term of a leader. Mutable; its methods may be called from any thread.
 
-    ZooKeeper ends a session, and lets the next candidate lead, when it has heard nothing for the session time-out.
-    A leader that is cut off hears of that only when it is connected again. So it does not wait to be told: from
-    each moment at which it asked, and ZooKeeper answered that the term lasts, it is certain for two thirds of the
-    session time-out, by its own monotonic clock, and no longer.
+    ZooKeeper ends a session, and lets the next candidate lead, when it has heard nothing for the session
+    time-out. A leader without a connection learns that only when it is connected again. So it relies on its
+    own monotonic
+    clock: from each moment at which it asked, and ZooKeeper answered that the term lasts, the term is certain
+    for two thirds of the session time-out, and no longer.
     """
 
     def __init__(self, elected: Elected, election: Election, clock: Clock) -> None:
@@ -39,7 +40,7 @@ class Term:
 
     @property
     def is_certain(self) -> bool:
-        """Whether nobody else can lead now. Asks nobody: cheap enough for a check before each effect."""
+        """Whether no other process can lead now. Makes no request: cheap enough before each effect."""
         return not self._is_over and self._clock.monotonic() < self._certain_until
 
     @property
@@ -47,10 +48,10 @@ class Term:
         return self._asked_at + self._certain_seconds
 
     def lasts(self) -> bool:
-        """Say whether the term goes on; ask ZooKeeper when half of the certain time has passed.
+        """Return whether the term lasts; asks ZooKeeper when half of the certain time has passed.
 
-        A unit of work may have taken longer than the certain time. Where the node is still there, nobody else
-        has led meanwhile, and the term goes on.
+        A unit of work may have taken longer than the certain time. If the node still exists, no other process
+        has led meanwhile, and the term continues.
         """
         now = self._clock.monotonic()
         if self._is_over:
@@ -68,7 +69,7 @@ class Term:
         return not self._is_over
 
     def end(self) -> None:
-        """Let nothing be certain any more: the leader has handed over."""
+        """Make nothing certain any more: the leader has handed over."""
         self._is_over = True
 
     def __repr__(self) -> str:

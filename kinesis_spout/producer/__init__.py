@@ -1,6 +1,6 @@
-"""``KinesisProducer``: takes records at once, puts them in the background, and says of each what became of it.
+"""``KinesisProducer``: takes records at once, puts them in the background, and reports how each ended.
 
-How calls are filled and what is refused is put again is ``kinesis/write``'s; what survives a crash is ``spool``'s.
+``kinesis/write`` fills the calls and puts refused records again; ``spool`` keeps what must survive a crash.
 Begin with ``producer``; ``outbox`` decides.
 """
 

@@ -1,11 +1,10 @@
-"""How the records of a producer end: counted once, confirmed to the spool where that is due.
+"""How the records of a producer end: counted once, confirmed to the spool if due.
 
-What failed for its time-out or for what it is goes to the dead letters if there are some, and only then ends.
+Records that failed for their time-out or their content go first to the dead letters, if there are any.
 
-**The spool.** A record is confirmed when it is sent, dropped, durable in the dead letters, or refused for what
-it is: to send it again would change nothing. One that failed for lack of time or of permission stays in the
-spool, and is sent again when a producer opens it the next time. So it is tried once for each start, and never
-in a loop.
+**The spool.** A record is confirmed when it is sent, dropped, durable in the dead letters, or refused for its
+content: sending it again would change nothing. One that failed for lack of time or permission stays in the
+spool, and is sent again when a producer opens it the next time: once for each start, never in a loop.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +36,7 @@ class Ended:
 
 
 class Endings:
-    """Mutable; for one thread at a time. A record that has ended already is passed over."""
+    """Mutable; for one thread at a time. Ignores a record that has ended already."""
 
     def __init__(self, inbox: Inbox, taken: TakenRecords, letters: UnwrittenLetters | None) -> None:
         self._inbox = inbox
@@ -69,7 +68,7 @@ class Endings:
         self._taken.forget_ended(self._inbox.waiting)
 
     def give_up(self, tickets: Iterable[Ticket], error: KinesisSpoutError, *, is_over: bool) -> None:
-        """Let records fail, by way of the dead letters if there are some; ``is_over`` as in ``failed``."""
+        """Fail records, by way of the dead letters if there are some; ``is_over`` as in ``failed``."""
         left = [ticket for ticket in tickets if not ticket.is_gone]
         if left and self._letters is not None:
             self._letters.add(left, error, "rejected" if is_over else "exhausted")
@@ -86,7 +85,7 @@ class Endings:
     ) -> None:
         """End records with an error.
 
-        ``is_over`` says whether to send them again would change nothing: then the spool forgets them.
+        ``is_over``: sending them again would change nothing, so the spool forgets them.
         """
         left = [ticket for ticket in tickets if ticket.outcome is None]
         for ticket in left:
@@ -119,5 +118,5 @@ class Endings:
 
 
 def tickets_of(put: Puttable) -> Sequence[Ticket]:
-    """Give the tickets that a record carries: the producer holds no others."""
+    """Return the tickets that a record carries: the producer holds no others."""
     return cast("Sequence[Ticket]", put.user_records)

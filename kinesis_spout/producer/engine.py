@@ -1,4 +1,4 @@
-"""Does what an outbox says: the calls, the dead letters, the spool; in threads of its own, if it is started."""
+"""Does what an outbox decides: the calls, the dead letters, the spool; in its own threads once started."""
 
 import logging
 import threading
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 APPLICATION: Final = "KinesisProducer"
-"""What dead letters of producers say instead of an application's name."""
+"""In place of an application's name in dead letters of producers."""
 
 _RECOVERED_AT_ONCE: Final = 1_000
 
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 class Engine:
     """What a producer does with its records. Thread-safe; ``_lock`` guards the outbox.
 
-    Until it is started it has no threads: somebody asks for `next_work` and has it done.
+    Until it is started it has no threads: a caller asks for `next_work` and runs it with `do`.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Engine:
         self._sink = sink
         self._spool = spool
         self._clock = clock
-        # Each record has a deadline of its own.
+        # Each record has its own deadline.
         retry_policy = RetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
         self._calls = PutCalls(client, config.stream, retry_policy)
         records = waiting_records(
@@ -83,16 +83,16 @@ class Engine:
         self._something_ended = threading.Condition(self._lock)
         self._name = f"producer-{uuid.uuid4().hex[:8]}"
         self.is_stopped = False
-        """Whether everything has ended, and nothing is to be done any more."""
+        """Whether everything has ended, and nothing is left to do."""
         self._threads: list[threading.Thread] = []
         self._bell = threading.Condition()
         self._rings = 0
-        """How many threads are to look for work that did not look yet; ``_bell`` guards it."""
+        """How many threads must still wake to look for work; ``_bell`` guards it."""
         self.spool_failure: SpoolError | None = None
-        """Why the spool could not be read on; what is in it stays there."""
+        """Why the spool could not be read further; what is in it stays there."""
 
     def start(self, threads: int) -> None:
-        """Do the work in so many threads, with as many calls under way at once. They keep no process alive."""
+        """Do the work in so many threads, each with one call at a time. They keep no process alive."""
         self._threads = [
             threading.Thread(target=self._run, name=f"producer of {self._stream} {number}", daemon=True)
             for number in range(1, threads + 1)
@@ -101,7 +101,7 @@ class Engine:
             thread.start()
 
     def wake(self) -> None:
-        """Have one of the threads look for work."""
+        """Wake one of the threads to look for work."""
         with self._bell:
             self._rings = min(self._rings + 1, len(self._threads))
             self._bell.notify()
@@ -112,7 +112,7 @@ class Engine:
         return threading.current_thread() in self._threads
 
     def join(self, timeout: float) -> None:
-        """Wait until the threads have ended, for it is stopped; no longer than so many seconds."""
+        """Wait until the threads of the stopped engine have ended, at most so many seconds."""
         with self._bell:
             self._rings = len(self._threads)
             self._bell.notify_all()
@@ -139,7 +139,7 @@ class Engine:
             self._rings = max(0, self._rings - 1)
 
     def next_work(self) -> tuple[WorkToDo | None, float, bool]:
-        """Give what to do now, when to ask again at the latest (monotonic), and whether another should ask."""
+        """Return the work to do now, when to ask again at the latest (monotonic), and if another should ask."""
         with self._lock:
             if self.is_stopped:
                 return None, inf, True
@@ -194,7 +194,7 @@ class Engine:
         return not self.is_stopped and self._outbox.is_recovering
 
     def await_end(self, is_over: Callable[[], bool], timeout: float) -> None:
-        """Return when something is over, or everything, or so many seconds later.
+        """Return when something or everything has ended, or after so many seconds.
 
         ``is_over`` is asked whenever records have ended, or the last of an earlier producer's have come.
         """
@@ -202,7 +202,7 @@ class Engine:
             self._something_ended.wait_for(lambda: self.is_stopped or is_over(), timeout)
 
     def stop(self, reason: str) -> int:
-        """Let everything that has not ended fail, and give how much that is."""
+        """Fail everything that has not ended, and return its number."""
         with self._lock:
             self.is_stopped = True
             left = self._outbox.abandon(reason)
@@ -211,7 +211,7 @@ class Engine:
         return left
 
     def forget(self) -> None:
-        """Be stopped, in a child process. The threads that do the work are its parent's; one may hold the lock."""
+        """Stop in a child process. The working threads are its parent's; one may hold the lock."""
         self._lock = threading.Lock()
         self._something_ended = threading.Condition(self._lock)
         self._bell = threading.Condition()
@@ -263,7 +263,7 @@ class Engine:
                 self._outbox.written(letters)
 
     def _letter(self, ticket: Ticket, letters: Letters) -> DeadLetter:
-        """Say of a record what there is to say: it has no shard and no sequence number."""
+        """Make a record's dead letter: it has no shard and no sequence number."""
         return DeadLetter(
             application=APPLICATION,
             stream=self._stream,
@@ -299,7 +299,7 @@ class Engine:
                 self._something_ended.notify_all()
 
     def _recovered(self) -> Sequence[Spooled]:
-        """Read on in the spool; log what is damaged and go on behind it. Gives nothing when there is no more."""
+        """Read further in the spool; logs damage and reads on after it. Empty when there is no more."""
         assert self._spool is not None, "only with a spool is anything recovered"
         while True:
             before = self.spool_failure
@@ -310,7 +310,7 @@ class Engine:
             except Exception as error:  # noqa: BLE001 - it may be the user's own, and new records wait for this
                 self.spool_failure = SpoolError(f"{type(error).__name__}: {error}")
             _log.error("%s", self.spool_failure)
-            # Each damage is raised once. A spool that says it again does not go on.
+            # Each damage is raised once. A spool that raises it again makes no progress.
             if not isinstance(self.spool_failure, SpoolDamaged) or str(before) == str(self.spool_failure):
                 return ()
 
@@ -331,5 +331,5 @@ class Engine:
         assert self._spool is not None, "only with a spool is anything confirmed"
         try:
             self._spool.confirm(numbers)
-        except Exception as error:  # noqa: BLE001 - as above; the records have ended, whatever it says
+        except Exception as error:  # noqa: BLE001 - as above; the records have ended in any case
             _log.warning("%s; %d records that have ended may be sent again", error, len(numbers))

@@ -1,4 +1,4 @@
-"""The door of a producer: records come in from any thread, within a bound, and are counted until they end."""
+"""The entrance of a producer: records come from any thread, within a limit, and are counted to their end."""
 
 import threading
 from collections import deque
@@ -15,14 +15,14 @@ from kinesis_spout.settings.producer_config import ProducerConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerCounts:
-    """What became of the records so far. Always ``put == sent + failed + dropped + refused + waiting``."""
+    """The records so far, by their outcome. Always ``put == sent + failed + dropped + refused + waiting``."""
 
     put: int
     """How many calls of ``put`` had a good record, and how many records came from the spool."""
     sent: int
     """How many are on the stream."""
     failed: int
-    """How many were given up with an error, the dead-lettered ones included."""
+    """How many were given up with an error, including the dead-lettered ones."""
     dropped: int
     """How many were dropped for newer ones."""
     refused: int
@@ -42,15 +42,15 @@ class ProducerCounts:
 
 
 class Shares:
-    """What of a buffer that fills up each shard may have: one that refuses must not push out the others.
+    """How much of a filling buffer each shard may use: one that refuses must not push out the others.
 
-    A quarter of the buffer is anybody's. Of the rest a shard that refuses may take no more when it has its even
-    part of the whole: with ten shards, a tenth. So all of the buffer is used where all shards are slow, and three
-    quarters are left to the others where one is. Mutable; the inbox's lock guards it.
+    A quarter of the buffer is free for all. Of the rest a refusing shard may take no more once it has its
+    even part of the whole: with ten shards, a tenth. So all of the buffer is used if all shards are slow, and
+    three quarters are left to the others if one is. Mutable; the inbox's lock guards it.
 
     Args:
         ranges: the shards.
-        left: how many more records, and bytes, each shard that refuses may have; others are free.
+        left: how many more records and bytes each refusing shard may have; others are free.
     """
 
     def __init__(self, ranges: HashKeyRanges, left: dict[str, tuple[int, int]]) -> None:
@@ -59,7 +59,7 @@ class Shares:
 
     @classmethod
     def of(cls, config: ProducerConfig, records: WaitingRecords) -> Self | None:
-        """Give the shares of the shards that refuse; None if none does, or if they cannot be told apart."""
+        """Return the refusing shards' shares; None without any, or if shards cannot be distinguished."""
         shards = len(records.ranges)
         if shards == 1:
             return None
@@ -68,7 +68,7 @@ class Shares:
         return cls(records.ranges, left) if left else None
 
     def take(self, ticket: Ticket) -> bool:
-        """Count a record in, if it has room in its shard's share."""
+        """Count a record in, if its shard's share has room."""
         name = self._ranges.shard_of(ticket.hash_key)
         left = self._left.get(name)
         if left is not None:
@@ -84,7 +84,7 @@ class Inbox:
     Args:
         max_records: how many may wait.
         max_bytes: what they may weigh; a single record may weigh more.
-        ring: called when enough has come that somebody should look; see ``arm``.
+        ring: called when enough has come to look again; see ``arm``.
     """
 
     def __init__(self, max_records: int, max_bytes: int, ring: Callable[[], None]) -> None:
@@ -106,7 +106,7 @@ class Inbox:
         self._shares: Shares | None = None
         self._is_shut = False
         self.is_closed = False
-        """Whether it takes no more. What was reserved may still be added."""
+        """Whether it takes no more. Reserved records can still be added."""
         self.calls = 0
         self.retried = 0
 
@@ -145,7 +145,7 @@ class Inbox:
             return True
 
     def share(self, shares: Shares | None) -> None:
-        """Go by these shares from now on, when a quarter of the buffer is taken."""
+        """Use these shares from now on, when a quarter of the buffer is taken."""
         with self._lock:
             self._shares = shares
         self._wake_waiters()
@@ -156,7 +156,7 @@ class Inbox:
             self._waiters.append(call)
 
     def add_reserved(self, ticket: Ticket) -> bool:
-        """Take over a record that there is room for; False if nobody would ever take it from here."""
+        """Take over a record with reserved room; False if it would never be taken out."""
         with self._lock:
             self._use_reserved()
             if self._is_shut:
@@ -170,14 +170,14 @@ class Inbox:
         return True
 
     def recovered(self, tickets: list[Ticket]) -> None:
-        """Count records that come from the spool, room or not."""
+        """Count records from the spool, room or not."""
         with self._lock:
             self._recovered += len(tickets)
             self._held += len(tickets)
             self._held_bytes += sum(ticket.size_bytes for ticket in tickets)
 
     def refuse(self, reserved_bytes: int | None = None) -> None:
-        """Count a record that is not taken over; give back the room that was kept for it."""
+        """Count a record that is not taken over; free the room that was reserved for it."""
         with self._lock:
             self._refused += 1
             if reserved_bytes is not None:
@@ -190,12 +190,12 @@ class Inbox:
             return self._take_fresh()
 
     def peek(self) -> list[Ticket]:
-        """Give what the next ``take`` gives, at least."""
+        """Return at least what the next ``take`` returns."""
         with self._lock:
             return list(self._fresh)
 
     def arm(self, records: float, size_bytes: float) -> bool:
-        """Have it ring when so much has come since the last ``take``; False if it has already."""
+        """Ring when so much has come since the last ``take``; False if it has already."""
         with self._lock:
             if len(self._fresh) >= records or self._fresh_bytes >= size_bytes:
                 return False
@@ -205,7 +205,7 @@ class Inbox:
     def ended(
         self, *, sent: int = 0, failed: int = 0, dropped: int = 0, dead_lettered: int = 0, size_bytes: int
     ) -> None:
-        """Count records that have ended, and have room for others."""
+        """Count records that have ended, and free their room."""
         with self._lock:
             self._sent += sent
             self._failed += failed
@@ -215,7 +215,7 @@ class Inbox:
         self._wake_waiters()
 
     def missing(self, size_bytes: int) -> tuple[int, int]:
-        """Say how many records, and bytes, must end before there is room for a record."""
+        """Return how many records, and bytes, must end before there is room for a record."""
         with self._lock:
             return self._held + 1 - self._max_records, self._held_bytes + size_bytes - self._max_bytes
 
@@ -235,12 +235,12 @@ class Inbox:
         self._wake_waiters()
 
     def await_added(self, timeout: float) -> None:
-        """Return when all that was reserved is added or refused, or so many seconds later. It is closed."""
+        """Return when all reserved records are added or refused, or after so many seconds. It is closed."""
         with self._lock:
             self._all_added.wait_for(lambda: not self._reserved, timeout)
 
     def shut(self) -> list[Ticket]:
-        """Give what came since the last ``take``, and take nothing any more, also not what was reserved."""
+        """Return what came since the last ``take``, and take nothing any more, not even reserved records."""
         with self._lock:
             self.is_closed = self._is_shut = True
             return self._take_fresh()

@@ -1,13 +1,13 @@
-"""What a producer does next, and what follows from how it went. No I/O, no threads, no clock of its own.
+"""What a producer does next, and what follows from each outcome. No I/O, no threads.
 
-Its shell asks for `next_work`, does it, and says how it ended, from as many threads as it has, one at a time: what
-is asked and said is protected by one lock. Works that are under way know nothing of each other.
+Its shell asks for `next_work`, does it, and reports the outcome, from any number of threads under one lock.
+Works that are under way are independent.
 
-A record comes in by the inbox, waits with ``kinesis.write``'s records, is in a call, perhaps in several one after
-the other, and ends: sent, failed or dropped; see ``endings``.
+A record comes in by the inbox, waits with ``kinesis.write``'s records, is in one or several calls, and ends:
+sent, failed or dropped; see ``endings``.
 
 **Time.** A record that has not ended ``delivery_timeout_seconds`` after it was taken in fails, wherever it
-waits. One that is in a call just then fails when that call does.
+waits. One that is in a call then fails when that call does.
 """
 
 from dataclasses import dataclass
@@ -94,14 +94,14 @@ class Outbox:
         self._letters = UnwrittenLetters(config.delivery_timeout_seconds, self._backoff_seconds)
         self._endings = Endings(inbox, self._taken, self._letters if has_dead_letters else None)
         self._gone = 0
-        """How many that have ended are still among those that wait, roughly."""
+        """Roughly how many of the waiting records have ended."""
         self._rows = 0
         self._to_repeat: list[Call] = []
         self._unsettled: list[tuple[Call, Sequence[Result]]] = []
         self._open_calls = 0
         self._is_listing = False
         self.is_recovering = recovers
-        """Whether the spool may have more of what an earlier producer left."""
+        """Whether the spool may have more records of an earlier producer."""
         self._is_fetching = False
         self._lingers_until = inf
         """When what is held is put, full or not; infinite if nothing new is held."""
@@ -113,10 +113,10 @@ class Outbox:
         self._was_answered = False
         self._last_failure: KinesisSpoutError | None = None
 
-    # What the shell asks.
+    # Questions of the shell.
 
     def next_work(self) -> WorkToDo | None:
-        """Take in what came, and give what to do now; None: nothing before ``due_at``, or until more comes."""
+        """Take in what came, and return the work to do; None: none before ``due_at``, or until more comes."""
         now = self._clock.monotonic()
         if (self._unsettled or self._records.must_list_first) and not self._is_listing:
             self._is_listing = True
@@ -147,7 +147,7 @@ class Outbox:
 
     @property
     def wakes_at(self) -> tuple[float, float]:
-        """When somebody should look again, in records and bytes that have come."""
+        """When the shell should look again, in records and bytes that have come."""
         config = self._config
         if self.is_recovering or self._open_calls >= config.max_concurrent_calls:
             return inf, inf
@@ -162,7 +162,7 @@ class Outbox:
     def ended(self) -> Ended:
         return self._endings.take()
 
-    # What the shell says.
+    # Reports of the shell.
 
     def listed(self, ranges: HashKeyRanges) -> None:
         self._is_listing = False
@@ -179,9 +179,9 @@ class Outbox:
             self._settle(call, results)
 
     def failed(self, call: Call, error: KinesisSpoutError) -> None:
-        """Learn that a call got no answer, or an error for an answer."""
+        """Note that a call got no answer, or an error for an answer."""
         now = self._clock.monotonic()
-        # Who never was answered has a wrong set-up; who was may be again.
+        # A producer that never got an answer has a wrong set-up; else the error may pass.
         reaction = reaction_to(error, Work.CONSUME if self._was_answered else Work.CALL)
         self._last_failure = error
         tickets = call.tickets
@@ -203,18 +203,18 @@ class Outbox:
         self._to_repeat.append(call)
 
     def written(self, letters: Letters) -> None:
-        """Learn that records are durable in the dead letters."""
+        """Note that records are durable in the dead letters."""
         self._letters.written(letters)
         self._endings.failed(letters.tickets, letters.error, is_over=True, dead_lettered=True)
 
     def not_written(self, letters: Letters, error: Exception) -> None:
-        """Learn that records could not be made dead letters now. For as long as a delivery, it is tried again."""
+        """Note that records could not be made dead letters now. It is retried for a delivery's time-out."""
         failure = self._letters.not_written(letters, error, self._clock.monotonic())
         if failure is not None:
             self._endings.failed(letters.tickets, failure, is_over=False)
 
     def recovered(self, tickets: list[Ticket]) -> None:
-        """Learn what an earlier producer left; none when that is all."""
+        """Take in what an earlier producer left; empty when that is all."""
         self._is_fetching = False
         if not tickets:
             self.is_recovering = False
@@ -222,7 +222,7 @@ class Outbox:
         self._inbox.recovered(tickets)
         self._hold(tickets, self._clock.monotonic())
 
-    # What the producer wants.
+    # Requests of the producer.
 
     def drop_oldest(self, size_bytes: int) -> bool:
         """Make room for a record by dropping the oldest; False: what is not in calls is not enough."""
@@ -240,7 +240,7 @@ class Outbox:
         return True
 
     def abandon(self, reason: str) -> int:
-        """Let everything that has not ended fail now, and give how much that is. Nothing is asked for after it."""
+        """Fail everything that has not ended, and return its number. This is the last call."""
         left = [*self._not_ended_here(), *self._inbox.shut()]
         in_calls = [ticket for ticket in left if ticket.place == IN_CALL]
         others = [ticket for ticket in left if ticket.place != IN_CALL]
@@ -256,7 +256,7 @@ class Outbox:
         held = [*self._taken.not_ended(), *self._letters.tickets]
         return [ticket for ticket in dict.fromkeys(held) if not ticket.done()]  # some are in both
 
-    # How it goes on.
+    # How it continues.
 
     @property
     def _may_fetch(self) -> bool:
@@ -273,7 +273,7 @@ class Outbox:
         row = self._rows
         for ticket in tickets:
             row += 1
-            ticket.row = row  # type: ignore[misc] # of an Entry it may not be changed
+            ticket.row = row  # type: ignore[misc] # Entry's is read-only
         self._rows = row
         self._taken.add(tickets, now + self._config.delivery_timeout_seconds)
         if self._lingers_until == inf:
@@ -354,7 +354,7 @@ class Outbox:
         self._endings.give_up(call.tickets, error, is_over=is_over)
 
     def _share(self) -> None:
-        """Tell the inbox what of the buffer the shards that refuse may have."""
+        """Give the inbox the refusing shards' shares of the buffer."""
         shares = None
         if self._config.when_full != "drop_oldest":
             shares = Shares.of(self._config, self._records)
@@ -371,7 +371,7 @@ class Outbox:
         self._fail_expired(self._taken.expire_overdue())
 
     def _expire_in_call(self, call: Call) -> None:
-        """Let those of a call that failed fail whose time is over."""
+        """Fail those of a failed call whose time is over."""
         expired = self._taken.overdue_among(call.tickets)
         if expired:
             for ticket in expired:

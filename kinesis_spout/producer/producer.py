@@ -50,10 +50,10 @@ _open: "weakref.WeakSet[KinesisProducer]" = weakref.WeakSet()
 class KinesisProducer:
     """Puts records on one stream in the background. Thread-safe; also for asyncio.
 
-    `put` takes a record over at once and gives a ticket, which says in the end where the record is, or why it is
-    not. Records go in full calls, several at once; what a shard refuses is put again, and holds up only that
-    shard's records. No record is lost in silence: each ends as sent, failed, dropped or refused, and `counts`
-    adds up.
+    `put` takes a record over at once and returns a ticket, which tells in the end where the record is, or why
+    it failed. Records go in full calls, several at once; what a shard refuses is put again, and delays only
+    that shard's records. No record is lost in silence: each ends as sent, failed, dropped or refused, and
+    `counts` adds up.
 
     At least once: a call whose answer is lost is made again, and may have put its records before.
 
@@ -65,12 +65,12 @@ class KinesisProducer:
 
     Args:
         stream: a name or an ARN; None: that of ``config``.
-        config: a spout's configuration, whose way to Kinesis is taken.
-        client: a boto3 client to use instead of one made from the settings. It stays its caller's.
-        spool: a durable buffer. What is in it is sent first; a record is in it before `put` returns. It belongs
-            to the producer, which closes it.
-        dead_letters: a sink, or what names one (a directory, ``file://``, ``s3://``, ``kinesis://stream``), where
-            records go that could not be put until their time was over, or never can be. None: they fail.
+        config: a spout's configuration, whose settings for the connection to Kinesis are used.
+        client: a boto3 client to use instead of one made from the settings. The producer does not close it.
+        spool: a durable buffer. What is in it is sent first; a record is in it before `put` returns. It
+            belongs to the producer, which closes it.
+        dead_letters: a sink, or its name (a directory, ``file://``, ``s3://``, ``kinesis://stream``), for
+            records that could not be put until their time was over, or never can be. None: they fail.
         settings: see below.
 
     Raises:
@@ -120,7 +120,7 @@ class KinesisProducer:
         self._begin()
 
     def put(self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None) -> Ticket:
-        """Take a record over, and give its ticket at once; see `when_full` for when there is no room.
+        """Take a record over, and return its ticket at once; without room, see `when_full`.
 
         Args:
             data: at most 10 MiB together with the key.
@@ -130,7 +130,7 @@ class KinesisProducer:
         Raises:
             InvalidRecord: no stream takes this; it is counted nowhere.
             BufferFull: there is no room, or was none in time.
-            SpoolError: the spool could not take it. It is refused, and lost nowhere.
+            SpoolError: the spool could not take it. It is refused.
             ProducerClosed: the producer was closed.
         """
         ticket = ticket_of(data, partition_key, explicit_hash_key)
@@ -146,7 +146,7 @@ class KinesisProducer:
     ) -> Ticket:
         """Do what `put` does, without blocking the event loop. Raises like `put`.
 
-        When it is cancelled while it waits for room, the record is refused. Later it may be taken over.
+        If it is cancelled while it waits for room, the record is refused; if later, it may be taken over.
         """
         ticket = ticket_of(data, partition_key, explicit_hash_key)
         if self._spool is None and self._inbox.add(ticket):
@@ -160,17 +160,18 @@ class KinesisProducer:
         return ticket
 
     def flush(self, timeout: float | None = None) -> None:
-        """Return when every record put before this call has ended, one way or another.
+        """Return when every record put before this call has ended.
 
-        With a spool this includes what an earlier producer left there: it is sent before what is new.
+        With a spool this includes what an earlier producer left there, which is sent before new records.
 
         Args:
-            timeout: how many seconds at most; None: as long as it takes; ``delivery_timeout_seconds`` bounds that.
+            timeout: how many seconds at most; None: no limit but ``delivery_timeout_seconds``.
 
         Raises:
-            TimeoutError: names how many have not ended. They go on.
-            SpoolError: the spool could not be read on; what is in it stays there.
-            ProducerError: it is called from a callback of a ticket: those it waits for need that thread.
+            TimeoutError: names how many have not ended. They continue.
+            SpoolError: the spool could not be read further; what is in it stays there.
+            ProducerError: it is called from a callback of a ticket: the records it waits for need that
+            thread.
         """
         if self._engine.is_called_back:
             raise ProducerError(
@@ -195,17 +196,18 @@ class KinesisProducer:
         await asyncio.to_thread(self.flush, timeout)
 
     def close(self, timeout: float | None = None) -> None:
-        """Take no more, send what waits, and let go of everything. May be called twice.
+        """Take no more records, send what waits, and release everything. May be called twice.
 
-        What has not ended when the time is over fails with `ProducerClosed`. With a spool it stays there. What an
-        earlier producer left in the spool is sent within the same time. From a callback of a ticket it returns at
-        once, and a thread does the rest.
+        What has not ended when the time is over fails with `ProducerClosed`. With a spool it stays there.
+        What an earlier producer left in the spool is sent within the same time. From a callback of a ticket
+        it returns at once, and a thread does the rest.
 
         Args:
             timeout: how many seconds at most; None: ``close_timeout_seconds``.
 
         Raises:
-            SpoolError: the spool could not make durable what it held in memory. All is let go of nevertheless.
+            SpoolError: the spool could not make durable what it held in memory. Everything is released
+                nevertheless.
         """
         seconds = self.config.close_timeout_seconds if timeout is None else timeout
         self._inbox.close()
@@ -224,7 +226,7 @@ class KinesisProducer:
         await asyncio.to_thread(self.close, timeout)
 
     def counts(self) -> ProducerCounts:
-        """Count what became of the records so far."""
+        """Count the records so far, by their outcome."""
         return self._inbox.counts()
 
     def __enter__(self) -> Self:
@@ -275,7 +277,7 @@ class KinesisProducer:
         try:
             self.flush(max(0.0, deadline - self._clock.monotonic()))
         except TimeoutError:
-            pass  # what is left is told below
+            pass  # what is left is logged below
         except SpoolError as error:
             _log.error("%s", error)
         left = self._engine.stop(f"the producer of {stream} was closed after {seconds:g} s")
@@ -288,7 +290,7 @@ class KinesisProducer:
             self._close_own()
 
     def _close_own(self) -> None:
-        """Let go of the spool and of the sink that it opened: each of them, whatever another raises."""
+        """Release the spool and the sink that it opened: each of them, whatever another raises."""
         with ExitStack() as closing:
             if self._spool is not None:
                 closing.callback(self._spool.close)
@@ -296,16 +298,16 @@ class KinesisProducer:
                 closing.callback(self._own_sink.close)
 
     def _forget(self) -> None:
-        """Be closed, in a child process that has none of the threads. Locks may be held by them for ever."""
+        """Close in a child process, which has none of the threads. They may hold locks for ever."""
         self._engine.forget()
         self._inbox = self._engine.inbox
         self._room = Room(self.config, self._engine, self._clock, self._await_room)
         self._closing = threading.Lock()
 
-    # What is taken over.
+    # Taking records over.
 
     def _accept(self, ticket: Ticket) -> None:
-        """Take over a record that there is room for."""
+        """Take over a record with reserved room."""
         if self._spool is not None:
             try:
                 ticket.number_in_spool = self._spool.append(
@@ -327,7 +329,7 @@ class KinesisProducer:
         except BaseException:  # the loop is about to end
             self._inbox.refuse(ticket.size_bytes)
             raise
-        await asyncio.shield(accepting)  # who cancels this must not leave room that nobody uses
+        await asyncio.shield(accepting)  # a cancelled caller must not leave reserved room behind
 
 
 def _check_spool(spool: Spool | None, stream: str) -> None:
@@ -338,21 +340,21 @@ def _check_spool(spool: Spool | None, stream: str) -> None:
 
 
 def _have_ended(tickets: list[Ticket]) -> bool:
-    """Say whether all have ended; those at the end that have are taken out, to be looked at once."""
+    """Whether all have ended; removes those at the end that have, to look at each once."""
     while tickets and tickets[-1].done():
         tickets.pop()
     return not tickets
 
 
 def _close_all() -> None:
-    """Send, at the end of the program, what producers hold that nobody closed, and say so."""
+    """At the end of the program, send what unclosed producers hold, and log it."""
     for producer in list(_open):
         before = producer.counts()
         waiting, failed = before.waiting, before.failed
         if waiting:
             try:
                 producer.close(_EXIT_SECONDS)
-            except Exception as error:  # noqa: BLE001 - others are to be closed, too
+            except Exception as error:  # noqa: BLE001 - others must be closed, too
                 _log.error("A producer of %s could not be closed: %s", producer.config.stream, error)
             counts = producer.counts()
             _log.warning(
@@ -366,7 +368,7 @@ def _close_all() -> None:
 
 def _forget_in_child() -> None:
     for producer in list(_open):
-        producer._forget()  # noqa: SLF001 - nobody else may
+        producer._forget()  # noqa: SLF001 - of this module
     _open.clear()
 
 

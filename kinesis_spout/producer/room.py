@@ -1,4 +1,4 @@
-"""Room for a record where the buffer is full: waited for, made by dropping others, or refused."""
+"""Room for a record in a full buffer: waited for, made by dropping others, or refused."""
 
 import asyncio
 import threading
@@ -13,9 +13,10 @@ from kinesis_spout.settings.producer_config import ProducerConfig
 
 
 class Room:
-    """What ``when_full`` says, for records that found no room at once. Thread-safe.
+    """Applies ``when_full`` to records that found no room at once. Thread-safe.
 
-    ``await_room`` waits until room is reserved for a record, and says whether it is. It may refuse to wait.
+    ``await_room`` waits until room is reserved for a record, and returns whether it is. It may refuse to
+    wait.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Room:
         if self._inbox.reserve(ticket):
             return True
         if self._config.when_full == "drop_oldest":
-            # Another thread may be quicker to use what was made: then there is an older one to drop.
+            # Another thread may take the room first: then there is an older one to drop.
             while not self._inbox.is_closed and self._engine.drop_oldest(ticket.size_bytes):
                 if self._inbox.reserve(ticket):
                     return True

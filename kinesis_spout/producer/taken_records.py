@@ -1,4 +1,4 @@
-"""The records that a producer took in and that have not ended, by when their time is over."""
+"""The records that a producer took in and that have not ended, by expiry."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -24,21 +24,21 @@ class _Taken:
 class TakenRecords:
     """Mutable; for one thread at a time. Times are monotonic, and grow from ``add`` to ``add``.
 
-    ``drops`` says whether the oldest is ever asked for.
+    ``drops``: whether the oldest are ever requested.
     """
 
     def __init__(self, *, drops: bool) -> None:
         self._taken: deque[_Taken] = deque()
         self._count = 0
-        """How many tickets are held there, the ended ones included."""
+        """How many tickets are held there, including the ended ones."""
         self._overdue: list[Ticket] = []
-        """Those whose time was over while they were in a call."""
+        """Those whose time ended while they were in a call."""
         self._line: deque[Ticket] | None = deque() if drops else None
         """Oldest first: all that wait in no call, and others."""
         self._longest_line = _FEW_ENDED
 
     def __bool__(self) -> bool:
-        """Whether some may not have ended, those that are overdue left out."""
+        """Whether some may not have ended, without the overdue ones."""
         return bool(self._taken)
 
     @property
@@ -54,7 +54,7 @@ class TakenRecords:
             self._shorten_line()
 
     def expire(self, now: float) -> list[Ticket]:
-        """Give those whose time is over, and hold them no longer. Those in calls are overdue from now on."""
+        """Return and forget those whose time is over. Those in calls are overdue from now on."""
         expired: list[Ticket] = []
         while self.next_expiry <= now:
             taken = self._taken.popleft()
@@ -65,7 +65,7 @@ class TakenRecords:
         return expired
 
     def expire_overdue(self) -> list[Ticket]:
-        """Give those of the overdue ones that are in a call no more."""
+        """Return the overdue ones that are no longer in a call."""
         if not self._overdue:
             return []
         left = [ticket for ticket in self._overdue if not ticket.is_gone]
@@ -77,7 +77,7 @@ class TakenRecords:
         return [ticket for ticket in tickets if id(ticket) in overdue] if overdue else []
 
     def take_oldest(self, records: int, size_bytes: int) -> list[Ticket]:
-        """Give the oldest that wait and are in no call: so many records and bytes, or none if there are not."""
+        """Return the oldest that wait in no call: so many records and bytes, or none if there are too few."""
         line = self._line
         assert line is not None, "only a producer that drops asks for it"
         oldest: list[Ticket] = []
@@ -92,7 +92,7 @@ class TakenRecords:
         return oldest
 
     def wait_again(self, tickets: list[Ticket]) -> None:
-        """Learn that these were in a call, and wait again: they may be the oldest, and be there twice."""
+        """Note that these were in a call, and wait again: they may be the oldest, and be there twice."""
         if self._line is not None:
             self._line.extendleft(reversed(tickets))
             self._shorten_line()
@@ -104,12 +104,12 @@ class TakenRecords:
             self._longest_line = 2 * len(self._line) + _FEW_ENDED
 
     def not_ended(self) -> list[Ticket]:
-        """Give all that have not ended, those left out that are given up and no longer held."""
+        """Return all that have not ended, except those given up and no longer held."""
         held = [ticket for taken in self._taken for ticket in taken.tickets]
         return [ticket for ticket in [*held, *self._overdue] if not ticket.done()]
 
     def forget_ended(self, waiting: int) -> None:
-        """Let go of what has ended. A few of all that are ``waiting`` may keep others that came with them."""
+        """Drop what has ended. A few of all that are ``waiting`` may keep others that came with them."""
         while self._taken:
             taken = self._taken[0]
             tickets = taken.tickets

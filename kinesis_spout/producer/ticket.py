@@ -1,6 +1,6 @@
-"""What `KinesisProducer.put` gives: the promise that a record will end, and how it did.
+"""The result of `KinesisProducer.put`: a promise that the record will end, and its outcome.
 
-What no stream takes gets no ticket: one such record makes PutRecords refuse its whole call.
+A record that no stream takes gets no ticket: one such record makes PutRecords refuse its whole call.
 https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecordsRequestEntry.html
 """
 
@@ -34,11 +34,11 @@ class PutResult(NamedTuple):
     sequence_number: str
     """Decimal text. Compare as integers."""
     sub_sequence_number: int | None = None
-    """The record's index in the aggregated record that carries it, from 0; None: it is by itself."""
+    """The record's index in the aggregated record that carries it, from 0; None: it is not aggregated."""
 
     @property
     def message_id(self) -> str:
-        """``shardId:sequence[:sub]``, as a consumer's `Record.message_id` says."""
+        """``shardId:sequence[:sub]``, the same as a consumer's `Record.message_id`."""
         sub = "" if self.sub_sequence_number is None else f":{self.sub_sequence_number}"
         return f"{self.shard_id}:{self.sequence_number}{sub}"
 
@@ -46,19 +46,19 @@ class PutResult(NamedTuple):
 class Ticket(Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # msgspec allows it
     """A record that a producer took over. Made by `KinesisProducer.put`.
 
-    It ends exactly once: the record is on the stream, or it is not and an error says why. Every method may be
-    called from any thread; ``await ticket`` gives what `result` gives, in any event loop.
+    It ends exactly once: the record is on the stream, or an error says why it is not. Every method may be
+    called from any thread; ``await ticket`` gives what `result` returns, in any event loop.
 
-    The garbage collector passes over tickets, for there are many: it holds nothing that refers to it, once ended.
+    The garbage collector ignores tickets, because there are many: once ended, a ticket is in no cycle.
     """
 
     # ``row``: in which order the producer took it over.
     size_bytes: int = 0
     """What the record weighs against the limits: data and key."""
     number_in_spool: int | None = None
-    """How the producer's spool names it; None without a spool."""
+    """Its number in the producer's spool; None without a spool."""
     place: int = WAITS
-    """Where it is, as long as it has not ended: it `WAITS`, is `IN_CALL`, or is `GIVEN_UP` to the dead letters."""
+    """Where it is, until it has ended: it `WAITS`, is `IN_CALL`, or is `GIVEN_UP` to the dead letters."""
     tries: int = 0
     """How many calls it was in that did not put it."""
     outcome: Any = None
@@ -67,20 +67,19 @@ class Ticket(Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # m
     callbacks: list[Callable[["Ticket"], object]] | None = None
 
     def done(self) -> bool:
-        """Say whether it has ended."""
+        """Return whether it has ended."""
         return self.outcome is not None
 
     def result(self, timeout: float | None = None) -> PutResult:
-        """Wait until the record has ended, and say where it is.
+        """Wait until the record has ended, and return where it is.
 
         Args:
-            timeout: how many seconds at most; None: as long as it takes, which the producer's
-                ``delivery_timeout_seconds`` bounds.
+            timeout: how many seconds at most; None: no limit but the producer's ``delivery_timeout_seconds``.
 
         Raises:
-            TimeoutError: it has not ended in that time. It goes on.
-            KinesisError: Kinesis did not take it until the producer's deadline, or never will.
-            RecordDropped, ProducerClosed: the producer gave it up. It may be on the stream if it was on its way.
+            TimeoutError: it has not ended in that time. It continues.
+            KinesisError: Kinesis did not take it until the producer's deadline, or never will. RecordDropped,
+            ProducerClosed: the producer gave it up. If it was in a call, it may be on the stream.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -91,7 +90,7 @@ class Ticket(Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # m
         )
 
     def exception(self, timeout: float | None = None) -> KinesisSpoutError | None:
-        """Wait until the record has ended, and give the error that `result` raises; None: it is on the stream.
+        """Wait until the record has ended, and return `result`'s error; None: it is on the stream.
 
         Raises:
             TimeoutError: as `result`.
@@ -119,8 +118,8 @@ class Ticket(Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # m
         """Have ``callback(ticket)`` called once when it has ended: at once if it has.
 
         It is called on a thread of the producer, and should be quick: other records wait for it. It may put
-        records, and close the producer, neither of which waits there; it must not wait for other tickets. What it
-        raises is logged, and changes nothing.
+        records, and close the producer, neither of which waits there; it must not wait for other tickets.
+        What it raises is logged, and changes nothing.
         """
         with _lock:
             if self.callbacks is None:
@@ -156,7 +155,7 @@ class Ticket(Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # m
         while callbacks:
             try:
                 callback = callbacks.pop(0)
-            except IndexError:  # another thread tells them, too
+            except IndexError:  # another thread calls them, too
                 return
             try:
                 returned = callback(self)
@@ -164,23 +163,23 @@ class Ticket(Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # m
                     refuse_unfinished(returned)
             except KeyboardInterrupt:
                 raise
-            except BaseException:  # noqa: BLE001 - a user's own, perhaps `sys.exit`; the others are to be told
+            except BaseException:  # noqa: BLE001 - a user's own, perhaps `sys.exit`; the others must be called
                 _log.exception("A callback of a record that was put failed; the record is not concerned")
 
     def _forget(self, callback: Callable[["Ticket"], object]) -> None:
-        """Call it no more: a caller that asks again and again would leave many."""
+        """Stop calling it: a caller that asks repeatedly would leave many."""
         with _lock:
             if self.callbacks and callback in self.callbacks:
                 self.callbacks.remove(callback)
 
     @property
     def is_gone(self) -> bool:
-        """Whether it is not to be sent any more."""
+        """Whether it must not be sent any more."""
         return self.outcome is not None or self.place == GIVEN_UP
 
 
 def ticket_of(data: bytes, partition_key: str, explicit_hash_key: str | int | None) -> Ticket:
-    """Make the ticket of a record; quickly, if it is as most are."""
+    """Make the ticket of a record; quickly, for the usual types."""
     if type(data) is bytes and type(partition_key) is str and explicit_hash_key is None:
         characters = len(partition_key)
         size_bytes = len(data) + characters
@@ -215,7 +214,7 @@ def _checked(data: object, partition_key: object, explicit_hash_key: object) -> 
             f"data: expected at most {MAX_RECORD_BYTES} bytes together with the key, got {size_bytes}; split it, "
             "or put it elsewhere and send where it is"
         )
-    # Of a subclass, such as a StrEnum or a (str, Enum), the text itself: what its ``str`` gives may differ.
+    # Of a subclass, such as a StrEnum or a (str, Enum), the text itself: its ``str`` may differ.
     return Ticket(str.__str__(partition_key), copied, _hash_key(explicit_hash_key), 0, size_bytes)
 
 
@@ -235,7 +234,7 @@ def _hash_key(given: object) -> str | None:
 
 
 def _shown(given: object) -> str:
-    """Show the beginning of what was given. Python refuses to write numbers of thousands of digits."""
+    """Show the beginning of a value. Python refuses to write numbers of thousands of digits."""
     if isinstance(given, int) and given.bit_length() > 2 * 128:
         return f"one of {given.bit_length()} bits"
     return str(given)[:_LONGEST_SHOWN]
@@ -244,7 +243,7 @@ def _shown(given: object) -> str:
 def _wake(loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[None]") -> None:
     try:
         loop.call_soon_threadsafe(_set, ended)
-    except RuntimeError:  # the loop was closed: nobody waits any more
+    except RuntimeError:  # the loop was closed, and with it the wait
         return
 
 

@@ -36,7 +36,7 @@ class UnwrittenLetters:
         self._letters.append(Letters(tickets, error, reason))
 
     def next(self, now: float) -> Letters | None:
-        """Give what is to be written now, once until the write has ended."""
+        """Return what must be written now, once until the write has ended."""
         for letters in self._letters:
             if letters.repeat_at <= now and not letters.is_under_way:
                 letters.is_under_way = True
@@ -56,7 +56,7 @@ class UnwrittenLetters:
         self._letters.remove(letters)
 
     def not_written(self, letters: Letters, error: Exception, now: float) -> KinesisSpoutError | None:
-        """Learn that a write failed; gives the error that the records end with if it is not tried again."""
+        """Note that a write failed; returns the records' error if it is not tried again."""
         if letters.failures == 0:
             letters.give_up_at = now + self._timeout_seconds
         letters.failures += 1

@@ -1,4 +1,4 @@
-"""For programs around a queue: requests coalesced by key, an elected leader, rates by key.
+"""For programs with queues: requests coalesced by key, an elected leader, rates by key.
 
 A program may use one of them and nothing else of this package, so the names here are loaded when first used.
 """

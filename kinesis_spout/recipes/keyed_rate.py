@@ -1,7 +1,7 @@
 """``KeyedRate``: how often something may be done for one key, in handlers and in any program.
 
-The rule is the generic cell rate algorithm, by PyrateLimiter: of a key one number is kept, and only until that key
-might do its whole burst again. So an idle key costs nothing.
+The rule is the generic cell rate algorithm, by PyrateLimiter: one number is kept for a key, and only until
+that key could do its whole burst again. So an idle key costs nothing.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ _STATES: Final = 1_000 * _UNITS
 class KeyedRate:
     """At most ``per_second`` for each key, over time: in any span of T seconds ``per_second * T + burst``.
 
-    With a ``burst`` of 1, two calls for one key are at least 1 / ``per_second`` apart. Mutable; thread-safe, and
-    for any number of event loops. It counts in one process: on Spark every Python worker that a handler is sent to
-    has its own. Can be pickled: what comes of it has counted nothing yet.
+    With a ``burst`` of 1, two calls for one key are at least 1 / ``per_second`` apart. Mutable; thread-safe,
+    and for any number of event loops. It counts in one process: on Spark every Python worker that gets the
+    handler has its own. Can be pickled: the copy has counted nothing yet.
 
     Args:
         per_second: for one key; more than 0.
         burst: how many calls for one key may come at once; at least 1.
-        max_keys: of so many keys calls are remembered. While there are as many, a key that is not among them waits
-            for one to become idle: the rate holds, whatever comes.
-        clock: gives monotonic seconds. With one that does not run by itself, use ``try_acquire``.
+        max_keys: the most keys whose calls are remembered. While there are as many, another key waits for one
+            to become idle: the rate always holds.
+        clock: returns monotonic seconds. With one that does not advance, use ``try_acquire``.
 
     Raises:
         InvalidConfig: for numbers outside of these ranges.
@@ -73,7 +73,7 @@ class KeyedRate:
         return self._taken(key) is None
 
     def wait_seconds(self, key: Hashable) -> float:
-        """Say how long a key has to wait for its next call, if nobody else takes it; 0.0: not at all."""
+        """Return how long a key must wait for its next call, if no other caller takes it; 0.0: not at all."""
         with self._lock:
             return self._asked(key, takes=False) or 0.0
 
@@ -82,10 +82,10 @@ class KeyedRate:
 
         Args:
             key: whose rate it is.
-            timeout: the longest wait, in seconds; None: as long as it takes.
+            timeout: the longest wait, in seconds; None: no limit.
 
         Returns:
-            False if the rate does not allow it in that time; then at once, where that can be known.
+            False if the rate does not allow it in that time; at once, if that is known.
         """
         until = inf if timeout is None else self._clock() + timeout
         while (wait := self._taken(key)) is not None:
@@ -95,7 +95,7 @@ class KeyedRate:
         return True
 
     async def acquire_async(self, key: Hashable, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as acquire
-        """Do what ``acquire`` does, while other tasks of the event loop go on."""
+        """Do what ``acquire`` does, without blocking the event loop."""
         until = inf if timeout is None else self._clock() + timeout
         while (wait := self._taken(key)) is not None:
             if self._clock() + wait > until:
@@ -122,7 +122,7 @@ class KeyedRate:
             return self._asked(key, takes=True)
 
     def _asked(self, key: Hashable, *, takes: bool) -> float | None:
-        """Take a call for a key; gives how long to wait if that is not allowed now."""
+        """Take a call for a key; returns how long to wait if that is not allowed now."""
         now = self._clock()
         self._forget_idle(now)
         state = self._states.get(key)
@@ -158,7 +158,7 @@ class KeyedRate:
                 self._remember(key, self._states[key])
 
     def _remember(self, key: Hashable, state: tuple[float, ...]) -> None:
-        self._pushed += 1  # tells entries of one time apart: keys need not be ordered
+        self._pushed += 1  # distinguishes entries of one time: keys need not be ordered
         heapq.heappush(self._idle_at, (state[0] / _STATES, self._pushed, key))
 
 

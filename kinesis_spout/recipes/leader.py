@@ -1,13 +1,13 @@
-"""Work that one process does at a time, and another takes over: ``LeaderCareer``, and ``stand_for`` an election.
+"""Work that one process does at a time, and another takes over: ``LeaderCareer``, ``stand_for`` an election.
 
 A candidate waits, leads for a term, hands over, and waits again:
 
     waiting --elected--> inaugurate --> execute, execute, ... --stopped, lost, failed--> hand_over --> waiting
 
-Between two units of work it asks whether its term lasts. It does not interrupt a unit: keep units shorter than a
-third of the session time-out, look at ``term.is_certain`` before an effect that must not happen twice, or give
-``term.token`` to a store that refuses smaller ones. Where none of this can be done, a new leader can wait for the
-last unit of the one before it: ``last_unit_seconds``.
+Between two units of work it checks that its term lasts. It does not interrupt a unit: keep units shorter than
+a third of the session time-out, check ``term.is_certain`` before an effect that must not happen twice, or
+give ``term.token`` to a store that refuses smaller ones. If none of this is possible, a new leader can wait
+for the last unit of the one before it: ``last_unit_seconds``.
 """
 
 import logging
@@ -38,9 +38,9 @@ class HandOver(Enum):
     """Why a term ends."""
 
     STOPPED = "stopped"
-    """By ``stop`` or Ctrl-C. The term is still certain, or was a moment ago: put in order what is begun."""
+    """By ``stop`` or Ctrl-C. The term is still certain, or was a moment ago: finish what has begun."""
     LOST = "lost"
-    """ZooKeeper says so, or has not answered in time. Somebody else may lead: write nothing more."""
+    """ZooKeeper says so, or has not answered in time. Another process may lead: write nothing more."""
     FAILED = "failed"
     """``inaugurate`` or ``execute`` raised; ``run`` raises it once the term is handed over."""
 
@@ -53,23 +53,23 @@ class Leader(Protocol):
         ...
 
     def execute(self) -> bool:
-        """Do one bounded unit of work. Give False if there is nothing more to do for now."""
+        """Do one bounded unit of work. Return False if there is nothing more to do for now."""
         ...
 
     def hand_over(self, reason: HandOver) -> None:
-        """End the term: put in order what can be. Called after each ``inaugurate``, also one that raised."""
+        """End the term: finish what can be. Called after each ``inaugurate``, even one that raised."""
         ...
 
 
 class LeaderCareer:
-    """Has a leader work whenever this process is the elected one. For one use.
+    """Runs a leader's work whenever this process is elected. For one use.
 
     Args:
         leader: the work.
         election: where this process stands for election; closed with the career.
         idle_seconds: how long to wait after a unit that had nothing to do.
-        last_unit_seconds: how long a new leader waits for a unit that the leader before may still be doing.
-            0: not at all. A leader that was killed is waited for as long.
+        last_unit_seconds: how long a new leader waits for a unit that the leader before may still be doing,
+            also if that one was killed. 0: not at all.
         clock: for the monotonic time.
     """
 
@@ -92,11 +92,11 @@ class LeaderCareer:
 
     @property
     def term(self) -> Term | None:
-        """The term in office; None while this process waits."""
+        """The present term; None while this process waits."""
         return self._term
 
     def run(self) -> None:
-        """Stand for election and lead, again and again, until ``stop``. Blocks.
+        """Stand for election and lead, repeatedly, until ``stop``. Blocks.
 
         Raises:
             StoreError: ZooKeeper refuses.
@@ -127,7 +127,7 @@ class LeaderCareer:
             self._election.resign(elected)
 
     def _await_last_unit(self, term: Term, elected: Elected) -> bool:
-        """Wait for the unit of the leader before; say whether the term still lasts."""
+        """Wait for the last unit of the leader before; returns whether the term still lasts."""
         if not self._last_unit_seconds:
             return True
         until = self._clock.monotonic() + self._last_unit_seconds
@@ -177,16 +177,16 @@ class LeaderCareer:
 
 
 def stand_for(name: str, **zookeeper: Unpack[ZooKeeperKeywords]) -> Election:
-    """Connect to ZooKeeper to stand for election there; give what it yields to a ``LeaderCareer``.
+    """Connect to ZooKeeper to stand for election there; give the result to a ``LeaderCareer``.
 
     Args:
-        name: of the work: of all processes that stand for it, one leads.
-        zookeeper: where that is and who we are there: ``zookeeper``, ``session_timeout_seconds``, and the
-            settings of ``SpoutConfig`` whose names begin with ``zookeeper_``. A leader that was killed keeps its
-            office for the session time-out; one that is cut off leaves it after two thirds of that.
+        name: of the work: one of all processes that stand for it leads.
+        zookeeper: the address and our credentials: ``zookeeper``, ``session_timeout_seconds``, and the
+            settings of ``SpoutConfig`` whose names begin with ``zookeeper_``. A leader that was killed keeps
+            its term for the session time-out; one without a connection gives it up after two thirds of that.
 
     Raises:
-        InvalidConfig: an argument is not what it must be.
+        InvalidConfig: an argument is invalid.
         StoreUnavailable, StoreError: no ZooKeeper answers, it refuses us, or the embedded one does not start.
     """
     with ExitStack() as opened:

@@ -1,1 +1,1 @@
-"""What directories need beyond the standard library: names that last, and whether they can be written to."""
+"""What the standard library lacks for directories: durable names, private folders, a check for writing."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def make_durably(directory: Path, mode: int = 0o777) -> None:
-    """Make a directory and those above it that are missing, so that a power cut does not undo it.
+    """Make a directory and its missing parents, so that a power cut does not undo it.
 
     Raises:
         OSError: one of them cannot be made.

@@ -1,4 +1,4 @@
-"""Directories in shared places, such as ``/tmp``, whose files this user alone can have written."""
+"""Directories in shared places, such as ``/tmp``, whose files only this user can have written."""
 
 import os
 import stat
@@ -18,11 +18,11 @@ def make_private(directory: Path) -> None:
 
 
 def check_private(directory: Path) -> None:
-    """Refuse a directory that another user has made or may enter. Ask before anything in it is believed.
+    """Refuse a directory that another user has made or may enter. Call it before trusting its content.
 
     Raises:
         PermissionError: it is another user's, others may enter it, or it is a link or a file.
-        FileNotFoundError: it is not there.
+        FileNotFoundError: it does not exist.
     """
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:

@@ -1,4 +1,4 @@
-"""Finds out that a directory can be written to, or made and written to, and leaves nothing behind."""
+"""Checks that a directory can be written to, or made and written to, and leaves nothing behind."""
 
 import os
 import uuid
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def check_directory(directory: Path) -> None:
-    """Make an empty file and remove it: in the directory, or in the first one above it that is there.
+    """Make an empty file and remove it: in the directory, or in the nearest existing one above it.
 
     Raises:
         OSError: no file can be made there.

@@ -1,1 +1,1 @@
-"""What the logs of all doors have in common: words, each kind of failure once, and so many lines a minute."""
+"""What the logs of all doors share: words, each kind of failure once, and a limit of lines a minute."""

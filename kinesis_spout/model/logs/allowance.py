@@ -1,10 +1,10 @@
-"""How many lines of one kind the log may have in a minute; what is left out is counted."""
+"""Limits the lines of one kind in the log per minute, and counts what is left out."""
 
 from kinesis_spout.model.logs.life_lines import SUMMARY_SECONDS
 
 
 class Allowance:
-    """So many a minute, counted from the first. Mutable; times are a clock's monotonic ones.
+    """So many a minute, counted from the first. Mutable; monotonic times.
 
     Args:
         most: lines in a minute.
@@ -17,7 +17,7 @@ class Allowance:
         self._left_out = 0
 
     def takes_one(self, now: float) -> bool:
-        """Take one more; tell whether it was there."""
+        """Take one more; returns whether it is allowed."""
         if now >= self._anew_at:
             self._left, self._anew_at = self.most, now + SUMMARY_SECONDS
         self._left -= 1
@@ -28,10 +28,10 @@ class Allowance:
 
     @property
     def is_just_used_up(self) -> bool:
-        """Whether the last one was the first that was not there."""
+        """Whether the last one was the first that was left out."""
         return self._left == -1
 
     def take_left_out(self) -> int:
-        """Tell how many were not there since this was asked last."""
+        """Return how many were left out since the last call."""
         left_out, self._left_out = self._left_out, 0
         return left_out

@@ -1,4 +1,4 @@
-"""Tells each kind of failure once, and counts the others."""
+"""Logs each kind of failure once, and counts the others."""
 
 import logging
 from collections import Counter
@@ -7,7 +7,7 @@ from typing import Final
 from kinesis_spout.model.handler import RaisedAt
 
 MAX_KINDS: Final = 100
-"""So many are told apart; what comes after them is counted together."""
+"""How many kinds are distinguished; further ones are counted together."""
 
 OTHERS: Final = "others"
 
@@ -17,8 +17,8 @@ _log = logging.getLogger(__name__)
 class FailureKinds:
     """How often code failed, by the exception's type and the line that raised it. Mutable; not thread-safe.
 
-    The log gets the first traceback of each kind. Neither has the texts of exceptions, which may quote a record:
-    those are in the dead letters.
+    The log gets the first traceback of each kind. Neither has the texts of exceptions, which may quote a
+    record: those are in the dead letters.
     """
 
     def __init__(self) -> None:

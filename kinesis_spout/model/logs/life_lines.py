@@ -1,6 +1,6 @@
-"""The words in which logs tell of shards and positions: the same for all doors.
+"""The words of the logs for shards and positions, the same for all doors.
 
-What happens again and again is told at most once a minute, at INFO; see ``Pace``. Nothing here sees a record.
+Repeated events are logged at most once a minute, at INFO; see ``Pace``. Nothing here sees a record.
 """
 
 from collections import defaultdict
@@ -12,13 +12,13 @@ from kinesis_spout.model.clock import moment
 from shard_state import Position, Shard, StartPositions
 
 SUMMARY_SECONDS: Final = 60.0
-"""The least time between two summaries of what goes on all the time."""
+"""The least time between two summaries of what happens all the time."""
 
 _MOST_NAMED: Final = 8
 
 
 def shards(count: int) -> str:
-    """Say how many shards."""
+    """Write a number of shards."""
     return f"{count} shard{'' if count == 1 else 's'}"
 
 
@@ -30,19 +30,19 @@ def named(shard_ids: Collection[str]) -> str:
 
 
 def of_stream(shard_ids: Collection[str], stream: str) -> str:
-    """Say how many shards of a stream, and which."""
+    """Write how many shards of a stream, and which."""
     return f"{shards(len(shard_ids))} of {stream}: {named(shard_ids)}"
 
 
 def readable(position: Position) -> str:
-    """Say where a position is, a time as people read it."""
+    """Write a position, a time in readable form."""
     if position.timestamp is None:
         return str(position)
     return f"{position.type.value}({moment(position.timestamp)})"
 
 
 def readable_start(start: StartPositions) -> str:
-    """Say where reading begins; of many shards with positions of their own only how many they are."""
+    """Write where reading begins; of many positions per shard only their number."""
     if not start.shards:
         return readable(start.default)
     if len(start.shards) > _MOST_NAMED:
@@ -52,7 +52,7 @@ def readable_start(start: StartPositions) -> str:
 
 
 def package_version() -> str:
-    """Give the version; "unknown" where the package was not installed, as from a zip on an executor."""
+    """Return the version; "unknown" if the package was not installed, as from a zip on an executor."""
     try:
         return version("kinesis-spout")
     except PackageNotFoundError:
@@ -60,13 +60,13 @@ def package_version() -> str:
 
 
 class Reshards:
-    """Finds out, from one list of shards to the next, which were split and merged. Mutable."""
+    """Finds the splits and merges between one list of shards and the next. Mutable."""
 
     def __init__(self) -> None:
         self._known: set[str] | None = None
 
     def listed(self, listed: Iterable[Shard], stream: str) -> list[str]:
-        """Take a list in; give a line for each split and merge in it, but for those of the first list."""
+        """Take a list; returns a line for each split and merge in it, except for those of the first list."""
         every = list(listed)
         known, self._known = self._known, {shard.shard_id for shard in every} | (self._known or set())
         if known is None:
@@ -82,13 +82,13 @@ class Reshards:
 
 
 class Pace:
-    """Says when the next summary may be told. Mutable; times are the clock's monotonic ones."""
+    """Says when the next summary may be logged. Mutable; monotonic times."""
 
     def __init__(self) -> None:
         self._due_at: float | None = None
 
     def may_tell(self, now: float) -> bool:
-        """Tell whether a minute has passed since this was True last, or was asked first."""
+        """Return whether a minute has passed since the last True, or since the first call."""
         if self._due_at is None:
             self._due_at = now + SUMMARY_SECONDS
         if now < self._due_at:

@@ -1,6 +1,6 @@
-"""The producer's durable buffer: what was taken and is not confirmed survives a crash.
+"""The producer's durable buffer: records that were taken and not confirmed survive a crash.
 
-Which records these are is the producer's business. Begin with ``port``, then ``sqlite_spool``.
+The producer decides which records these are. Begin with ``port``, then ``sqlite_spool``.
 """
 
 from kinesis_spout.producer.spool.port import Spool, Spooled

@@ -1,8 +1,8 @@
-"""A lock that the operating system gives back when its owner dies, however it dies.
+"""A lock that the operating system releases when its owner dies, however it dies.
 
-flock(2), because its locks exclude each other within one process as well, and are not lost when another part of
-the process opens and closes the same file. They are inherited by a fork; so the child closes what it inherited,
-which leaves the parent's lock alone, and no child holds a spool that its parent can no longer use.
+flock(2), because its locks exclude each other within one process as well, and are not lost when another part
+of the process opens and closes the same file. A fork inherits them; so the child closes its copies, which
+leaves the parent's lock alone, and no child holds a spool that its parent can no longer use.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ class FileLock:
 
     @classmethod
     def taken(cls, path: Path) -> Self | None:
-        """Take the lock, and make the file if it is not there; give None if another process or thread has it."""
+        """Take the lock, making the file if needed; None if another process or thread has it."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -38,7 +38,7 @@ class FileLock:
         return cls(path, descriptor)
 
     def release(self, *, remove: bool = False) -> None:
-        """Let others have it; remove the file first if it has served its time. May be called twice."""
+        """Release it; remove the file first if it is no longer needed. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
         _held.discard(self)
         if descriptor is None:
@@ -52,7 +52,7 @@ _held: WeakSet[FileLock] = WeakSet()
 
 
 def _is_named(path: Path, descriptor: int) -> bool:
-    """Whether the open file still has this name: an owner that went away meanwhile has removed it."""
+    """Whether the open file still has this name: an owner that ended meanwhile has removed it."""
     try:
         named = path.stat()
     except FileNotFoundError:

@@ -1,12 +1,13 @@
-"""The folder of a spool: one file for each process that uses it, and whose they are.
+"""The folder of a spool, with one file for each process that uses it.
 
-    stream.json                            which stream all of it is for
+    stream.json                            the stream of all its records
     20261122T235959.123456Z-4711-9f3c.spool       a SQLite database, with its log and its index
-    20261122T235959.123456Z-4711-9f3c.spool.lock  locked by the process that owns the file, for as long as it lives
-    20261122T235959.123456Z-4711-9f3c.spool.saved  moved aside by `kinesis-spout spool save` or `spool put`
+    20261122T235959.123456Z-4711-9f3c.spool.lock  locked by the process that owns the file, for as long as it
+    lives 20261122T235959.123456Z-4711-9f3c.spool.saved  moved aside by `kinesis-spout spool save` or `spool
+    put`
 
-The process that holds the lock may open, change and remove the file. So a file of a dead process goes to exactly
-one of those that ask for it, and the names sort by the time their owners began.
+The process that holds the lock may open, change and remove the file. So a file of a dead process goes to
+exactly one of those that ask for it, and the names sort by the time their owners began.
 
 Everything here raises ``SpoolError`` if the folder or a file cannot be read or written.
 """
@@ -38,20 +39,20 @@ _NETWORK: Final = frozenset(
 
 
 class Claim(NamedTuple):
-    """A file that is this process's, until it releases the lock."""
+    """A file that this process owns until it releases the lock."""
 
     path: Path
     lock: FileLock
 
     def remove(self) -> None:
-        """Remove the file, and let go."""
+        """Remove the file, and release its lock."""
         with translated(self.path):
             for each in side_files(self.path):
                 each.unlink(missing_ok=True)
             self.lock.release(remove=True)
 
     def release(self) -> None:
-        """Leave the file to the next that asks for it."""
+        """Leave the file to the next process that asks for it."""
         self.lock.release()
 
 
@@ -63,12 +64,12 @@ class SpoolFolder:
         self._clock = clock or SystemClock()
 
     def open(self, stream: str) -> None:
-        """Make the folder if it is not there, for its owner alone; find out that it can be this stream's spool.
+        """Make the folder if missing, for this user alone; check that it can be this stream's spool.
 
         Raises:
             InvalidConfig: it is another stream's, or on a network file system.
             SpoolError: it cannot be made.
-            SpoolDamaged: whose it is cannot be read.
+            SpoolDamaged: its stream cannot be read.
         """
         with translated(self.path / _MARK):
             make_durably(self.path, 0o700)
@@ -88,7 +89,7 @@ class SpoolFolder:
             )
 
     def stream(self) -> str | None:
-        """Name the stream that the folder is for; None if it never was a spool."""
+        """Return the stream of the folder; None if it never was a spool."""
         mark = self.path / _MARK
         with translated(mark):
             try:
@@ -104,7 +105,7 @@ class SpoolFolder:
             ) from error
 
     def make(self, stream: str) -> Claim:
-        """Make a file of this process's own."""
+        """Make a file for this process."""
         made_at = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         path = self.path / f"{made_at}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
         with translated(path):
@@ -121,19 +122,19 @@ class SpoolFolder:
         return Claim(path, lock)
 
     def files(self) -> list[Path]:
-        """Give all files of records, those of the process that began first in front."""
+        """Return all files of records, in the order in which their owners began."""
         with translated(self.path / _MARK):
             return sorted(self.path.glob(f"*{SUFFIX}"))
 
     def left_over(self) -> Iterator[Claim]:
-        """Claim the files whose owners are gone, one after the other; what is not kept must be released."""
+        """Claim the files of ended owners, one after the other; what is not kept must be released."""
         for path in self.files():
             if (claim := claimed(path)) is not None:
                 yield claim
         self._remove_unfinished()
 
     def _remove_unfinished(self) -> None:
-        """Remove what is left of an owner that died while it made its file, or removed it: nothing is in it."""
+        """Remove the files of owners that died while they made or removed them: they hold no records."""
         for path in self.path.glob(f"*{SUFFIX}.lock"):
             records = path.with_suffix("")
             if records.exists():
@@ -154,19 +155,19 @@ class SpoolFolder:
                     file.flush()
                     os.fsync(descriptor)
                 with contextlib.suppress(FileExistsError):  # another process was first
-                    os.link(whole, mark)  # a rename would take its place
+                    os.link(whole, mark)  # a rename would replace it
             finally:
                 whole.unlink()
             sync_directory(self.path)
 
 
 def claimed(path: Path) -> Claim | None:
-    """Claim a file; None if its owner lives, or it is gone."""
+    """Claim a file; None if its owner lives, or it does not exist."""
     with translated(path):
         lock = FileLock.taken(lock_file(path))
     if lock is None:
         return None
-    if not path.exists():  # its owner has removed it, and was quicker
+    if not path.exists():  # its owner removed it first
         lock.release(remove=True)
         return None
     return Claim(path, lock)
@@ -181,7 +182,7 @@ def unfinished(path: Path) -> Path:
 
 
 def _remove_rests(path: Path) -> bool:
-    """Remove the side files of a file of records that is gone; False if it is there."""
+    """Remove the side files of a missing file of records; False if it exists."""
     if path.exists():
         return False
     for each in (*side_files(unfinished(path)), *side_files(path)[1:]):
@@ -190,17 +191,17 @@ def _remove_rests(path: Path) -> bool:
 
 
 def side_files(path: Path) -> list[Path]:
-    """Name a file and those that SQLite keeps beside it, in the order in which they are removed.
+    """Return a file and SQLite's side files, in the order in which they are removed.
 
-    The file goes first: without it the others are nothing, and it without its log would be a lie.
+    The file goes first: without it the others mean nothing, while it would be wrong without its log.
     """
     return [path, *(path.with_name(path.name + suffix) for suffix in _SIDE_FILES)]
 
 
 def network_file_system(folder: Path, mounts: Path = _MOUNTS) -> str | None:
-    """Name the kind of file system if it is one over a network; None if it is local, or the system does not say.
+    """Return the kind of a network file system; None if it is local, or the system does not tell.
 
-    Linux says it: proc(5), ``/proc/[pid]/mountinfo``.
+    Linux tells: proc(5), ``/proc/[pid]/mountinfo``.
     """
     try:
         lines = mounts.read_text().splitlines()

@@ -1,7 +1,7 @@
-"""The records of owners that have ended: read from their files one file after the other, removed when confirmed.
+"""The records of ended owners: read from one file after the other, removed when confirmed.
 
-They stay where they are. To copy them would need room, and a full disk may be why they are left; and a second
-owner that dies leaves them to a third.
+They stay where they are. Copying them would need room, and a full disk may be why they were left; and if a
+second owner dies, a third finds them.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FILE_SHIFT: Final = 44
-"""A number given out is the file's and, in its lower bits, the record's in it: 10^13 records a file."""
+"""A record's number has the file's in its upper bits and the record's in its lower: 10^13 records a file."""
 _IN_FILE: Final = (1 << _FILE_SHIFT) - 1
 
 
 class _Inherited:
-    """A file of an owner that has ended. Mutable: knows how far it was read.
+    """A file of an ended owner. Mutable: knows how far it was read.
 
-    Only the one that is being read is kept open: a hundred of them would be four hundred descriptors.
+    Only the file being read is kept open: a hundred of them would be four hundred descriptors.
     """
 
     def __init__(self, claim: Claim) -> None:
@@ -32,14 +32,14 @@ class _Inherited:
         self._file: SpoolFile | None = SpoolFile(claim.path, synced=False)
         self._read_to = 0
         self.damaged: list[int] = []
-        """The numbers of the records that are not what was put. They stay in the file."""
+        """The numbers of damaged records. They stay in the file."""
 
     @property
     def is_read(self) -> bool:
         return self._file is None
 
     def read(self, limit: int) -> Sequence[Spooled]:
-        """Give the next records; nothing when all were given."""
+        """Return the next records; empty when all were returned."""
         while self._file is not None:
             found = self._file.read(self._read_to, limit)
             if not found:
@@ -61,7 +61,7 @@ class _Inherited:
             file.forget(numbers)
 
     def remove_if_empty(self) -> bool:
-        """Remove the file if all was given and forgotten; say whether it was so."""
+        """Remove the file if all was returned and forgotten; returns whether it was."""
         if self._file is not None:
             return False
         with SpoolFile(self.claim.path, synced=False) as file:
@@ -87,11 +87,11 @@ class InheritedRecords:
         """Damaged; each is reported once."""
 
     def read(self, limit: int) -> Sequence[Spooled]:
-        """Give up to ``limit`` records of one file; nothing if there is none.
+        """Return up to ``limit`` records of one file; empty if there is none.
 
         Raises:
-            SpoolDamaged: the file is damaged, or some of its records are, and the others were given; the next call
-                goes on with the next one.
+            SpoolDamaged: the file is damaged, or some of its records are, and the others were returned; the
+                next call continues with the next file.
             SpoolError: it cannot be read now.
         """
         while (number := self._being_read()) is not None:
@@ -112,7 +112,7 @@ class InheritedRecords:
         return ()
 
     def forget(self, numbers: Iterable[int]) -> list[int]:
-        """Remove records from the files they were read from; give those numbers that are of no such file."""
+        """Remove records from their files; returns the numbers that belong to no such file."""
         of_file: dict[int, list[int]] = {}
         for number in numbers:
             of_file.setdefault(number >> _FILE_SHIFT, []).append(number & _IN_FILE)
@@ -129,7 +129,7 @@ class InheritedRecords:
             self._files.popitem()[1].close()
 
     def _being_read(self) -> int | None:
-        """Number the file that is read now, and take over one that is left if there is none; None if none is."""
+        """Return the number of the file to read, taking over another if needed; None if there is none."""
         for number, inherited in self._files.items():
             if not inherited.is_read:
                 return number

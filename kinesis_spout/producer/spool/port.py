@@ -1,4 +1,4 @@
-"""What the producer needs of a durable buffer."""
+"""The durable buffer of a producer, as a port."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
@@ -10,7 +10,7 @@ class Spooled(NamedTuple):
     """A record of the spool."""
 
     number: int
-    """Names it to the spool that gave it; grows with each record of one spool."""
+    """Identifies it in its spool; grows with each record of one spool."""
     entry: Entry
 
 
@@ -19,11 +19,11 @@ class Spool(Protocol):
 
     @property
     def stream(self) -> str | None:
-        """Whose records these are: a stream's name or ARN; None if the spool does not know."""
+        """The stream of these records, by name or ARN; None if the spool does not know."""
         ...
 
     def append(self, entry: Entry) -> int:
-        """Take a record over, and give its number. On return it is as durable as the spool's policy says.
+        """Take a record over, and return its number. On return it is as durable as the spool's policy says.
 
         Raises:
             SpoolError: the record is not in the spool (the disk is full, the file cannot be written); those
@@ -34,7 +34,7 @@ class Spool(Protocol):
     def confirm(self, numbers: Iterable[int]) -> None:
         """Forget records: they are on the stream, or were given up for good.
 
-        This may become durable later than it returns. A crash before that brings them again.
+        This may become durable after it returns. A crash before that brings them again.
 
         Raises:
             SpoolError: they may come again.
@@ -42,9 +42,9 @@ class Spool(Protocol):
         ...
 
     def recovered(self, limit: int) -> Sequence[Spooled]:
-        """Give up to ``limit`` records that were left unconfirmed by an earlier owner, oldest first, each once.
+        """Return up to ``limit`` unconfirmed records of earlier owners, oldest first, each once.
 
-        Empty when there are no more. What is given belongs to this spool now, and is to be confirmed here.
+        Empty when there are no more. Returned records belong to this spool now, and must be confirmed here.
 
         Raises:
             SpoolDamaged: says what can be saved, and how.
@@ -53,5 +53,5 @@ class Spool(Protocol):
         ...
 
     def close(self) -> None:
-        """Make durable what is not yet, and let go of the folder. May be called twice."""
+        """Make everything durable, and release the folder. Idempotent."""
         ...

@@ -1,8 +1,8 @@
-"""Whether the files of a spool are whole, what can be saved of those that are not, and how an operator does it.
+"""Checks the files of a spool, and saves the records of damaged ones for an operator.
 
-A record counts if its own checksum is right. SQLite reads the records: where a page is damaged it refuses to go
-on, and reading begins again behind that page. So the records of the damaged pages are lost; with the first page of
-the file, all of them, and with a page of the log, those in the log behind it.
+A record counts if its own checksum is right. SQLite reads the records: it stops at a damaged page, and
+reading begins again after that page. So the records of the damaged pages are lost; with the first page of the
+file, all of them, and with a page of the log, those after it in the log.
 """
 
 import shlex
@@ -21,15 +21,15 @@ from kinesis_spout.producer.spool.port import Spooled
 from kinesis_spout.producer.spool.spool_file import PAGE_BYTES, SpoolFile, log_kept, translated
 
 SAVED: Final = ".saved"
-"""What is added to the names of files that were moved aside."""
+"""Added to the names of files that were moved aside."""
 
 _READ_AT_ONCE: Final = 1_000
 _MOST_RECORDS: Final = 1 << 44
 """No process takes over more; see `inherited`."""
 _NAMED: Final = 20
-"""If more records are lost, only so many are named."""
+"""The most lost records that are named."""
 _COUNTED: Final = 1_000_000
-"""The records of larger files are not all counted for an error."""
+"""An error counts the records of a file up to this size."""
 _LOG_HEADER: Final = 32
 _FRAME_HEADER: Final = struct.Struct(">4xI8s8x")
 
@@ -48,9 +48,9 @@ class FileReport:
 
 
 def reports(folder: Path) -> Iterator[FileReport]:
-    """Look at each file, those of the owners that began first in front.
+    """Check each file, in the order in which their owners began.
 
-    A file that is left over is claimed for that moment: an owner that begins meanwhile takes it over with its next
+    A left-over file is claimed for that moment: a producer that starts meanwhile takes it over at its next
     look.
 
     Raises:
@@ -79,7 +79,7 @@ def reports(folder: Path) -> Iterator[FileReport]:
 
 
 def records_in(path: Path) -> Iterator[Spooled]:
-    """Give the records of a file that can be read and are whole, in order. Of one in use they are those of now."""
+    """Yield the readable, undamaged records of a file, in order; of one in use, those present now."""
     read_to, limit = 0, _READ_AT_ONCE
     try:
         with log_kept(path), SpoolFile(path, synced=False, although_cut=True) as file:
@@ -101,7 +101,7 @@ def records_in(path: Path) -> Iterator[Spooled]:
 
 
 def _end_of_damage(file: SpoolFile, read_to: int) -> int:
-    """Give the number behind which records can be read again, when those that follow ``read_to`` cannot."""
+    """Return the number after which records can be read again, when those after ``read_to`` cannot."""
 
     def can_be_read(after: int) -> bool:
         try:
@@ -120,9 +120,9 @@ def _end_of_damage(file: SpoolFile, read_to: int) -> int:
 
 @contextmanager
 def saving(path: Path) -> Iterator[Iterator[Spooled] | None]:
-    """Give the records of a file that are whole, and move it aside when all is done with them.
+    """Yield the undamaged records of a file, and move it aside at the end.
 
-    Gives None, and moves nothing, if its owner lives. Moves nothing if an exception is raised inside.
+    Yields None, and moves nothing, if its owner lives. Moves nothing if an exception is raised inside.
 
     Raises:
         SpoolError: it cannot be read or moved.
@@ -144,10 +144,10 @@ def saving(path: Path) -> Iterator[Iterator[Spooled] | None]:
 
 
 def check(path: Path) -> None:
-    """Look at every page of a file whose lock this process holds, and at its log.
+    """Check every page of a file whose lock this process holds, and its log.
 
-    A file that is cut short, or has wrong pages, is found out, and so is a log with a wrong page in front of right
-    ones. A log that is only cut short is like one that was never written further: that is what a crash leaves.
+    Detects a truncated file, wrong pages, and a log with a wrong page before right ones. A log that is only
+    truncated looks like one that was never written further: that is what a crash leaves.
 
     Raises:
         SpoolDamaged: says what is wrong.
@@ -155,14 +155,14 @@ def check(path: Path) -> None:
     """
     with translated(path):
         written = _committed_frames(path.with_name(f"{path.name}-wal"))
-        if not path.stat().st_size:  # which SQLite would take for a new one
+        if not path.stat().st_size:  # SQLite would take it for a new one
             raise SpoolDamaged("it is empty")
     with log_kept(path), SpoolFile(path, synced=False) as file:
         file.check(written)
 
 
 def damaged_records(path: Path, numbers: Sequence[int]) -> SpoolDamaged:
-    """Give the error that names records which are lost."""
+    """Make the error that names lost records."""
     named = ", ".join(map(str, numbers[:_NAMED])) + (", …" if len(numbers) > _NAMED else "")
     return SpoolDamaged(
         f"{path}: {len(numbers)} of its records differ from their checksums and are lost: {named}; a producer "
@@ -171,7 +171,7 @@ def damaged_records(path: Path, numbers: Sequence[int]) -> SpoolDamaged:
 
 
 def described(path: Path, damage: SpoolDamaged) -> SpoolDamaged:
-    """Give the error that says what can be saved of a damaged file, and how."""
+    """Make the error that says what can be saved of a damaged file, and how."""
     count = sum(1 for _ in islice(records_in(path), _COUNTED))
     many = f"more than {count:,}" if count == _COUNTED else f"{count:,}"
     found = str(damage).removeprefix(f"{path}: ")
@@ -182,7 +182,7 @@ def described(path: Path, damage: SpoolDamaged) -> SpoolDamaged:
 
 
 def _damage(path: Path) -> str | None:
-    """Say what is wrong with the pages or the records of a file whose lock this process holds."""
+    """Return what is wrong with the pages or records of a file whose lock this process holds."""
     try:
         check(path)
         damaged: list[int] = []
@@ -201,7 +201,7 @@ def _damage(path: Path) -> str | None:
 def _committed_frames(log: Path) -> int:
     """Count the pages that were written to a log in whole transactions.
 
-    SQLite ignores what follows a page whose checksum is wrong, without a word.
+    SQLite silently ignores what follows a page whose checksum is wrong.
     https://www.sqlite.org/fileformat2.html#the_write_ahead_log
     """
     if not log.exists():

@@ -1,8 +1,8 @@
 """Threads that need a write at the same time share one: the group commit of databases.
 
-The threads that come while another one writes make up the next turn. The first of them does the write of that
-turn for all, as soon as the write before has ended. So of N threads about half share a write, and a thread that is
-alone waits for nobody.
+The threads that come during a write make up the next turn. The first of them does that turn's write for all,
+as soon as the write before has ended. So of N threads about half share a write, and a lone thread does not
+wait.
 """
 
 import threading
@@ -25,14 +25,14 @@ class _Turn:
 class SharedWrites:
     """Mutable; for any number of threads.
 
-    ``write`` writes all that waits. It is given the numbers of the records that threads wait for; its calls do not
-    overlap.
+    ``write`` writes all that waits. Its argument is the numbers of the records that threads wait for; its
+    calls do not overlap.
     """
 
     def __init__(self, write: Callable[[Sequence[int]], None]) -> None:
         self._write = write
         self._mutex = threading.Lock()
-        """Guards the next turn, for moments."""
+        """Guards the next turn; held for moments."""
         self._next = _Turn()
         self._writing = threading.Lock()
 
@@ -53,7 +53,7 @@ class SharedWrites:
     def _lead(self, turn: _Turn) -> None:
         try:
             self._writing.acquire()
-        except BaseException:  # Ctrl-C. The others count on this thread.
+        except BaseException:  # Ctrl-C. The others rely on this thread.
             self._lead(turn)
             raise
         try:

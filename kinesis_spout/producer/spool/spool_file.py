@@ -1,10 +1,10 @@
-"""One file of a spool: a SQLite database with one row a record (version 1), and what SQLite's errors mean.
+"""One file of a spool: a SQLite database with one row a record (version 1), and the table of SQLite's errors.
 
-SQLite keeps checksums of its log, but none of its pages. So each row has one of its own: what comes back from the
-file is what was put, or is known to be damaged.
+SQLite keeps checksums of its log, but none of its pages. So each row has its own: what is read is what was
+put, or is known to be damaged.
 
-The connection keeps SQLite's ordinary locking mode. In the exclusive one a forked child that ends, and thereby
-closes what it inherited, would take itself for the owner and remove the log that its parent writes to.
+The connection keeps SQLite's ordinary locking mode. In the exclusive one a forked child that ends, and so
+closes what it inherited, would act as the owner and remove the log that its parent writes to.
 """
 
 import os
@@ -38,31 +38,31 @@ _SELECT: Final = (
 _DELETE: Final = "DELETE FROM records WHERE number BETWEEN ? AND ?"
 
 _LOG_BYTES: Final = 8 * 1024 * 1024
-"""What the log is cut back to after it was larger."""
+"""The size to which a larger log is truncated."""
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
-"""The last one means that our own statements do not fit: its tables are not ours."""
+"""The last one means that our statements do not fit: its tables are not ours."""
 _NOT_SQLITES: Final = sqlite3.SQLITE_CORRUPT
 """For an error without a code, which the module raises itself: text that is not UTF-8."""
 _PRIMARY: Final = 0xFF
 """The lowest byte of SQLite's extended error codes is the kind of the error."""
 _FREED_PAGES: Final = 1024
-"""How many free pages are given back at a time, and the least that is worth it."""
+"""How many free pages are released at a time, and the least that is worth it."""
 
 Row = tuple[int, str, str | None, bytes, int]
 
 
 def row_of(number: int, entry: Entry) -> Row:
-    """Give a record as it is stored. Its ``row`` is left out: it means nothing to the next owner.
+    """Return a record as it is stored. Its ``row`` is left out: it means nothing to the next owner.
 
     Raises:
-        UnicodeEncodeError: the partition key cannot be stored, nor sent.
+        UnicodeEncodeError: the partition key can neither be stored nor sent.
     """
     key, hash_key, data = entry.partition_key, entry.explicit_hash_key, entry.data
     return number, key, hash_key, data, _checksum(number, key, hash_key, data)
 
 
 def _spooled(row: tuple[Any, ...]) -> Spooled | None:
-    """Give the record that is stored; None if it is not what was put."""
+    """Return the stored record; None if it is damaged."""
     number, key, hash_key, data, checksum = row
     if not (isinstance(key, str) and isinstance(data, bytes)):  # a damaged row can hold anything
         return None
@@ -76,7 +76,7 @@ def _checksum(number: int, key: str, hash_key: str | None, data: bytes) -> int:
 
 
 class SpoolFile:
-    """A file that this process holds the lock of. Not thread-safe: its owner lets one thread in at a time.
+    """A file whose lock this process holds. Not thread-safe: its owner admits one thread at a time.
 
     Every method raises ``SpoolError`` if the file cannot be used now, and ``SpoolDamaged`` if it is damaged.
 
@@ -84,7 +84,7 @@ class SpoolFile:
         path: of a file that ``make`` made.
         synced: whether each write is on the disk when it returns.
         max_bytes: what the file may take; None: what the disk has.
-        although_cut: whether to read what is there of a file that is shorter than its header says.
+        although_cut: whether to read a file that is shorter than its header says.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class SpoolFile:
             if although_cut:
                 self._tell("writable_schema", "ON")  # SQLite refuses to open it otherwise
             self._tell("journal_size_limit", _LOG_BYTES)
-            self._tell("secure_delete", "ON")  # what is confirmed leaves no trace, also not for `.recover`
+            self._tell("secure_delete", "ON")  # confirmed records leave no trace, not even for `.recover`
             self._tell("fullfsync", "ON")  # macOS: fsync alone leaves it in the drive's cache
             self._tell("synchronous", "FULL" if synced else "NORMAL")
             if max_bytes is not None:
@@ -107,7 +107,7 @@ class SpoolFile:
 
     @classmethod
     def make(cls, path: Path, stream: str) -> None:
-        """Make an empty file. It gets its name when it is whole, so that an incomplete one has none."""
+        """Make an empty file. It gets its name when it is complete."""
         unfinished = path.with_name(f"{path.name}.new")
         with translated(path):
             unfinished.touch(mode=0o600)
@@ -134,17 +134,17 @@ class SpoolFile:
             unfinished.rename(path)
 
     def write(self, rows: Collection[Row], forgotten: Collection[int]) -> None:
-        """Store rows and remove others, in one transaction: all of it or nothing."""
+        """Store rows and remove others, in one transaction."""
         with translated(self.path):
             if not forgotten and len(rows) == 1:
-                self._connection.execute(_INSERT, next(iter(rows)))  # a transaction by itself
+                self._connection.execute(_INSERT, next(iter(rows)))  # a transaction in itself
                 return
             with self._transaction():
                 self._connection.executemany(_INSERT, rows)
                 self._connection.executemany(_DELETE, number_ranges(forgotten))
 
     def forget(self, numbers: Collection[int]) -> None:
-        """Remove rows. This is not synced: after a power cut some may be there again."""
+        """Remove rows. This is not synced: after a power cut some may exist again."""
         with translated(self.path):
             self._tell("synchronous", "NORMAL")
             try:
@@ -154,7 +154,7 @@ class SpoolFile:
                 self._tell("synchronous", "FULL" if self._synced else "NORMAL")
 
     def shrink(self) -> bool:
-        """Give some free pages back to the file system, if more than half are free; say whether it was so."""
+        """Release some free pages to the file system, if more than half are free; returns whether it did."""
         with translated(self.path):
             free = self._ask("freelist_count")
             if free < _FREED_PAGES or free * 2 < self._ask("page_count"):
@@ -164,22 +164,21 @@ class SpoolFile:
             return True
 
     def read(self, after: int, limit: int) -> Sequence[tuple[int, Spooled | None]]:
-        """Give up to ``limit`` numbers beyond ``after``, in order, each with its record: None if that is damaged.
+        """Return up to ``limit`` numbers beyond ``after``, in order, each with its record: None if damaged.
 
         ``SpoolDamaged`` means that a page is damaged: other parts of the file may still be readable.
         """
         with translated(self.path):
-            # Not "> after": that looks at the page of ``after``, too, which may be a damaged one.
+            # Not "> after": that reads the page of ``after``, too, which may be a damaged one.
             found = self._connection.execute(_SELECT, (after + 1, limit))
             return [(row[0], _spooled(row)) for row in found]
 
     def is_empty(self) -> bool:
-        """Say whether no record is in it."""
         with translated(self.path):
             return self._connection.execute("SELECT 1 FROM records LIMIT 1").fetchone() is None
 
     def check(self, least_frames: int) -> None:
-        """Look at every page, and whether SQLite takes all that the log should hold."""
+        """Check every page, and whether SQLite takes all that the log should hold."""
         with translated(self.path):
             application, version = self._ask("application_id"), self._ask("user_version")
             if application != APPLICATION_ID:
@@ -198,7 +197,7 @@ class SpoolFile:
             raise SpoolDamaged(f"{self.path}: {found}")
 
     def close(self) -> None:
-        """Fold the log in, and let go. May be called twice."""
+        """Fold the log in, and close. Idempotent."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -232,7 +231,7 @@ def _connected(path: Path, mode: str = "rw") -> sqlite3.Connection:
 
 
 def number_ranges(numbers: Collection[int]) -> Iterator[tuple[int, int]]:
-    """Give the runs of consecutive numbers as first and last, in order: few, as records are confirmed in order."""
+    """Yield the runs of consecutive numbers as first and last: few, as records are confirmed in order."""
     ordered = sorted(numbers)
     if not ordered:
         return
@@ -247,14 +246,14 @@ def number_ranges(numbers: Collection[int]) -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def log_kept(path: Path) -> Iterator[None]:
-    """Keep SQLite from removing the log of a file when it closes it: what it cannot read may still be saved.
+    """Keep SQLite from removing the log of a file when it closes it: unreadable parts may still be saved.
 
-    SQLite removes the log when the last connection closes; this connection may only read, so it never does.
+    SQLite removes the log when the last connection closes; this connection is read-only, so it never does.
     """
     watching = _connected(path, mode="ro")
     try:
         with translated(path):
-            watching.execute("PRAGMA writable_schema = ON")  # so that it may be cut short
+            watching.execute("PRAGMA writable_schema = ON")  # so that the file can be truncated
             watching.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         yield
     finally:
@@ -263,7 +262,7 @@ def log_kept(path: Path) -> Iterator[None]:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise what SQLite and the file system raise as errors of the spool."""
+    """Translate errors of SQLite and the file system into those of the spool."""
     try:
         yield
     except sqlite3.DatabaseError as error:

@@ -1,10 +1,10 @@
 """``SqliteSpool``: the spool on a local disk.
 
-A record that is taken over waits in memory first. With ``Durability.INTERVAL`` it may stay there for a while; with
-the others the caller goes on only when it is in the file, and callers that wait at the same time share a write.
+A record waits in memory first. With ``Durability.INTERVAL`` it may stay there for a while; with the others
+the caller continues only when it is in the file, and callers that wait at the same time share a write.
 
-Confirmed records are removed later, some hundreds at a time: to forget that a record was confirmed sends it again,
-which is no loss. A record that is confirmed before it was written is never written.
+Confirmed records are removed later, some hundreds at a time: forgetting that a record was confirmed only
+sends it again. A record that is confirmed before it was written is never written.
 """
 
 import atexit
@@ -34,14 +34,14 @@ _FORGOTTEN_AT_ONCE: Final = 256
 _DAY_SECONDS: Final = 86_400
 _LEAST_BYTES: Final = 64 * 1024
 _TIDY_SECONDS: Final = 0.5
-"""After so long the confirmed ones are removed by themselves."""
+"""After this time confirmed records are removed without a write."""
 
 
 class Durability(StrEnum):
-    """What a crash may cost: when a record of the spool is safe.
+    """When a record of the spool is safe, and so what a crash can lose.
 
-    The file is a SQLite database in WAL mode. With ``synchronous=FULL`` SQLite has the log synced at each commit;
-    with ``NORMAL`` only before a checkpoint, so that the file stays sound but the last commits may be missing
+    The file is a SQLite database in WAL mode. With ``synchronous=FULL`` SQLite syncs the log at each commit;
+    with ``NORMAL`` only before a checkpoint, so that the file stays valid but the last commits may be missing
     after a power cut. A commit survives the death of the process either way.
     https://www.sqlite.org/pragma.html#pragma_synchronous
     """
@@ -56,15 +56,15 @@ class Durability(StrEnum):
     taken over more than ``interval_seconds`` (and the time of one write) before."""
 
     SYSTEM = "system"
-    """Handed to the operating system before ``append`` returns, and synced when it folds its log in (about each
-    4 MiB). The death of the process loses nothing. A power cut loses what the system had not written by itself:
-    commonly the last 5 to 30 seconds."""
+    """Given to the operating system before ``append`` returns, and synced when SQLite folds its log in (about
+    each 4 MiB). The death of the process loses nothing. A power cut loses what the system had not yet
+    written: commonly the last 5 to 30 seconds."""
 
 
 class SqliteSpool:
     """A `Spool` in a folder on a local disk. Mutable, for any number of threads; a context manager.
 
-    Several processes may use one folder; each has a file of its own in it, and takes over those of processes that
+    Several processes may use one folder; each has its own file in it, and takes over those of processes that
     have ended. A forked child opens its own.
     """
 
@@ -79,31 +79,32 @@ class SqliteSpool:
         max_bytes: int | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Open the folder, and make it if it is not there, readable by this user alone.
+        """Open the folder, or make it, readable by this user alone.
 
         Args:
-            folder: Where the files are: on a local disk, which is not memory.
-            stream: Whose records they are. One folder is for one stream.
-            durability: What a crash may cost; see `Durability`.
+            folder: Where the files are: on a local disk, not in memory.
+            stream: Of the records. One folder is for one stream.
+            durability: What a crash can lose; see `Durability`.
             interval_records: For ``Durability.INTERVAL``: the most records that are not on the disk.
             interval_seconds: For ``Durability.INTERVAL``: how long a record waits, at most.
-            max_bytes: The most that this process's file may take; its log takes some 8 MiB more. Unset: what the
+            max_bytes: The largest size of this process's file; its log takes some 8 MiB more. Unset: what the
                 disk has.
-            clock: What names the files by time.
+            clock: For the times in the names of files.
 
         Raises:
-            InvalidConfig: the folder is another stream's or on a network file system, or a number is too small.
+            InvalidConfig: the folder is another stream's or on a network file system, or a number is too
+            small.
             SpoolError: the folder cannot be made or written.
         """
         self._durability = _checked(durability, interval_records, interval_seconds, max_bytes)
         interval = self._durability is Durability.INTERVAL
-        # One half is written while the other fills, so that both together are what may be lost.
+        # One half is written while the other fills, so that a crash can lose both together.
         self._written_at = max(1, interval_records // 2) if interval else 1
         self._idle_seconds = interval_seconds if interval else _TIDY_SECONDS
         self._folder = SpoolFolder(Path(folder).absolute(), clock=clock)
         self._folder.open(stream)
         self.stream = stream
-        """Whose records these are."""
+        """The stream of these records."""
         self._synced = self._durability is not Durability.SYSTEM
         self._claim: Claim = self._folder.make(stream)
         try:
@@ -113,7 +114,7 @@ class SqliteSpool:
             raise
         self._inherited = InheritedRecords(self._folder)
         self._mutex = threading.Lock()
-        """Guards the next four, for moments."""
+        """Guards the next four; held for moments."""
         self._number = 0
         self._waiting: dict[int, Row] = {}
         self._confirmed: set[int] = set()
@@ -127,11 +128,11 @@ class SqliteSpool:
         _open_spools.add(self)
 
     def append(self, entry: Entry) -> int:
-        """Take a record over; see the port. What is durable on return is said by the `Durability`.
+        """Take a record over; see the port. `Durability` says what is durable on return.
 
         Raises:
-            SpoolError: the record is not in the spool; those appended before are. When the cause is gone (the disk
-                has room again), the spool goes on.
+            SpoolError: the record is not in the spool; those appended before are. When the cause is gone (the
+                disk has room again), the spool continues.
         """
         with self._mutex:
             self._check_usable()
@@ -161,14 +162,14 @@ class SqliteSpool:
             self._wake_tidier()
 
     def recovered(self, limit: int) -> Sequence[Spooled]:
-        """Give records of owners that have ended; see the port. May be called again, for what was left since.
+        """Return records of ended owners; see the port. May be called again, for records left since.
 
-        They come in the order in which their owner took them over, the owner that began first in front. They stay
-        in its file until they are confirmed here, so this needs no room on the disk.
+        They come in the order in which their owner took them over, the earliest owner's first. They stay in
+        its file until they are confirmed here, so this needs no room on the disk.
 
         Raises:
-            SpoolDamaged: a file is damaged; says how many of its records can be saved, and how. It is left as it
-                is, and the next call goes on with the others.
+            SpoolDamaged: a file is damaged; says how many of its records can be saved, and how. It stays
+                unchanged, and the next call continues with the others.
             SpoolError: a file cannot be read now.
         """
         if limit < 1:
@@ -179,11 +180,11 @@ class SqliteSpool:
             return self._inherited.read(limit)
 
     def close(self) -> None:
-        """Make durable what is not yet, and let go of the folder; see the port.
+        """Make everything durable, and release the folder; see the port.
 
         Raises:
-            SpoolError: what ``Durability.INTERVAL`` had not yet written could not be written. The folder is let
-                go of nevertheless.
+            SpoolError: what ``Durability.INTERVAL`` had not yet written could not be written. The folder is
+                released nevertheless.
         """
         with self._mutex:
             if self._refusal is not None:
@@ -214,7 +215,7 @@ class SqliteSpool:
             raise SpoolError(self._refusal)
 
     def _write_for(self, numbers: Sequence[int]) -> None:
-        """Write what waits; take those back whose callers are told that it failed."""
+        """Write what waits; take those back whose callers get the failure."""
         with self._writing:
             try:
                 self._write(forget_from=_FORGOTTEN_AT_ONCE)
@@ -225,7 +226,7 @@ class SqliteSpool:
                 raise
 
     def _write(self, *, forget_from: int = 1) -> None:
-        """Write what waits, and remove what is confirmed if it is so much. The caller holds ``_writing``."""
+        """Write what waits, and remove confirmed records if they are enough. Called with ``_writing``."""
         with self._mutex:
             rows, self._waiting = self._waiting, {}
             forgotten: set[int] = set()
@@ -255,7 +256,7 @@ class SqliteSpool:
         self._work.set()
 
     def _tidy(self) -> None:
-        """Write what has waited long enough, remove what is confirmed, give space back: in its own thread."""
+        """In its thread: write what has waited long enough, remove confirmed records, release space."""
         is_failing = False
         while True:
             self._work.wait()
@@ -274,14 +275,14 @@ class SqliteSpool:
                 self._work.set()
 
     def _give_space_back(self) -> None:
-        """Make the file smaller if more than half of it is free, a piece at a time: others write in between."""
+        """Shrink the file if more than half of it is free, a piece at a time: others write in between."""
         while not self._stopping.is_set():
             with self._writing:
                 if not self._file.shrink():
                     return
 
     def _leave_to_the_parent(self) -> None:
-        """Become unusable, in a forked child: the connection, its locks and its file are the parent's."""
+        """Become unusable in a forked child: the connection, its locks and its file are the parent's."""
         self._mutex = threading.Lock()  # another thread of the parent may have held them
         self._writing = threading.Lock()
         self._writes = SharedWrites(self._write_for)
@@ -311,7 +312,7 @@ def _checked(
 
 _open_spools: WeakSet[SqliteSpool] = WeakSet()
 _of_parents: list[SqliteSpool] = []
-"""Kept for as long as this process lives, so that their connections are not closed: they are not its own."""
+"""Kept while this process lives, so that their connections, which are not its own, are not closed."""
 
 
 def _leave_all_to_the_parent() -> None:

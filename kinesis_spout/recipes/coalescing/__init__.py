@@ -1,7 +1,7 @@
-"""Coalescing for any program: one in process and at most one waiting for each key, and nobody else.
+"""Coalescing for any program: for each key one request in process and at most one waiting.
 
-What it decides is pure: ``line`` and ``lines``. ``in_process`` waits for turns, in threads or tasks; ``processes``
-does over ZooKeeper. Coalescing of records read on Spark is in ``spark.tasks.coalescing``. Begin with ``line``.
+The decisions are pure: ``line`` and ``lines``. ``in_process`` waits for turns, in threads or tasks;
+``processes`` over ZooKeeper. ``spark.tasks.coalescing`` coalesces records on Spark. Begin with ``line``.
 """
 
 from kinesis_spout.recipes.coalescing.in_process import AsyncQueueCoordinator, QueueCoordinator

@@ -1,6 +1,6 @@
 """Coalescing in one process: ``QueueCoordinator`` for threads, ``AsyncQueueCoordinator`` for tasks.
 
-Both are one shell over `Lines`. It knows who waits and how to wake it; they differ in how they sleep until then.
+Both are one shell over `Lines`. It knows who waits and how to wake them; only the sleeping differs.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ EventT = TypeVar("EventT", threading.Event, asyncio.Event)
 
 
 class _Waiting(Generic[EventT]):
-    """One that waits. Mutable."""
+    """A waiting request. Mutable."""
 
     __slots__ = ("key", "promotion", "token", "woken")
 
@@ -41,11 +41,11 @@ class _Waiting(Generic[EventT]):
         self.token = token
         self.woken: EventT = woken
         self.promotion: Ended | None = None
-        """How it became this one's turn; set under the lock."""
+        """How its turn came; set under the lock."""
 
 
 class _Coordinator(Generic[KeyT, PayloadT]):
-    """All but how to sleep. Mutable; its lock guards the lines and those that wait."""
+    """Everything but the sleeping. Mutable; its lock guards the lines and the waiting requests."""
 
     def __init__(
         self, lease_seconds: float, unhandled: Unhandled, monotonic: Callable[[], float], shell: Shell
@@ -65,7 +65,7 @@ class _Coordinator(Generic[KeyT, PayloadT]):
             return copy(self._lines.counts)
 
     def __len__(self) -> int:
-        """How many keys somebody works at now."""
+        """How many keys have a turn under way."""
         return len(self._lines)
 
     def __repr__(self) -> str:
@@ -74,7 +74,7 @@ class _Coordinator(Generic[KeyT, PayloadT]):
     def _ask(
         self, key: KeyT, payload: PayloadT, move: Move, event: type[EventT]
     ) -> Admitted | _Waiting[EventT]:
-        """Make a request: gives its answer, or the one that waits for it."""
+        """Make a request: returns its answer, or the waiting request."""
         with self._lock:
             answer, token, ended = self._lines.request(key, payload, self._monotonic(), move=move)
             waiting = None
@@ -89,7 +89,7 @@ class _Coordinator(Generic[KeyT, PayloadT]):
         return Admitted(Admission.DECLINED, token)
 
     def _look(self, waiting: _Waiting[Any], until: float | None) -> Admitted | float:
-        """Give the answer if the wait is over, or else how long to sleep at most before the next look."""
+        """Return the answer if the wait is over, or else how long to sleep at most before the next look."""
         back: tuple[Ended, ...] = ()
         with self._lock:
             now = self._monotonic()
@@ -113,7 +113,7 @@ class _Coordinator(Generic[KeyT, PayloadT]):
         return min(lease_until, lease_until if until is None else until) - now
 
     def _give_up(self, waiting: _Waiting[Any]) -> None:
-        """Leave, whether it is this one's turn by now or not."""
+        """Leave, even if its turn has come by now."""
         key, token = waiting.key, waiting.token
         with self._lock:
             self._waiting.pop(token, None)
@@ -141,7 +141,7 @@ class _Coordinator(Generic[KeyT, PayloadT]):
             return self._lines.renew(key, token, self._monotonic())
 
     def _carry_out(self, *ended: Ended) -> tuple[Ended, ...]:
-        """Wake those whose turns have come; gives what is to be handed back, without the lock."""
+        """Wake the requests whose turns have come; returns what is to be handed back, without the lock."""
         for each in ended:
             if each.answer is Answer.PROMOTE:
                 waiting = self._waiting[each.token]
@@ -157,17 +157,17 @@ class _Coordinator(Generic[KeyT, PayloadT]):
 
 
 class QueueCoordinator(_Coordinator[KeyT, PayloadT]):
-    """Lets one work at a key, and at most one wait; all others go at once. Thread-safe. Mutable.
+    """Lets one request work at a key, and at most one wait; all others return at once. Thread-safe. Mutable.
 
-    The one that waits is given the newest payload of all that came meanwhile. Nobody polls: the one that waits is
-    woken when it is its turn, when the lease of the one that works is over, or at its time-out.
+    The waiting request gets the newest payload of all that came meanwhile. Nothing polls: it is woken when
+    its turn comes, when the lease of the current turn is over, or at its time-out.
 
     Args:
-        lease_seconds: for how long a turn is nobody else's; ``turn.renew()`` begins it anew. After that one that
-            waits, or comes, takes over, and the end of the turn before is refused.
-        unhandled: is given (key, payload) where others were declined for a payload and nobody is there for it any
-            more: the handler failed before it came to what was left to it. Logged unless given. Called without a
-            lock, by the thread that finds it.
+        lease_seconds: how long a turn is exclusive; ``turn.renew()`` restarts it. After that a request that
+            waits or comes takes over, and the end of the earlier turn is refused.
+        unhandled: called with (key, payload) when others were declined in favour of a payload that will not
+            be handled any more: the handler failed before it came to what was left to it. Logged by default.
+            Called without a lock, by the thread that finds it.
         clock: for the monotonic time.
 
     Raises:
@@ -187,12 +187,12 @@ class QueueCoordinator(_Coordinator[KeyT, PayloadT]):
     def request(
         self, key: KeyT, payload: PayloadT, *, timeout_seconds: float | None = None
     ) -> BlockingTurn[PayloadT]:
-        """Ask for a turn; ``with`` makes the request, and waits for it if need be.
+        """Ask for a turn; ``with`` makes the request, and waits for it if needed.
 
         Args:
-            key: what nobody else may work at meanwhile.
-            payload: the newest state of it, as far as the caller knows.
-            timeout_seconds: the longest wait; 0: none, None: as long as it takes.
+            key: only one turn at a time works at it.
+            payload: its newest state, to the caller's knowledge.
+            timeout_seconds: the longest wait; 0: none, None: no limit.
         """
         return BlockingTurn(self._shell, key, payload, timeout_seconds)
 
@@ -222,9 +222,9 @@ class QueueCoordinator(_Coordinator[KeyT, PayloadT]):
 
 
 class AsyncQueueCoordinator(_Coordinator[KeyT, PayloadT]):
-    """What ``QueueCoordinator`` is for threads, for the tasks of one event loop. Mutable.
+    """``QueueCoordinator`` for the tasks of one event loop. Mutable.
 
-    A task may be cancelled at any moment: one that works fails its turn, one that waits gives up.
+    A task can be cancelled at any moment: one that works fails its turn, one that waits gives up.
 
     Args:
         lease_seconds: as there.

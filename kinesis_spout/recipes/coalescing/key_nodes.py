@@ -4,10 +4,10 @@
 {place}/turns/{token}         the turn is not over
 {place}/sessions/{session}    ephemeral: a process that works or waits lives
 
-Every change of a key is one transaction that names the version it was read at: of two that would make one, one
-does, and the other looks again. It names the turn that was under way, too: a key that left and came back counts
-its versions from 0 again. A *token* names the session it belongs to, so a process that finds the session gone
-makes the change that the dead one cannot make any more.
+Every change of a key is one transaction that names the version it was read at: of two concurrent changes one
+succeeds, and the other reads again. It also names the turn that was under way: a key that left and came back
+counts its versions from 0 again. A *token* names its session, so a process that finds the session gone makes
+the change that the dead process cannot make any more.
 """
 
 import threading
@@ -33,11 +33,12 @@ _VERSION = 1
 
 
 class StoredLine(NamedTuple):
-    """A key as its node has it."""
+    """A key, as stored in its node."""
 
     line: Line[str, bytes]
     renewals: int = 0
-    """How often the lease of the one that works was renewed: who waits sees by a change that it lives."""
+    """How often the lease of the current turn was renewed: a waiting process sees by a change that it
+    lives."""
 
     def encode(self) -> bytes:
         line = self.line
@@ -53,7 +54,7 @@ class StoredLine(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> "StoredLine":
-        """Read it.
+        """Decode a node.
 
         Raises:
             StoreError: it is something else; names the node.
@@ -105,7 +106,7 @@ class KeyNodes:
             f"{place[-1]}/{name}" for name in ("keys", "turns", "sessions")
         )
         self._watching: dict[str, dict[Watch, None]] = {}
-        """Who is to be told when a node changes. Kazoo has one watch of each node: it would keep every other."""
+        """The watches of each node. Kazoo gets one watch of each node: it would keep every other."""
         self._watches = threading.Lock()
         make_shared(session, (*place, self._keys, self._turns, self._sessions))
 
@@ -113,7 +114,7 @@ class KeyNodes:
         return len(self._session.answer(self._client.get_children_async(self._keys)))
 
     def new_token(self) -> str:
-        """Name an admission, and have the session be seen, by which others tell whether its process lives."""
+        """Make an admission's token, and the session's node, which shows others that the process lives."""
         session_id = self._session.await_connection(self._session.deadline())
         session = f"{session_id & (1 << 64) - 1:x}"
         node, acl = f"{self._sessions}/{session}", list(self._session.acls.shared)
@@ -122,7 +123,7 @@ class KeyNodes:
         return f"{session}-{uuid.uuid4().hex}"
 
     def lives(self, token: str, watch: Watch | None = None) -> bool:
-        """Tell whether the process of an admission lives; ``watch`` is called when that changes."""
+        """Return whether the process of an admission lives; ``watch`` is called when that changes."""
         node = f"{self._sessions}/{token.partition('-')[0]}"
         told = None if watch is None else self._told_by(node, watch)
         return self._asked(lambda: self._session.answer(self._client.exists_async(node, told))) is not None
@@ -151,7 +152,7 @@ class KeyNodes:
             watch(event)
 
     def read(self, key: str, watch: Watch | None = None) -> StoredLine | None:
-        """Give how a key stands; None: it is idle. ``watch`` is called when that changes."""
+        """Return the state of a key; None: it is idle. ``watch`` is called when that changes."""
         return self._asked(lambda: self._read(key, watch).stored)
 
     def renew(self, key: str, token: str) -> bool:
@@ -165,10 +166,10 @@ class KeyNodes:
                 return True
 
     def change(self, key: str, token: str, move: Callable[[TextLine | None], Moved[str, bytes]]) -> Changed:
-        """Make a change of a key, on what is left of it without processes that have died.
+        """Change a key, after the changes for processes that have died.
 
-        A connection that breaks is waited for, for as long as one answer may take. A write whose answer was lost
-        is looked for: its token is found, or that of a turn that ended is gone.
+        Waits for a broken connection as long as one answer may take. A write whose answer was lost is looked
+        for: its token is found, or that of a turn that ended is gone.
         """
         deadline = self._session.deadline()
         in_doubt: Changed | None = None
@@ -191,7 +192,7 @@ class KeyNodes:
                 return change
 
     def _write(self, key: str, read: _Read, after: StoredLine | None) -> None:
-        """Store how a key stands now, in place of what was read."""
+        """Store the new state of a key, in place of what was read."""
         before, path, acl = read.stored, self._path(key), list(self._session.acls.shared)
         if before == after:
             return
@@ -215,7 +216,7 @@ class KeyNodes:
         return f"{self._turns}/{stored.line.worker}"
 
     def _without_dead(self, line: TextLine, token: str) -> TextLine | None:
-        """Make the changes that processes which have died cannot make."""
+        """Make the changes that dead processes cannot make."""
         if line.waiting not in {None, token} and not self.lives(str(line.waiting)):
             line = withdraw(line, str(line.waiting), is_dead=True).line or line
         if line.worker != token and not self.lives(line.worker):
@@ -227,7 +228,7 @@ class KeyNodes:
         return f"{self._keys}/-{quote(key, safe='')}"
 
     def _asked(self, ask: Callable[[], T]) -> T:
-        """Ask ZooKeeper, and again when the connection was lost meanwhile: the caller notices nothing."""
+        """Ask ZooKeeper, and again if the connection was lost meanwhile."""
         deadline = self._session.deadline()
         while True:
             try:
@@ -246,14 +247,14 @@ class KeyNodes:
 
 
 def _stored(before: StoredLine | None, line: TextLine) -> StoredLine:
-    """Give what is stored of a line; a turn that goes on keeps its renewals."""
+    """Return what is stored of a line; a turn that continues keeps its renewals."""
     if before is None or before.line.worker != line.worker:
         return StoredLine(line)
     return StoredLine(line, before.renewals)
 
 
 def _is_made(change: Changed, found: TextLine | None, token: str) -> bool:
-    """Tell whether a change whose answer was lost was made, by what is found of the key."""
+    """Whether a change whose answer was lost was made, judged by the key's state."""
     if change.answer in {Answer.ACCEPT, Answer.WAIT, Answer.GO_ON}:
         return found is not None and token in {found.worker, found.waiting}
     if change.answer is Answer.DECLINE:

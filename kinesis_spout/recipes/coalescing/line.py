@@ -1,15 +1,15 @@
-"""One key with who works at it and who waits: a value, and what each event makes of it. A pure, total table.
+"""The state of one key, with its current and waiting requests, and each event's effect. A pure, total table.
 
-    INIT      nobody works at the key, nobody waits: nothing is kept of it
+    INIT      no request works or waits: nothing is kept of the key
     PROCESS   one works
     BLOCK     one works, one waits with the newest payload
-    LEFT      one works; the newest payload waits, but who waited with it has gone: it is left to the one at work
+    LEFT      one works; the newest payload waits, but its request has gone: it is left to the one at work
 
-A request while one waits is declined, and the one that waits is given its payload: it would see the newest state
-anyway. The one that was declined relies on that. So if the one that waits gives up then, the payload stays, and
-the one at work goes on with it.
+A request while one waits is declined, and the waiting one gets its payload: it would see the newest state
+anyway. The declined request relies on that. So if the waiting one then gives up, the payload stays, and the
+one at work continues with it.
 
-A *token* names an admission. What ends is looked up by its token, so one that was evicted ends nothing.
+A *token* names an admission. Ends are looked up by token, so an evicted request ends nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ TokenT = TypeVar("TokenT")
 class State(Enum):
     """Of a key."""
 
-    __hash__ = object.__hash__  # each is one object; to hash its name takes longer than all else here
+    __hash__ = object.__hash__  # each is one object; hashing its name takes longer than all else here
 
     INIT = auto()
     PROCESS = auto()
@@ -38,45 +38,45 @@ class Event(Enum):
     __hash__ = object.__hash__
 
     REQUEST = auto()
-    """Somebody comes with a payload."""
+    """A request comes with a payload."""
     DONE = auto()
     """The one that works has handled its payload."""
     FAILED = auto()
     """The one that works has given up."""
     EXPIRED = auto()
-    """The lease of the one that works is over, and somebody else wants the key."""
+    """The lease of the one that works is over, and another request wants the key."""
     WITHDRAWN = auto()
-    """The one that waits gives up, with a payload of its own."""
+    """The one that waits gives up, with its own payload."""
     DESERTED = auto()
     """The one that waits gives up, or its process died, with a payload that others rely on."""
 
 
 class Answer(Enum):
-    """What follows for the one that caused the event."""
+    """What follows for the request that caused the event."""
 
     ACCEPT = auto()
     """Work at once."""
     WAIT = auto()
     """Work when the one that works has ended."""
     DECLINE = auto()
-    """Go: the one that waits has the payload now, and drops the one that it had."""
+    """Leave: the one that waits has the payload now, and drops its own."""
     LEAVE = auto()
-    """Go: nothing else follows."""
+    """Leave: nothing else follows."""
     PROMOTE = auto()
-    """Go: it is the turn of the one that waits."""
+    """Leave: the turn of the one that waits has come."""
     GO_ON = auto()
-    """Work on, with the payload that was left."""
+    """Continue, with the payload that was left."""
     HAND_BACK = auto()
-    """Go: nobody is there for the payload that was left. It is given back."""
+    """Leave: no request is there for the payload that was left. It is handed back."""
     REFUSE = auto()
-    """It was somebody else's turn by then, or it was over. Nothing changes."""
+    """The turn was another request's by then, or over. Nothing changes."""
 
 
 class Step(NamedTuple):
     """One cell of the table."""
 
     state: State
-    """Which follows."""
+    """The next state."""
     answer: Answer
 
 
@@ -108,9 +108,9 @@ class Line(NamedTuple, Generic[TokenT, PayloadT]):
 
     state: State
     worker: TokenT
-    """Who works."""
+    """The admission that works."""
     waiting: TokenT | None = None
-    """Who waits; None unless the state is BLOCK."""
+    """The admission that waits; None unless the state is BLOCK."""
     newest: PayloadT | None = None
     """What waits, in BLOCK and LEFT. In PROCESS: what the one that works had waited with, if it had."""
     declined: int = 0
@@ -118,7 +118,7 @@ class Line(NamedTuple, Generic[TokenT, PayloadT]):
 
 
 class Moved(NamedTuple, Generic[TokenT, PayloadT]):
-    """What an event made of a key."""
+    """The effect of an event on a key."""
 
     line: Line[TokenT, PayloadT] | None
     """None: the key is idle now."""
@@ -126,18 +126,18 @@ class Moved(NamedTuple, Generic[TokenT, PayloadT]):
 
 
 Move = Callable[[Any, Any, Any], Moved[Any, Any]]
-"""What a request makes of a line: `request` or `request_own`."""
+"""The effect of a request on a line: `request` or `request_own`."""
 
 
 def request(line: Line[TokenT, PayloadT] | None, token: TokenT, payload: PayloadT) -> Moved[TokenT, PayloadT]:
-    """Somebody comes with a payload. Answers ACCEPT, WAIT or DECLINE."""
+    """A request comes with a payload. Answers ACCEPT, WAIT or DECLINE."""
     if line is None:
         state, answer = TABLE[State.INIT, Event.REQUEST]
         return Moved(Line(state, token), answer)
     state, answer = TABLE[line.state, Event.REQUEST]
     if answer is Answer.DECLINE:
         return Moved(line._replace(newest=payload, declined=line.declined + 1), answer)
-    # What was left is superseded by what comes, which those who were declined rely on now.
+    # The new payload supersedes what was left; the declined requests rely on it now.
     declined = line.declined if line.state is State.LEFT else 0
     return Moved(Line(state, line.worker, token, payload, declined), answer)
 
@@ -145,9 +145,10 @@ def request(line: Line[TokenT, PayloadT] | None, token: TokenT, payload: Payload
 def request_own(
     line: Line[TokenT, PayloadT] | None, token: TokenT, payload: PayloadT
 ) -> Moved[TokenT, PayloadT]:
-    """The one that works comes itself, with a payload for when it is done: it cannot wait for its own end.
+    """The one that works makes a request itself, for when it is done: it cannot wait for its own end.
 
-    Answers ACCEPT, where its turn was over, or DECLINE: the payload is left to it, or given to the one that waits.
+    Answers ACCEPT, if its turn was over, or DECLINE: the payload is left to it, or given to the one that
+    waits.
     """
     moved = request(line, token, payload)
     if moved.answer is not Answer.WAIT:
@@ -158,7 +159,7 @@ def request_own(
 def end(
     line: Line[TokenT, PayloadT] | None, token: TokenT, event: Event, fresh: TokenT | None = None
 ) -> Moved[TokenT, PayloadT]:
-    """The one that works has ended: DONE, FAILED or EXPIRED. A turn that goes on gets the ``fresh`` token, if any.
+    """The one that works has ended: DONE, FAILED or EXPIRED. Continuing, it gets the ``fresh`` token, if any.
 
     Answers LEAVE, PROMOTE, GO_ON, HAND_BACK or REFUSE.
     """
@@ -178,8 +179,8 @@ def withdraw(
 ) -> Moved[TokenT, PayloadT]:
     """The one that waits gives up, or has died with its process. Answers LEAVE or REFUSE.
 
-    The payload of one that died stays, also where nobody else relies on it: nobody was told that it is not
-    handled.
+    The payload of one that died stays, even if no other request relies on it: no caller has learnt that it is
+    not handled.
     """
     if line is None or line.waiting != token:
         return Moved(line, Answer.REFUSE)

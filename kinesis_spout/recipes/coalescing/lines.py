@@ -1,7 +1,8 @@
-"""All keys of one coordinator in one process: what its shells ask, and tell, at a time that they name. Pure.
+"""All keys of one coordinator in one process, at the times that its shells give. Pure.
 
-No clock, no threads, no waiting: ``now`` is an argument, and a shell wakes whom an answer promotes. An idle key
-leaves at once; one whose worker never ends leaves when its lease is over, with the next request of any key.
+No clock, no threads, no waiting: ``now`` is an argument, and a shell wakes the request that an answer
+promotes. An idle key leaves at once; one whose worker never ends leaves when its lease is over, with the next
+request of any key.
 """
 
 from collections.abc import Hashable
@@ -18,22 +19,23 @@ Token = int
 class CoalescingCounts:
     """Since the start, of one coordinator in one process. Mutable.
 
-    They add up: every request was accepted, waited or was declined; every one that waited was promoted, gave up,
-    or waits; and every turn (accepted, promoted or continued) has completed, failed, expired, or is under way.
+    They add up: every request was accepted, waited or was declined; every one that waited was promoted, gave
+    up, or waits; and every turn (accepted, promoted or continued) has completed, failed, expired, or is under
+    way.
     """
 
     accepted: int = 0
-    """Requests whose turn it was at once."""
+    """Requests whose turn came at once."""
     waited: int = 0
     """Requests that waited for the one before them."""
     declined: int = 0
-    """Requests whose payload another one that waited took over."""
+    """Requests whose payload a waiting one took over."""
     promoted: int = 0
-    """Of those that waited: whose turn came."""
+    """Of those that waited: the turn came."""
     gave_up: int = 0
-    """Of those that waited: whose time-out was over, or whose task was cancelled."""
+    """Of those that waited: the time-out was over, or the task was cancelled."""
     continued: int = 0
-    """Turns that went on with what one that had given up had left."""
+    """Turns that continued with a payload left by a request that had given up."""
     completed: int = 0
     failed: int = 0
     """Turns that ended with an exception."""
@@ -42,7 +44,7 @@ class CoalescingCounts:
     refused: int = 0
     """Ends that were reported by a turn that had expired."""
     handed_back: int = 0
-    """Payloads that others had relied on, and nobody was there for: they were given to ``unhandled``."""
+    """Payloads that others had relied on and that no request handled: they were given to ``unhandled``."""
 
     @property
     def requested(self) -> int:
@@ -75,13 +77,13 @@ class Requested(NamedTuple):
 
 
 class Lines:
-    """Mutable; not thread-safe. A turn is nobody else's for ``lease_seconds`` from its begin or last renewal."""
+    """Mutable; not thread-safe. A turn is exclusive for ``lease_seconds`` from its start or last renewal."""
 
     def __init__(self, lease_seconds: float) -> None:
         self._lease_seconds = lease_seconds
         self._lines: dict[Key, Line[Token, Any]] = {}
         self._deadlines: dict[Token, tuple[float, Key]] = {}
-        """When the lease of each turn is over; the soonest first, for all leases are equally long."""
+        """When the lease of each turn is over; the soonest first, because all leases are equally long."""
         self._last_token = 0
         self.counts = CoalescingCounts()
 
@@ -89,11 +91,11 @@ class Lines:
         return len(self._lines)
 
     def line(self, key: Key) -> Line[Token, Any] | None:
-        """Give how a key stands; None: it is idle."""
+        """Return the state of a key; None: it is idle."""
         return self._lines.get(key)
 
     def deadline(self, key: Key) -> float | None:
-        """Tell when the lease of the turn that is under way at a key is over."""
+        """When the lease of the current turn at a key is over."""
         line = self._lines.get(key)
         return None if line is None else self._deadlines[line.worker][0]
 
@@ -137,7 +139,7 @@ class Lines:
         return Ended(key, answer, turn, before.newest, before.declined)
 
     def renew(self, key: Key, token: Token, now: float) -> bool:
-        """Begin the lease of a turn anew; False if it is over, and the turn is somebody else's."""
+        """Restart the lease of a turn; False if it is over, and the turn is another request's."""
         if self._deadlines.pop(token, None) is None:
             return False
         self._deadlines[token] = now + self._lease_seconds, key
@@ -151,7 +153,7 @@ class Lines:
         return self.end(key, self._lines[key].worker, Event.EXPIRED, now)
 
     def _overdue(self, wanted: Key, now: float) -> tuple[Ended, ...]:
-        """End all turns whose leases are over, as somebody comes for a key."""
+        """End all turns whose leases are over, as a request comes for a key."""
         found = []
         while self._deadlines:
             deadline, key = next(iter(self._deadlines.values()))
@@ -161,12 +163,12 @@ class Lines:
             assert ended is not None
             if not (
                 key == wanted and ended.answer is Answer.HAND_BACK
-            ):  # what comes stands for what was left
+            ):  # the new payload replaces what was left
                 found.append(ended)
         return tuple(found)
 
     def withdraw(self, key: Key, token: Token) -> bool:
-        """Take in that one gives up waiting; False if it does not wait: it is its turn."""
+        """Take in that one gives up waiting; False if it does not wait: its turn has come."""
         line, answer = withdraw(self._lines.get(key), token)
         if answer is Answer.REFUSE:
             return False

@@ -1,8 +1,8 @@
 """``ZooKeeperQueueCoordinator``: coalescing for several processes, on one machine or many.
 
-The turn of a process that died ends with its ZooKeeper session, and the payload of one that died waiting stays for
-the one that works. A living process that hangs is recognised by its lease, as one that waits sees it on its own
-monotonic clock: so long without a renewal, and the turn is over.
+The turn of a process that died ends with its ZooKeeper session, and the payload of one that died waiting
+stays for the one that works. A living process that hangs is recognised by its lease: a waiting process
+measures, on its own monotonic clock, the time without a renewal.
 """
 
 import threading
@@ -31,22 +31,24 @@ from kinesis_spout.zookeeper import ZooKeeperSession
 from kinesis_spout.zookeeper.paths import coalescing_place
 
 MAX_PAYLOAD_BYTES: Final = 512 * 1024
-"""The largest bound that may be set. A node holds 1 MiB less a little, unless ZooKeeper is told otherwise."""
+"""The largest bound that can be set. A node holds slightly less than 1 MiB, unless ZooKeeper is configured
+otherwise."""
 
 _MAX_KEY_CHARS: Final = 512
 
 
 class ZooKeeperQueueCoordinator:
-    """What ``QueueCoordinator`` is for threads, for processes that share a ZooKeeper. Thread-safe. Mutable.
+    """``QueueCoordinator`` for processes that share a ZooKeeper. Thread-safe. Mutable.
 
-    Keys are text, payloads are bytes. Make it with ``coalesce_across``. A turn is over when its process has died
-    and its ZooKeeper session with it, or when one that waits has seen no renewal for ``lease_seconds``. A process
-    that was cut off may work on for a moment: where that matters, let what it writes to refuse an older state.
+    Keys are text, payloads are bytes. Make it with ``coalesce_across``. A turn is over when its process has
+    died and its ZooKeeper session with it, or when a waiting process has seen no renewal for
+    ``lease_seconds``. A process without a connection may work on for a moment: if that matters, let the store
+    it writes to refuse an older state.
 
     Args:
         place: the node below which everything is; made when it is missing, with its parents.
         session: started; closed with the coordinator.
-        lease_seconds: how long one that waits gives the one that works between two signs of life.
+        lease_seconds: how long a waiting request accepts no sign of life from the current turn.
         max_payload_bytes: the largest payload.
         unhandled: as in ``QueueCoordinator``.
         close: closes the session, and what it needs.
@@ -110,12 +112,12 @@ class ZooKeeperQueueCoordinator:
 
     @property
     def counts(self) -> CoalescingCounts:
-        """What happened to this process' requests since the start, as a copy."""
+        """What happened to this process's requests since the start, as a copy."""
         with self._counting:
             return copy(self._counts)
 
     def keys_now(self) -> int:
-        """Tell how many keys anybody works at, in all processes.
+        """Count the keys with a turn under way, in all processes.
 
         Raises:
             StoreUnavailable: retriable.
@@ -123,7 +125,7 @@ class ZooKeeperQueueCoordinator:
         return self._nodes.count()
 
     def close(self) -> None:
-        """End the session; turns that are under way are over."""
+        """End the session, and with it the turns under way."""
         self._close()
 
     def _admit(self, key: str, payload: bytes, timeout_seconds: float | None, move: Move) -> Admitted:
@@ -179,7 +181,7 @@ class ZooKeeperQueueCoordinator:
                 changed.wait(min(lease_until, lease_until if until is None else until) - now)
 
     def _dropped_out(self, token: str) -> Admitted:
-        """Go, for our session has ended: what waited stays for the one that works, or another has a newer one."""
+        """Leave, because our session has ended: what waited stays for the one that works, or is replaced."""
         self._count("gave_up")
         return Admitted(Admission.DECLINED, token)
 
@@ -195,7 +197,7 @@ class ZooKeeperQueueCoordinator:
         return changed
 
     def _withdraw(self, key: str, token: str) -> bool:
-        """Give up waiting; False if it is this one's turn."""
+        """Give up waiting; False if its turn has come."""
         changed = self._change(key, token, lambda line: withdraw(line, token))
         if changed.answer is Answer.REFUSE:
             return False
@@ -203,7 +205,7 @@ class ZooKeeperQueueCoordinator:
         return True
 
     def _leave(self, key: str, token: str) -> None:
-        """Go, whether it is this one's turn by now or not."""
+        """Leave, even if its turn has come by now."""
         if self._withdraw(key, token):
             return
         changed = self._change(key, token, lambda line: end(line, token, Event.FAILED))
@@ -252,19 +254,19 @@ def coalesce_across(
     unhandled: Unhandled = log_unhandled,
     **zookeeper: Unpack[ZooKeeperKeywords],
 ) -> ZooKeeperQueueCoordinator:
-    """Connect to ZooKeeper to coalesce there, with all processes that give the same name. Close it in the end.
+    """Connect to ZooKeeper to coalesce there, with all processes that give the same name. Close it at the end.
 
     Args:
         name: of the work: keys of another name are other keys.
-        lease_seconds: how long one that waits gives the one that works between two signs of life.
+        lease_seconds: how long a waiting request accepts no sign of life from the current turn.
         max_payload_bytes: the largest payload, at most 512 KiB.
-        unhandled: is given a key, and the payload of it that nobody is there for; see ``QueueCoordinator``.
-        zookeeper: where that is and who we are there: ``zookeeper``, ``session_timeout_seconds``, and the
+        unhandled: called with a key and its payload that no request handles; see ``QueueCoordinator``.
+        zookeeper: the address and our credentials: ``zookeeper``, ``session_timeout_seconds``, and the
             settings of ``SpoutConfig`` whose names begin with ``zookeeper_``. The turn of a process that was
             killed passes on after the session time-out.
 
     Raises:
-        InvalidConfig: an argument is not what it must be.
+        InvalidConfig: an argument is invalid.
         StoreUnavailable, StoreError: no ZooKeeper answers, it refuses us, or the embedded one does not start.
     """
     with ExitStack() as opened:

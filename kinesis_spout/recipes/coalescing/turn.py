@@ -1,4 +1,4 @@
-"""A turn at a key, as the one that requested it sees it: the same for threads, tasks and processes.
+"""A turn at a key, as the caller that requested it sees it: the same for threads, tasks and processes.
 
 with coordinator.request(key, payload) as turn:
     for newest in turn:      # not at all, if the request was declined or waited in vain
@@ -22,7 +22,7 @@ from kinesis_spout.recipes.coalescing.lines import Ended
 PayloadT = TypeVar("PayloadT")
 
 Unhandled = Callable[[Any, Any], None]
-"""Is given a key, and a payload of it that others were declined for and that nobody is there for any more."""
+"""Called with a key and a payload in favour of which others were declined, and which will not be handled."""
 
 _log = logging.getLogger(__name__)
 
@@ -31,11 +31,11 @@ class Admission(StrEnum):
     """How a request was taken."""
 
     ACCEPTED = "accepted"
-    """It was its turn at once."""
+    """Its turn came at once."""
     WAITED = "waited"
-    """It was its turn when the one before had ended."""
+    """Its turn came when the one before had ended."""
     DECLINED = "declined"
-    """One that waits already has its payload now, and will handle that, or a newer one. If the one that works made
+    """A waiting request has its payload now, and will handle that, or a newer one. If the one that works made
     the request itself, it will."""
     TIMED_OUT = "timed out"
     """It gave up waiting. If others were declined in its favour, the newest payload is left to the one at work."""
@@ -50,7 +50,7 @@ class Admitted(NamedTuple):
     admission: Admission
     token: Any
     payload: Any = None
-    """The newest, if it is its turn."""
+    """The newest, if its turn has come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Shell:
     """What a turn asks of its coordinator."""
 
     admit: Callable[[Any, Any, float | None, Move], Any]
-    """Makes the request by the move. Gives ``Admitted``, or an awaitable of it."""
+    """Makes the request by the move. Returns ``Admitted``, or an awaitable of it."""
     end: Callable[[Any, Any, Event], Ended]
     renew: Callable[[Any, Any], bool]
 
@@ -90,17 +90,18 @@ class Turn(Generic[PayloadT]):
 
     @property
     def was_evicted(self) -> bool:
-        """Whether the end of a turn was refused: its lease was over, and it may be somebody else's turn by now."""
+        """Whether the end of a turn was refused: its lease was over, and another turn may have begun."""
         return self._was_refused
 
     def __bool__(self) -> bool:
-        """Whether it is this request's turn now."""
+        """Whether this request has its turn now."""
         return self._has_turn
 
     def __iter__(self) -> Iterator[PayloadT]:
-        """Give what is to be handled: one payload, the newest; then another, if one was left to this turn.
+        """Yield what is to be handled: one payload, the newest; then another, if one was left to this turn.
 
-        To ask for the next says that the one before was handled. An exception in between ends the turn as failed.
+        Asking for the next one means that the one before was handled. An exception in between ends the turn
+        as failed.
         """
         while self._has_turn:
             yield self._payload
@@ -108,15 +109,15 @@ class Turn(Generic[PayloadT]):
                 self._end(Event.DONE)
 
     def renew(self) -> bool:
-        """Begin the lease anew; False if the turn is somebody else's by now, so that one had better stop."""
+        """Restart the lease; False if the turn is another request's by now, so that this one should stop."""
         return self._has_turn and self._shell.renew(self._key, self._token)
 
     def is_at_work(self, shell: Shell, key: object, who: object) -> bool:
-        """Whether it is this turn that somebody is in, at a key."""
+        """Whether a thread or task is in this turn, at a key."""
         return self._has_turn and self._who == who and self._shell is shell and self._key == key
 
     def _moved_by(self, who: object) -> Move:
-        """Say how somebody makes the request: the one that works at the key must not wait for itself."""
+        """Return the move of a request: the one that works at the key must not wait for itself."""
         self._who = who
         is_own = any(turn.is_at_work(self._shell, self._key, who) for turn in _turns.get())
         return request_own if is_own else request
@@ -129,7 +130,7 @@ class Turn(Generic[PayloadT]):
             _turns.set((*_turns.get(), self))
 
     def _end(self, event: Event) -> None:
-        """Tell how the turn ended: it is over, or goes on with another payload."""
+        """Report how the turn ended: it is over, or continues with another payload."""
         self._has_turn = False
         ended = self._shell.end(self._key, self._token, event)
         self._was_refused = self._was_refused or ended.answer is Answer.REFUSE
@@ -143,7 +144,7 @@ class Turn(Generic[PayloadT]):
         if self._has_turn:
             self._end(Event.DONE if error is None else Event.FAILED)
         if self._has_turn:
-            self._end(Event.FAILED)  # the loop was left, and nobody handles what was left to this turn
+            self._end(Event.FAILED)  # the loop was left: what was left to this turn is not handled
 
 
 class BlockingTurn(Turn[PayloadT]):
@@ -193,6 +194,6 @@ def check_lease(lease_seconds: float) -> None:
 
 
 def log_unhandled(key: object, payload: object) -> None:
-    """Say that a payload has nobody, in the log. The payload itself is not told."""
+    """Log that a payload is not handled. The payload itself is not logged."""
     del payload
     _log.warning("nobody is there for the newest payload of %r, for which others were declined", key)
