@@ -82,7 +82,7 @@ class FetchedShards:
         return {key: fetcher.at_end for key, fetcher in self._fetchers.items()}
 
     def behind(self) -> list[int]:
-        """Milliseconds by shard: how far the last read was behind, or the oldest unfinished record's age."""
+        """Milliseconds by shard: the last read's lag or the oldest unfinished record's age, the larger."""
         now = self._clock.time()
         behind: list[int] = []
         for key, fetcher in self._fetchers.items():

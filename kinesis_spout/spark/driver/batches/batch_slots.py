@@ -22,7 +22,7 @@ class BatchSlots:
         self._held: Counter[object] = Counter()
 
     def take(self, who: object, wake: Callable[[], None]) -> bool:
-        """If none is free ``wake`` is called later, once, on any thread; the slot then waits for ``who``."""
+        """False if none is free: ``wake`` is called once, on any thread, when a slot waits for ``who``."""
         with self._lock:
             if who in self._kept_for:
                 self._kept_for.remove(who)
