@@ -117,11 +117,7 @@ class _LineFiles:
             self.close()
 
     def read(self) -> Iterator[tuple[str, bytes]]:
-        """Yield every complete line with its place, ``file:line``; the oldest file first.
-
-        Raises:
-            DeadLetterError: a file cannot be read.
-        """
+        """Yield every complete line with its place, ``file:line``; the oldest file first."""
         for path in sorted(self._directory.glob(f"{self._kind}-*.jsonl")):
             try:
                 with path.open("rb") as file:

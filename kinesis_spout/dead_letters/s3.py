@@ -36,15 +36,9 @@ _DEFAULT_REGION: Final = "us-east-1"
 
 
 class S3Sink(LinesSink):
-    """The objects below ``s3://bucket/prefix``.
+    """The objects below ``s3://bucket/prefix``, with ``?region=`` and ``?endpoint_override=`` if needed.
 
-    Args:
-        url: with ``?region=eu-west-1`` and ``?endpoint_override=http://host:port`` if needed.
-        session: makes the boto3 session whose credentials, region and endpoint are used.
-        clock: dates the objects.
-
-    Raises:
-        InvalidConfig: the URL is invalid.
+    ``session`` makes the boto3 session of the connection. Raises InvalidConfig for an invalid URL.
     """
 
     def __init__(

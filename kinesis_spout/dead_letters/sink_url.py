@@ -62,11 +62,7 @@ def check_address(url: str) -> None:
 
 
 def check_once(url: str, sink: DeadLetterSink, *, aws: KinesisClientSettings | None = None) -> None:
-    """Check that a sink can be written, once in this process: for callers that begin often.
-
-    Raises:
-        DeadLetterError: see the port.
-    """
+    """Check that a sink can be written, once in this process: for callers that begin often."""
     if (url, aws) not in _writable:
         sink.check_writable()
         _writable.add((url, aws))

@@ -146,11 +146,7 @@ _REMEDIES_BY_CAUSE: Final[tuple[tuple[type[Exception], str], ...]] = (
 
 @contextmanager
 def translated(call: str) -> Iterator[None]:
-    """Translate what boto3 raises inside, from its cause.
-
-    Args:
-        call: names the call in the message: "GetRecords of shard s of stream t".
-    """
+    """Translate boto3's errors inside; ``call`` is for the message: "GetRecords of shard s of stream t"."""
     try:
         yield
     except (ClientError, BotoCoreError, UnicodeDecodeError) as error:

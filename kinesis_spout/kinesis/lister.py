@@ -31,13 +31,7 @@ _NAMES_A_PAGE: Final = 1_000
 class KinesisShardLister:
     """A ``ShardLister`` over the Kinesis API. Thread-safe: it keeps only the newest hash keys.
 
-    Args:
-        client: from ``KinesisClientSettings.connect``.
-        stream: the stream's name, or its ARN.
-        deadline_seconds: how long each call is tried while the service throttles or fails; each page of a
-            listing is a call.
-        clock: for the waits between tries.
-        jitter: of those waits.
+    ``stream`` is a name or an ARN. Each call, such as a page of a listing, is tried for ``deadline_seconds``.
     """
 
     def __init__(
@@ -152,12 +146,7 @@ def stream_names(
     clock: Clock | None = None,
     jitter: Jitter = random.random,
 ) -> list[str]:
-    """Name all streams that the client's credentials can list; the arguments as for a lister.
-
-    Raises:
-        AccessDenied: the credentials lack kinesis:ListStreams.
-        KinesisError: with ``retriable`` set, for what may pass.
-    """
+    """Name all streams that the client can list. Raises AccessDenied without kinesis:ListStreams."""
     policy = RetryPolicy(deadline_seconds=deadline_seconds, clock=clock or SystemClock(), jitter=jitter)
     return Tries(policy, "ListStreams").call(partial(_stream_names, client))
 

@@ -66,11 +66,7 @@ def _factor(empty_polls: int) -> float:
 
 
 class ByteBudget:
-    """Bytes a second, over all shards of one process. Mutable, thread-safe; monotonic times.
-
-    Args:
-        bytes_per_second: of the whole application; None: no limit.
-    """
+    """Bytes a second, over all shards of one process; None: no limit. Mutable, thread-safe; monotonic."""
 
     def __init__(self, bytes_per_second: float | None = None) -> None:
         self._whole = inf if bytes_per_second is None else bytes_per_second
@@ -98,11 +94,7 @@ class ByteBudget:
 
 
 class ApplicationBudget:
-    """One for all streams of a process. Mutable, thread-safe.
-
-    Args:
-        bytes_per_second: of the whole application; None: no limit.
-    """
+    """One for all streams of a process; None: no limit. Mutable, thread-safe."""
 
     def __init__(self, bytes_per_second: float | None = None) -> None:
         self.bytes = ByteBudget(bytes_per_second)

@@ -157,11 +157,7 @@ def reaction_to(error: BaseException, work: Work = Work.CONSUME) -> Reaction:
 
 
 def tried_again(error: KinesisSpoutError, work: Work = Work.QUERY) -> Reaction:
-    """Return the reaction to an error of a read, and log the error unless it is a throttle.
-
-    Raises:
-        error: trying again does not help.
-    """
+    """Return the reaction to a read's error, logging all but throttles; raises it if a retry cannot help."""
     reaction = reaction_to(error, work)
     if reaction.action is not Action.RETRY:
         raise error
@@ -215,14 +211,9 @@ class RetryPolicy:
 
 
 class Tries:
-    """The tries at one piece of work. Mutable: counts failures.
+    """The tries at one piece of work, named ``what`` in messages. Mutable: counts failures.
 
     The deadline counts from its creation: make it when the work begins, and a new one for the next work.
-
-    Args:
-        policy: how long.
-        what: names the work in messages: "PutRecords on orders".
-        work: its kind.
     """
 
     def __init__(self, policy: RetryPolicy, what: str, work: Work = Work.CALL) -> None:
@@ -288,9 +279,5 @@ class Tries:
 
 
 def persistently(function: Callable[[], T], what: str, clock: Clock) -> T:
-    """Make a call that a query's start depends on; repeats it for everything that may pass.
-
-    Raises:
-        KinesisSpoutError: trying again does not help.
-    """
+    """Make a call that a query's start depends on, again and again while its failure may pass."""
     return Tries(RetryPolicy.without_end(clock, first=1.0, cap=1.0), what, Work.QUERY).call(function)

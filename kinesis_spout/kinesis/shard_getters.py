@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 class ShardGetters:
     """Opens getters of one stream's shards. Thread-safe; ``close`` it if it opens any that are pushed.
 
-    Args:
-        client: from ``KinesisClientSettings.connect``.
-        stream: the stream's name, or its ARN.
-        settings: how its shards are read.
-        lister: asked about a shard that cannot be read; None: one of the client.
-        fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
-        clock: for the getters' waits.
-        jitter: see ``backoff_seconds``.
+    ``fetch_arrow`` makes the calls of ``read_arrow``; None: the client does, here.
     """
 
     def __init__(

@@ -19,14 +19,7 @@ _NO_SHARDS: Final = frozenset[str]()
 
 
 class ShardPaces:
-    """Mutable, thread-safe.
-
-    Args:
-        clock: the getters' clock.
-        pace: of each shard.
-        budget: of the application, shared with its other streams in this process; None: no limit.
-        jitter: see ``backoff_seconds``.
-    """
+    """Mutable, thread-safe. The application's other streams in this process share the ``budget``."""
 
     def __init__(
         self,

@@ -75,8 +75,7 @@ class CheckpointStore(Protocol):
             The start that was in force before, if this call has done it; None if it was done before.
 
         Raises:
-            InvalidConfig: the start names shards that are not among ``shards``, or too many; nothing is
-            changed.
+            InvalidConfig: the start names shards that are not among ``shards``, or too many; nothing is changed.
             ConsumerAlive: names the members that live, of another deployment.
             StoreUnavailable: retriable.
         """

@@ -170,8 +170,7 @@ class KinesisProducer:
         Raises:
             TimeoutError: names how many have not ended. They continue.
             SpoolError: the spool could not be read further; what is in it stays there.
-            ProducerError: it is called from a callback of a ticket: the records it waits for need that
-            thread.
+            ProducerError: it is called from a callback of a ticket: the records it waits for need that thread.
         """
         if self._engine.is_called_back:
             raise ProducerError(

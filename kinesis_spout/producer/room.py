@@ -15,8 +15,7 @@ from kinesis_spout.settings.producer_config import ProducerConfig
 class Room:
     """Applies ``when_full`` to records that found no room at once. Thread-safe.
 
-    ``await_room`` waits until room is reserved for a record, and returns whether it is. It may refuse to
-    wait.
+    ``await_room`` waits until room is reserved for a record, and returns whether it is. It may refuse to wait.
     """
 
     def __init__(

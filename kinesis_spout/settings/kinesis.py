@@ -10,13 +10,7 @@ from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 def client_settings(
     values: Mapping[str, Any], region: str | None, *, connections: int = 0
 ) -> KinesisClientSettings:
-    """Make the settings of a client; can be sent to executors.
-
-    Args:
-        values: by the names of settings, checked.
-        region: see ``rules.region``.
-        connections: at least so many are kept.
-    """
+    """Make the settings of a client that keeps at least so many ``connections``; can be sent to executors."""
     most = max(KinesisClientSettings().max_connections, connections)
     named = _named(KinesisClientSettings, values) | {"region": region}
     return KinesisClientSettings(**named, max_connections=most)

@@ -24,9 +24,7 @@ _NOTHING: Final = object()
 class NotAllowed(ValueError):  # noqa: N818 - the name says what is wrong
     """An invalid value. The caller that knows the setting's name makes an `InvalidConfig` of it.
 
-    Args:
-        expected: what would have been right; None: the type's words.
-        got: the part of the value that is wrong, if not all of it is.
+    ``expected`` is what would have been right (None: the type's words), ``got`` the wrong part of the value.
     """
 
     def __init__(self, expected: str | None = None, got: Any = _NOTHING) -> None:
@@ -43,13 +41,7 @@ class NotAllowed(ValueError):  # noqa: N818 - the name says what is wrong
 
 
 class MissingSetting(InvalidConfig):
-    """A setting without a default was not given.
-
-    Args:
-        setting: its name.
-        allowed: what is allowed.
-        how: how to give it, where the error is read.
-    """
+    """A setting without a default was not given; ``how`` says how to give it where the error is read."""
 
     def __init__(self, setting: str, allowed: str, how: str) -> None:
         super().__init__(f"{setting} is required: expected {allowed}, got nothing; {how}")

@@ -65,8 +65,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
         Args:
             stream: a name or an ARN; None: that of ``config``.
             config: a spout's: its settings for the connection to Kinesis are used, unless ``settings``
-                override them, and its stream if none is given. Its dead letters are a consumer's, and not
-                used.
+                override them, and its stream if none is given. Its dead letters are a consumer's, and not used.
             dead_letters: what names a sink.
             settings: by their names.
 

@@ -69,11 +69,7 @@ def _from_text(given: Mapping[str, Any], what: str, spelled: Callable[[str], str
 
 
 def from_toml_file(path: Path) -> dict[str, Setting]:
-    """Take the file's table ``[kinesis_spout]``, or the whole file if it has none.
-
-    Raises:
-        InvalidConfig: there is no such file, or it is not TOML, or has a key that is no setting.
-    """
+    """Take the file's table ``[kinesis_spout]``, or the whole file if it has none. Raises InvalidConfig."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -100,11 +96,7 @@ def topology_key(name: str) -> str:
 
 
 def checked(settings: Mapping[str, Setting], rows: Mapping[str, Option] = SETTINGS) -> dict[str, Any]:
-    """Return every setting of ``rows``, converted by its type, or its default.
-
-    Raises:
-        InvalidConfig: names the setting, where it was set, and what is allowed.
-    """
+    """Return every setting of ``rows``, converted by its type, or its default. Raises InvalidConfig."""
     return {name: _checked(option, settings.get(name)) for name, option in rows.items()}
 
 

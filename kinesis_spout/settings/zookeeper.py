@@ -21,13 +21,7 @@ def started_session(
 ) -> tuple[str, ZooKeeperSession]:
     """Start a session, and the embedded ZooKeeper if configured; ``opened`` closes both.
 
-    Args:
-        name: of the work.
-        keywords: the settings of the connection.
-        opened: closes them.
-
-    Returns:
-        The root node, and the session.
+    Returns the root node, and the session.
 
     Raises:
         InvalidConfig: an argument is invalid.

@@ -25,9 +25,7 @@ class ZooKeeperBackend:
 
     Args:
         session: not yet started, unless it is shared.
-        paths: which application on which stream.
         member: the name of this process; made up if not given. Living processes never share one.
-        limits: how large a transaction may be.
         shares_session: whether others use the session: ``close`` then does not end it.
 
     Raises:

@@ -26,8 +26,7 @@ class Certainty:
 
     Args:
         seconds: how long an answer makes certain: less than the time-out.
-        ask: sends a question without waiting, and calls its argument with whether it was answered, on any
-        thread.
+        ask: sends a question without waiting; calls its argument, on any thread, with whether it was answered.
         now: the time, the machine's sleep included.
     """
 

@@ -67,12 +67,7 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class KazooLog(logging.LoggerAdapter[logging.Logger]):
-    """kazoo's log; reports every error in it.
-
-    Args:
-        log: where the lines go.
-        noticed: gets each error, on kazoo's connection thread: it must not block.
-    """
+    """kazoo's log; calls ``noticed`` with each error, on kazoo's connection thread: it must not block."""
 
     def __init__(self, log: logging.Logger, noticed: Callable[[BaseException], None]) -> None:
         super().__init__(log)

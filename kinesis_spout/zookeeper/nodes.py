@@ -51,8 +51,7 @@ class Nodes:
     def read_owned(self, shard_ids: Iterable[str]) -> dict[str, tuple[StoredShard | None, Any]]:
         """Read shards, each with the state of its owner node; the answers are not older than the question.
 
-        The shards come first: an acquisition after that raises their versions, one before it shows in the
-        owner.
+        The shards come first: an acquisition after that raises their versions, one before it shows in the owner.
         """
         client, paths = self._session.client, self._paths
         sync = client.sync_async(paths.base)

@@ -25,11 +25,7 @@ _RESERVED_ROOT = "zookeeper"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """The places of one application on one stream.
-
-    Raises:
-        InvalidConfig: a name cannot be one element of a ZooKeeper path.
-    """
+    """The places of one application on one stream. Raises InvalidConfig for a name that ZooKeeper refuses."""
 
     root: str = DEFAULT_ROOT
     app: str
@@ -127,11 +123,7 @@ def coalescing_place(root: str, name: str) -> tuple[str, ...]:
 
 
 def check_name(field: str, name: str) -> str:
-    """Return ``name`` unchanged if it can be one element of a ZooKeeper path.
-
-    Raises:
-        InvalidConfig: it cannot; names the field, the value and the rule.
-    """
+    """Return ``name`` if it can be one element of a ZooKeeper path, else raise InvalidConfig."""
     if (
         not name
         or len(name) > _MAX_NAME_LENGTH

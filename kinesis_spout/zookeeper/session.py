@@ -101,8 +101,7 @@ class ZooKeeperSession:
 
     Args:
         hosts: ``host:port,host:port``, optionally with a chroot at the end, which must exist. Or a server
-        that may
-            move: its address is read again while there is no connection.
+            whose address can change: it is read again while there is no connection.
         session_timeout_seconds: how long without a sign of life until the server removes our nodes. The
             server's tick bounds it (2 to 20 ticks by default).
         login: our credentials. None: everybody's; or those of the certificate of ``tls``.
@@ -341,8 +340,9 @@ class ZooKeeperSession:
     def committed(self, request: Any) -> None:
         """Wait for a transaction sent with ``commit_async``.
 
-        Raises: NoNodeError, NodeExistsError, BadVersionError, NotEmptyError: kazoo's, unchanged, of the first
-            refused operation. Nothing of the transaction took effect.
+        Raises:
+            NoNodeError, NodeExistsError, BadVersionError, NotEmptyError: kazoo's, unchanged, of the first
+                refused operation. Nothing of the transaction took effect.
             StoreUnavailable: whether it takes effect is unknown.
             StoreError: ZooKeeper refused it.
         """

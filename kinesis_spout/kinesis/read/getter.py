@@ -64,12 +64,7 @@ class PollingShardGetter(ReplyGetter):
     Its position can move to another process: give ``position`` and ``cursor`` of the old one to the new one.
 
     Args:
-        client: from ``KinesisClientSettings.connect``.
-        stream: the stream's name, or its ARN. Records carry it unchanged.
-        shard_id: the shard.
         position: where to begin. LATEST is pinned here and now to the clock's time (invariant 9).
-        lister: asked when Kinesis says that something does not exist.
-        settings: how it is read.
         hash_keys: the shard's, from ``HashKeys.to_check``; None: user records outside of it are not counted.
         pacing: of the shard, if shared with others that read it; None: a new one.
         cursor: of the getter that came to ``position``.

@@ -31,8 +31,7 @@ _ROUNDING_SECONDS: Final = 1e-6
 class Pacing:
     """The read rate of one shard, in one process. Mutable, thread-safe; monotonic times.
 
-    ``throttled_to`` is the part of the full rate that throttles have left, including those of an earlier
-    process.
+    ``throttled_to`` is the part of the full rate that throttles have left, including those of an earlier process.
     """
 
     def __init__(
@@ -57,8 +56,7 @@ class Pacing:
     def await_turn(self, clock: Clock) -> float:
         """Wait until a read may begin, and return the time at which this one begins.
 
-        Whatever its outcome, the call counts against five a second: no other begins before the interval is
-        over.
+        Whatever its outcome, the call counts against five a second: no other begins before the interval is over.
         """
         while True:
             with self._lock:

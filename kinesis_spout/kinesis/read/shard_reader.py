@@ -26,8 +26,7 @@ class Room:
 
     A shard is read while it holds less than its share: all have the same, at least ``least_share_bytes``. If
     the total held is known (``kept_bytes``), a page must fit in addition to that and to what the running
-    reads may bring; a shard that holds nothing then always has its share. If not, a page may exceed the
-    limit.
+    reads may bring; a shard that holds nothing then always has its share. If not, a page may exceed the limit.
     """
 
     def __init__(

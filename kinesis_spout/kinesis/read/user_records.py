@@ -41,8 +41,7 @@ class HashKeys(NamedTuple):
         """Return a shard's, if its user records are to be checked; else None.
 
         They are checked where a reshard has made the shard: producers may not have noticed. That costs 0.4 us
-        for each different partition key of an aggregated record. A stream that was never resharded pays
-        nothing.
+        for each different partition key of an aggregated record. A stream that was never resharded pays nothing.
         """
         if not shard.parents:
             return None

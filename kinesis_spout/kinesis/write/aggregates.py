@@ -108,14 +108,8 @@ class Aggregate:
 class AggregatedRecords(WaitingRecords):
     """`WaitingRecords` that are packed. Call `go_by` with the shards before the first record is held.
 
-    Args:
-        stream: its name or ARN, for the log.
-        max_bytes: what an aggregated record may weigh, up to 1 MiB. A record that does not fit with another
-            is put alone.
-        work: see `WaitingRecords`.
-        retry_policy: see `WaitingRecords`.
-        limits: see `WaitingRecords`.
-        order: see `WaitingRecords`. It is restored by ``row``, which grows from record to record.
+    An aggregated record weighs at most ``max_bytes``, up to 1 MiB; a record that does not fit with another is
+    put alone. The order is restored by ``row``, which grows from record to record.
     """
 
     def __init__(

@@ -109,15 +109,9 @@ class RecordPutter:
     and calls ``drain``.
 
     Args:
-        client: from ``KinesisClientSettings.connect``.
-        stream: a name or an ARN.
         retry_policy: for each shard that refuses, and for each call that fails.
-        limits: of one call.
-        order: which order of the records holds.
-        on_refused: gets a record of more than 1 MiB that this stream never takes; None: that is an error like
-            any other.
-        aggregate_bytes: what a record of several may weigh, up to 1 MiB; see ``aggregates``. A record that
-            does not fit with another is put alone. None: all are.
+        on_refused: gets a record of more than 1 MiB that this stream never takes; None: that is an error.
+        aggregate_bytes: what a record of several may weigh, up to 1 MiB; see ``aggregates``. None: no aggregates.
     """
 
     def __init__(
@@ -179,8 +173,9 @@ class RecordPutter:
     def put(self) -> None:
         """Make one call with what may go; if nothing may, wait for the first shard. Needs ``waiting``.
 
-        Raises: KinesisError, InvalidConfig: a shard, or every call, failed until the deadline, or the error
-            is not retriable. ``counts`` says how much is on the stream.
+        Raises:
+            KinesisError, InvalidConfig: a shard, or every call, failed until the deadline, or the error is not
+                retriable. ``counts`` says how much is on the stream.
         """
         batch = self._next_batch()
         if batch:

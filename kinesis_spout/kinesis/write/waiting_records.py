@@ -6,8 +6,7 @@ queue. From then on a record of that shard moves behind it when its turn comes i
 walks over all that waits, and a shard delays no other. No record overtakes an earlier one of its shard.
 
 A shard that took nothing of a call rests for a while, longer each time. One that took a part gets records at
-the pace that it takes them; see ``shard_pace``. When nothing waits there and all is taken, its queue is
-removed.
+the pace that it takes them; see ``shard_pace``. When nothing waits there and all is taken, its queue is removed.
 
 A record's shard follows from its key and the stream's shards. These are listed at the first refusal, and
 again when an answer names a shard that is not listed; then everything is one queue again. A list that is out
@@ -79,12 +78,6 @@ class WaitingRecords:
     Its owner takes a batch, makes the call, and reports: `settle` for answers, `done` for records that are
     given up, and nothing yet for a call that is made again. Several calls may be under way. Before it settles
     answers, it asks whether it `must_list` first.
-
-    Args:
-        work: names the work in errors: "PutRecords on orders".
-        retry_policy: for each shard that takes nothing.
-        limits: of one call.
-        order: which order of the records holds.
     """
 
     def __init__(self, work: str, *, retry_policy: RetryPolicy, limits: CallLimits, order: PutOrder) -> None:

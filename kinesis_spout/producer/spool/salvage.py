@@ -48,8 +48,7 @@ class FileReport:
 def reports(folder: Path) -> Iterator[FileReport]:
     """Check each file, in the order in which their owners began.
 
-    A left-over file is claimed for that moment: a producer that starts meanwhile takes it over at its next
-    look.
+    A left-over file is claimed for that moment: a producer that starts meanwhile takes it over at its next look.
 
     Raises:
         SpoolError: one of them cannot be read.

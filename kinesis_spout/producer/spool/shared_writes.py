@@ -1,8 +1,7 @@
 """Threads that need a write at the same time share one: the group commit of databases.
 
 The threads that come during a write make up the next turn. The first of them does that turn's write for all,
-as soon as the write before has ended. So of N threads about half share a write, and a lone thread does not
-wait.
+as soon as the write before has ended. So of N threads about half share a write, and a lone thread does not wait.
 """
 
 import threading

@@ -92,8 +92,7 @@ class SqliteSpool:
             clock: For the times in the names of files.
 
         Raises:
-            InvalidConfig: the folder is another stream's or on a network file system, or a number is too
-            small.
+            InvalidConfig: the folder is another stream's or on a network file system, or a number is too small.
             SpoolError: the folder cannot be made or written.
         """
         self._durability = _checked(durability, interval_records, interval_seconds, max_bytes)

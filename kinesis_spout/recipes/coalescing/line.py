@@ -141,8 +141,7 @@ def request_own(
 ) -> Moved[TokenT, PayloadT]:
     """The one that works makes a request itself, for when it is done: it cannot wait for its own end.
 
-    Answers ACCEPT, if its turn was over, or DECLINE: the payload is left to it, or given to the one that
-    waits.
+    Answers ACCEPT, if its turn was over, or DECLINE: the payload is left to it, or given to the one that waits.
     """
     moved = request(line, token, payload)
     if moved.answer is not Answer.WAIT:

@@ -20,8 +20,7 @@ class CoalescingCounts:
     """Since the start, of one coordinator in one process. Mutable.
 
     They add up: every request was accepted, waited or was declined; every one that waited was promoted, gave
-    up, or waits; and every turn (accepted, promoted or continued) has completed, failed, expired, or is under
-    way.
+    up, or waits; and every turn (accepted, promoted or continued) has completed, failed, expired, or is under way.
     """
 
     accepted: int = 0

@@ -31,15 +31,7 @@ _LONGEST_TIME: Final = 20
 
 
 def parse_position(text: str, allowed: str = ALLOWED) -> Position:
-    """Parse a position; LATEST is not resolved here.
-
-    Args:
-        text: see the grammar above.
-        allowed: what the door accepts, for the error.
-
-    Raises:
-        NotAllowed: it is no position.
-    """
+    """Parse a position; LATEST is not resolved here. Raises NotAllowed, naming what is ``allowed``."""
     match text.lower():
         case "latest":
             return Position.latest()
@@ -66,22 +58,14 @@ def parse_position_of_all_shards(text: str, allowed: str = ALLOWED) -> Position:
 
 
 def resolved(position: Position, now: float, written: str) -> Position:
-    """Return the position with LATEST replaced by the time ``now``.
-
-    Raises:
-        NotAllowed: it is a time in the future.
-    """
+    """Replace LATEST by the time ``now``. Raises NotAllowed for a time in the future."""
     if position.timestamp is not None and position.timestamp > now:
         raise NotAllowed("a time that is not in the future (latest is now)", written)
     return position.resolved(now)
 
 
 def parse_time(time: Any) -> float:
-    """Convert a text or a number to seconds since the epoch.
-
-    Raises:
-        NotAllowed: it is no time.
-    """
+    """Convert a text or a number to seconds since the epoch. Raises NotAllowed."""
     if isinstance(time, bool) or not isinstance(time, (str, int, float)):
         raise NotAllowed("a time, in ISO 8601 or in seconds since the epoch", time)
     if isinstance(time, str):

@@ -71,21 +71,13 @@ def rank(position: Position) -> tuple[int, bool]:
 
 
 def run_start(text: str) -> StartPositions:
-    """Parse the start of a spout; shards that JSON per shard does not name start at TRIM_HORIZON.
-
-    Raises:
-        InvalidConfig: it is invalid.
-    """
+    """Parse a spout's start; shards that JSON does not name start at TRIM_HORIZON. Raises InvalidConfig."""
     default, shards = _positions(text)
     return StartPositions(default=default or Position.trim_horizon(), shards=shards)
 
 
 def run_end(text: str) -> EndPositions:
-    """Parse the end of a bounded run, `until`; shards that JSON per shard does not name end at LATEST.
-
-    Raises:
-        InvalidConfig: it is invalid.
-    """
+    """Parse the end of a bounded run; shards that JSON does not name end at LATEST. Raises InvalidConfig."""
     default, shards = _positions(text)
     for shard_id, position in {"": default or Position.latest(), **shards}.items():
         if position.type is PositionType.TRIM_HORIZON:

@@ -67,13 +67,9 @@ def covers(part: str, stream: str) -> bool:
 
 
 def is_younger(created: float, began: float) -> bool:
-    """Whether a stream found by a pattern was created after its reader first began.
+    """Whether a stream found by a pattern was created after its reader first began on any stream.
 
     Records may be put on it before it is found: under LATEST it is read from its oldest record.
-
-    Args:
-        created: the stream's creation time.
-        began: when the application, or the query, began on any stream. Both are seconds since the epoch.
     """
     return created > began - _CLOCKS_APART_SECONDS
 
@@ -96,11 +92,7 @@ def plain_streams(given: Any) -> Any:
 
 
 def check_streams(setting: str) -> None:
-    """Refuse parts that are no streams, all of them in one error, and streams that share a name.
-
-    Raises:
-        NotAllowed: for either.
-    """
+    """Refuse invalid parts, all in one NotAllowed, and streams that share a name."""
     parts = parts_of(setting)
     wrong = [part for part in parts if not _PART.fullmatch(part)]
     if wrong:

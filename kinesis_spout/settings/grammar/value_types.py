@@ -58,15 +58,7 @@ class ValueType:
         return self.of(self.read(text))
 
     def of(self, value: Any, *, strict: bool = True) -> Any:
-        """Convert and check a value.
-
-        Args:
-            value: as it was given.
-            strict: refuse text in place of a number, with or without its unit.
-
-        Raises:
-            NotAllowed: it is not what the type accepts.
-        """
+        """Convert and check a value; raises NotAllowed. ``strict`` refuses text in place of a number."""
         try:
             found = msgspec.convert(self.plain(value), self.annotation, strict=strict)
         except msgspec.ValidationError as error:
@@ -128,10 +120,8 @@ def choice(
 ) -> ValueType:
     """Accept one of some words, as text in any case.
 
-    Args:
-        choices: the words.
-        synonyms: other words, in lower case, and the choice that each means.
-        not_yet: other words, in lower case, and why they are not accepted yet.
+    ``synonyms`` and ``not_yet``, in lower case, are other words with the choice that each means, or why it is
+    not accepted yet.
     """
     words = choices[0] if len(choices) == 1 else "one of " + ", ".join(choices)
     known = {choice.lower(): choice for choice in choices} | dict(synonyms)

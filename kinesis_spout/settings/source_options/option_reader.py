@@ -27,9 +27,7 @@ _OF_TABLE: Final = "option."
 class OptionReader:
     """Reads the user's options, by the names of the table. A door of ``rules``.
 
-    Args:
-        options: from Spark; their case does not matter.
-        uses: what they are given to. With several, an option of any of them is known.
+    With several uses, an option of any of them is known.
 
     Raises:
         InvalidConfig: an option is unknown, of another use, empty, or given differently under two spellings;

@@ -65,12 +65,7 @@ rootLogger.appenderRef.file.ref = file
 
 
 class JavaServer:
-    """ZooKeeper's process on one data directory.
-
-    Args:
-        data_dir: where it keeps its data, its configuration and its log.
-        tick_millis: ZooKeeper's tick; sessions last at least two.
-    """
+    """ZooKeeper's process on one data directory, which also holds its configuration and log."""
 
     def __init__(self, data_dir: Path, tick_millis: int) -> None:
         self._data_dir = data_dir

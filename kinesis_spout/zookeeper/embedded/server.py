@@ -64,10 +64,9 @@ class EmbeddedZooKeeper:
     Between ``start`` and ``stop`` a thread watches the server, and starts it again when it has died.
 
     Args:
-        data_dir: where the server keeps its data, its configuration and its log; made if missing.
+        data_dir: for data, configuration and log; made if missing.
         port: 0 takes the directory's own.
         tick_millis: ZooKeeper's tick; sessions last at least two.
-        start_timeout_seconds: how long it may take until it serves.
     """
 
     def __init__(

@@ -25,15 +25,10 @@ _SEQUENCE_DIGITS: Final = 10
 
 
 class ZooKeeperElection:
-    """The port ``Election`` on ZooKeeper. Mutable.
+    """The port ``Election`` on ZooKeeper, at ``path``, which is made if missing. Mutable.
 
-    Args:
-        name: of the election, for messages.
-        path: its place in ZooKeeper; made when it is missing.
-        session: started.
-        member: the name of this process, for people who look at the candidates.
-        close: closes the session, which ends the candidacy, and what it needs.
-        campaign_seconds: how long one campaign waits; about a session time-out by default.
+    ``close`` closes the started session, which ends the candidacy. ``campaign_seconds`` is how long one
+    campaign waits; about a session time-out by default.
     """
 
     def __init__(

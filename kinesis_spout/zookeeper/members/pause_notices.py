@@ -1,7 +1,6 @@
 """The notices of members that pause. An operator removes a notice to make its member resume.
 
-A notice is ephemeral, so none outlives its member; one that went with its session was not removed by an
-operator.
+A notice is ephemeral, so none outlives its member; one that went with its session was not removed by an operator.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,7 @@
 
 botocore would parse every record (19 µs for 1 KB), block a thread for each stream, and refuse a stream
 without an initial response. So the signed request is sent over a separate connection (made by botocore's
-session: certificates, proxies), and the socket returned. botocore gets every other answer, to raise its
-errors.
+session: certificates, proxies), and the socket returned. botocore gets every other answer, to raise its errors.
 
 ``http.client`` reads the head of an answer. It cannot read a body from a non-blocking socket; ``h11`` can,
 but takes 2 to 4 times the CPU (0.75 ms a MB instead of 0.3, in pieces of 16 KB).
