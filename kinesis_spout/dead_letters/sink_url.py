@@ -20,7 +20,6 @@ _OF_BUCKETS: Final = frozenset({"s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wa
 _WITHOUT_JVM: Final = frozenset({"file", "kinesis", "s3"})
 
 _writable: Final[set[tuple[str, KinesisClientSettings | None]]] = set()
-"""The sinks that this process has found writable."""
 
 
 def needs_jvm(url: str) -> bool:

@@ -193,7 +193,7 @@ def expected(reply: Mapping[str, Any], member: str, call: str) -> Any:
     if value is None:
         raise Unavailable(
             f"{call} expected a reply with {member!r}, got {sorted(reply)}; the call is repeated. "
-            "If this goes on, check what is between here and Kinesis: a proxy, a VPC endpoint"
+            "If this continues, check what is between here and Kinesis: a proxy, a VPC endpoint"
         )
     return value
 

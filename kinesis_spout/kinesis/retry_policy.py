@@ -101,7 +101,6 @@ class Action(Enum):
     END_SHARD = "end shard"
     """Retention removed it. What was not read of it is lost; its children continue."""
     FAIL = "fail"
-    """Trying again does not help: tell the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,6 @@ class Ended:
     to_tell: list[Ticket] = field(default_factory=list)
     """Those with callbacks."""
     to_confirm: list[int] = field(default_factory=list)
-    """What the spool may forget."""
     failures: list[tuple[int, KinesisSpoutError]] = field(default_factory=list)
     """How many failed, and why."""
 

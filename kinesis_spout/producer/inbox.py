@@ -20,11 +20,9 @@ class ProducerCounts:
     put: int
     """How many calls of ``put`` had a good record, and how many records came from the spool."""
     sent: int
-    """How many are on the stream."""
     failed: int
     """How many were given up with an error, including the dead-lettered ones."""
     dropped: int
-    """How many were dropped for newer ones."""
     refused: int
     """How many were not taken over: the buffer was full, the spool could not take them, or it was closing."""
     waiting: int
@@ -36,7 +34,6 @@ class ProducerCounts:
     recovered: int
     """How many of ``put`` came from the spool: an earlier producer left them."""
     calls: int
-    """How many calls of PutRecords were made."""
     retried: int
     """How many times a record was in a call that did not put it."""
 

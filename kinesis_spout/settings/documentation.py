@@ -22,7 +22,6 @@ _Class = TypeVar("_Class", bound=type)
 class Setting(NamedTuple):
     name: str
     type_text: str
-    """What is allowed: "int >= 0, or none"."""
     default: str
     """The default: "required" without one, and "none" for None."""
     doc: str

@@ -37,7 +37,6 @@ class Option:
     options."""
     type: ValueType
     default: Any
-    """None without one."""
     doc: str
     """Its meaning. Backquotes mark other settings, which are shown in the door's spelling."""
     is_setting: bool = False

@@ -22,7 +22,6 @@ FULL_REPLY_BYTES: Final = 10_000_000
 LEAST_THROTTLE: Final = 1 / 16
 """The smallest part of its pace that throttles leave a shard."""
 RECOVERY: Final = 1 / 20
-"""What a page adds to that part."""
 
 _ROUNDING_SECONDS: Final = 1e-6
 """Times this close are the same moment: sums of floats are not exact."""

@@ -79,7 +79,7 @@ def decode_reply(body: bytes) -> GetRecordsReply:
     except msgspec.DecodeError as error:
         raise Unavailable(
             f"expected the JSON of a GetRecords reply, got {len(body)} bytes of something else: "
-            f"{error}; the call is repeated. If this goes on, check what is between here and Kinesis: a proxy, "
+            f"{error}; the call is repeated. If this continues, check what is between here and Kinesis: a proxy, "
             "a VPC endpoint"
         ) from error
 

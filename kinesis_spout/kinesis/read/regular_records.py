@@ -63,16 +63,13 @@ def regular_columns(body: bytes) -> tuple[RecordColumns, bytes] | None:
 @dataclass(frozen=True, slots=True)
 class _Layout:
     members: tuple[bytes, ...]
-    """The keys, in their order."""
     quotes: int
     """How many a record has."""
     between: tuple[bytes, ...]
     """What precedes each member's value, from the value before it on; for the first one, between two
     records."""
     head: bytes
-    """What precedes the first value of the first record."""
     tail: bytes
-    """What follows the last value of the last record."""
     colon: int
     """Characters from the quote of the arrival's key to its number."""
     comma: int

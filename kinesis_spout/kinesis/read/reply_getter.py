@@ -56,14 +56,14 @@ class ShardInQuestion:
         if position.timestamp is not None and self.clock.time() - position.timestamp < CLOCK_SKEW_SECONDS:
             return Unavailable(
                 f"{error}; Kinesis refuses times that its own clock has not reached, so the call is repeated. "
-                "If this goes on, correct this machine's clock"
+                "If this continues, correct this machine's clock"
             )
         if position.sequence_number is None:
             return KinesisError(str(error))  # not the position: an argument of ours is wrong
         return DataLoss(
             f"cannot read {self} from {position}: it is behind the stream's retention, or not of this "
             f"shard. The records from there to the oldest one left are lost to this application ({error}). "
-            "With `fail_on_data_loss=False` reading goes on at the oldest one"
+            "With `fail_on_data_loss=False` reading continues at the oldest one"
         )
 
 
@@ -148,7 +148,7 @@ class ReplyGetter(ABC):
         if self._settings.fail_on_data_loss:
             raise error
         _log.warning(
-            "%s; going on at TRIM_HORIZON, as `fail_on_data_loss=False` says; what is still there from before "
+            "%s; continuing at TRIM_HORIZON, as `fail_on_data_loss=False` says; what is still there from before "
             "that position is left out",
             error,
         )

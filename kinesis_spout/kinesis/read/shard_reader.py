@@ -16,7 +16,7 @@ from kinesis_spout.kinesis.read.prefetcher import Prefetcher
 from kinesis_spout.model.clock import Clock
 
 PAGE_BYTES: Final = 10 * 1024 * 1024
-"""AWS: the most records that one GetRecords returns."""
+"""AWS: the most bytes that one GetRecords returns."""
 
 PageT = TypeVar("PageT")
 
@@ -40,9 +40,7 @@ class Room:
         self._kept_bytes = kept_bytes
         self._least_share_bytes = least_share_bytes
         self.sharers = 1
-        """How many shards there are."""
         self.under_way = 0
-        """Running reads."""
         self.is_gathering = False
         """The door has something to hand on, and waits only for the running reads to end."""
         self.parked: deque[ShardReader[Any]] = deque()

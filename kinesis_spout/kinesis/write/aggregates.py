@@ -266,7 +266,7 @@ class AggregatedRecords(WaitingRecords):
             self._is_contradicted = True
             _log.warning(
                 "Aggregated records of %s came to %s, which the list of its shards does not explain: from now on "
-                "every record goes by itself",
+                "every record is put alone",
                 self._stream,
                 ", ".join(sorted(unexplained)),
             )

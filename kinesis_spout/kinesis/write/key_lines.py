@@ -18,7 +18,6 @@ class _InLine:
     is_behind_in: int
     """In how many lines others are before it."""
     is_on_its_way: bool = False
-    """Whether it is in a call."""
 
 
 class KeyLines:

@@ -49,7 +49,6 @@ class PutCalls:
         self._stream = stream
         self._retry_policy = retry_policy
         self.work: Final = f"PutRecords on {stream}"
-        """Its name in errors."""
 
     def put(self, batch: Sequence[Puttable]) -> "Sequence[Result]":
         """Make one call, without retries, and return the answer for each record.
@@ -93,7 +92,6 @@ class PutCounts:
     """Counts (user) records. Mutable."""
 
     taken: int = 0
-    """How many are on the stream."""
     taken_bytes: int = 0
     """Their data and keys."""
     refused: int = 0

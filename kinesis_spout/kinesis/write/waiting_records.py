@@ -89,7 +89,6 @@ class WaitingRecords:
         self.must_list_first = False
         """Whether the shards are needed before anything is held."""
         self.ranges = HashKeyRanges.unknown()
-        """The shards as last listed."""
         self._is_listed = False
         self._was_in_vain = False
         """Whether the shards were listed again, and had not changed."""

@@ -27,6 +27,6 @@ def check_private(directory: Path) -> None:
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise PermissionError(
-            f"expected {directory} to be a folder of this user ({os.geteuid()}) that nobody else may enter, got "
-            f"{stat.filemode(status.st_mode)} of user {status.st_uid}: somebody else may have made it; remove it"
+            f"expected {directory} to be a folder of this user ({os.geteuid()}) that no other may enter, got "
+            f"{stat.filemode(status.st_mode)} of user {status.st_uid}: another user may have made it; remove it"
         )

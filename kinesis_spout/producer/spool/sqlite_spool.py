@@ -103,7 +103,6 @@ class SqliteSpool:
         self._folder = SpoolFolder(Path(folder).absolute(), clock=clock)
         self._folder.open(stream)
         self.stream = stream
-        """The stream of these records."""
         self._synced = self._durability is not Durability.SYSTEM
         self._claim: Claim = self._folder.make(stream)
         try:

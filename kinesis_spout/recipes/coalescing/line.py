@@ -70,7 +70,6 @@ class Answer(Enum):
 
 class Step(NamedTuple):
     state: State
-    """The next state."""
     answer: Answer
 
 
@@ -102,7 +101,6 @@ class Line(NamedTuple, Generic[TokenT, PayloadT]):
 
     state: State
     worker: TokenT
-    """The admission that works."""
     waiting: TokenT | None = None
     """The admission that waits; None unless the state is BLOCK."""
     newest: PayloadT | None = None

@@ -215,10 +215,8 @@ def _type(read: Callable[[str], object], words: str) -> ValueType:
 
 
 START: Final = _type(_start, f"latest, trim_horizon, earliest, {_TIMES}")
-"""Where a read begins."""
 
 END: Final = _type(_end, f"latest, {_TIMES}")
-"""Where a read ends."""
 
 
 def _plain(value: Any) -> Any:

@@ -39,7 +39,6 @@ class ValueType:
     annotation: Any
     """The type and range of the value, for msgspec."""
     words: str
-    """What a setting accepts, in words."""
     text_words: str
     """What an option as text accepts, in words."""
     read: Callable[[str], Any]
@@ -49,7 +48,6 @@ class ValueType:
     write: Callable[[Any], str] = str
     """Writes a value as the text of an option."""
     show: Callable[[Any], str] = str
-    """Writes a value for people."""
     plain: Callable[[Any], Any] = lambda value: value
     """Converts other natural ways of writing a setting to the one that is checked."""
 
@@ -186,7 +184,6 @@ def _check_url(url: str) -> None:
 
 
 URL: Final = text("an http:// or https:// URL", r"https?://[^\s/]\S*", _check_url)
-"""The address of an endpoint."""
 
 
 def _check_proxy(url: str) -> None:
@@ -204,7 +201,6 @@ PROXY: Final = text(
     r"https?://[^\s/]+/?",
     _check_proxy,
 )
-"""The address of an HTTP proxy."""
 
 
 def _number(

@@ -47,7 +47,6 @@ class StreamReadOptions:
     """At least ``fetch_processes``: each has a thread that waits for it."""
     fetch_processes: int
     log_level: str
-    """As in ``logging``."""
     page_host: str | None
     """How the executors reach the driver; None: detected."""
     published_in: "ZooKeeperSettings | None"

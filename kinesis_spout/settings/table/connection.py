@@ -88,7 +88,6 @@ STREAMS: Final = (
         doc="The stream to write to, by name."),
     option("streamARN", WRITE, STREAM, setting="stream", doc="The stream to write to, by ARN."),
 )  # fmt: skip
-"""Which streams."""
 
 ACCESS: Final = (
     shared("zookeeper_user", _USER, uses=STREAM_READ,

@@ -44,7 +44,6 @@ RETRIES: Final = (
         doc="How many of the last outcomes `breaker_failure_ratio` looks at. It waits for the first 100, or "
             "for as many as this if it is less."),
 )  # fmt: skip
-"""What happens to a record that fails."""
 
 RATES: Final = (
     setting("max_deliveries_per_second", _RATE, None,
@@ -53,7 +52,6 @@ RATES: Final = (
     setting("max_total_deliveries_per_second", _RATE, None,
         doc="How often records are delivered by all members of the application together."),
 )  # fmt: skip
-"""How often a handler is called."""
 
 LIMITS: Final = (
     setting("max_pending", whole(1), 20_000, doc="Records per shard that may be emitted and not finished."),

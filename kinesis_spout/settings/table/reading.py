@@ -56,7 +56,6 @@ POSITIONS: Final = (
         doc="Stop with an error when records were trimmed unread, or the stream was created anew; false: log "
             "it and go on at the oldest record."),
 )  # fmt: skip
-"""Where a read begins and ends."""
 
 FETCHES: Final = (
     shared("max_records_per_fetch", whole(1, 10_000), 10_000, uses=READS,
@@ -103,7 +102,6 @@ FETCHES: Final = (
         doc="With `consumer_mode` efo: the registered consumer, which the members of an application share. "
             "Without it: the application's name."),
 )  # fmt: skip
-"""How shards are read."""
 
 BATCHES: Final = (
     option("shardsPerTask", READS, whole(1), unset="as bytesPerTask says; 8 in a batch read",

@@ -54,7 +54,6 @@ WRITES: Final = (
     option("aggregationMaxSize", WRITE, size(KIB, MIB), 50 * KIB, setting="aggregate_bytes",
         doc="Bytes in one such record; 50k is the KPL's default. Only with `aggregation`."),
 )  # fmt: skip
-"""How rows become records."""
 
 PRODUCES: Final = (
     setting("stream", STREAM, is_required=True, doc="The Kinesis stream to put on: its name or its ARN."),
@@ -91,4 +90,3 @@ PRODUCES: Final = (
 """How `KinesisProducer` fills its calls, what it holds, and what it does when that is full."""
 
 PRODUCER_SETTINGS: Final = {option.setting: option for option in PRODUCES}
-"""The settings of `KinesisProducer`, by name."""

@@ -140,7 +140,7 @@ def progress_lost(path: str, expected: bytes, found: bytes | None) -> ProgressLo
     )
     return ProgressLost(
         f"{path}: expected the mark of this running application, {expected[:200].decode(errors='replace')}, found "
-        f"{what}: ZooKeeper has lost its data, or somebody removed the progress (and began again). This consumer "
+        f"{what}: ZooKeeper has lost its data, or its progress was removed (and begun again). This consumer "
         "ends, because to go on would skip or repeat records unnoticed. Restore ZooKeeper's data, then start it "
         "again. Without a restore the next start begins at `initial_position`: choose that first"
     )

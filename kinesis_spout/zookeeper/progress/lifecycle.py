@@ -135,7 +135,7 @@ class Lifecycle:
         except (BadVersionError, NoNodeError, NotEmptyError) as error:
             raise ConsumerAlive(
                 f"{self._paths.base}: something changed during the removal: a consumer has just started, or "
-                "somebody else removes it too; stop it and try again"
+                "another process removes it too; stop it and try again"
             ) from error
 
     def _remove(self, version: int) -> None:

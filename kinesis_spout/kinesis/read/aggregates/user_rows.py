@@ -49,9 +49,7 @@ class UserRows:
     """Columns of the same length: user records, in the order of their carriers."""
 
     carriers: Numbers
-    """The rows that they replace."""
     counts: Numbers
-    """How many user records each carrier has."""
     data: pa.Array
     partition_key: pa.Array
     explicit_hash_key: pa.Array

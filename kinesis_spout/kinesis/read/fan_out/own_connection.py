@@ -90,7 +90,6 @@ _NAMES: Final[tuple[tuple[type[Exception], type[BotoCoreError]], ...]] = (
     (TimeoutError, ConnectTimeoutError),
     (Exception, ConnectionClosedError),
 )
-"""Tried in order."""
 
 
 def _as_text(headers: Any) -> dict[str, str]:

@@ -50,7 +50,6 @@ class PushedEvents:
         self._coded = bytearray()
         self._in_chunk = False
         self.ended = self._left == 0
-        """Whether the body is complete."""
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

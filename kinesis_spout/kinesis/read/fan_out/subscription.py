@@ -57,7 +57,6 @@ class Subscription:
         self.taken_up_to = -math.inf
         """When the newest event that was taken out came; monotonic."""
         self.at_end = False
-        """The shard's last event was added."""
 
     @property
     def place(self) -> Position:

@@ -68,13 +68,11 @@ class _Link:
     """None: there is no connection now."""
     frames: FrameBuffer = field(default_factory=FrameBuffer)
     is_read: bool = False
-    """The loop watches the socket."""
     is_subscribing: bool = False
     is_put_off: bool = False
     """Subscribed to again when there is room."""
     heard_at: float = 0.0
     has_brought: bool = False
-    """This connection brought an event."""
 
 
 class SubscriptionReader:
@@ -98,7 +96,6 @@ class SubscriptionReader:
         self._loop = SocketLoop("kinesis-fan-out", self._clock)
         self._subscribers = ThreadPoolExecutor(_SUBSCRIBING_THREADS, "kinesis-subscribe")
         self.connections = 0
-        """How many were made so far."""
         self.cuts = 0
         """How many broke, or were ended by the other side."""
 
