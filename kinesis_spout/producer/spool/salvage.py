@@ -144,14 +144,15 @@ def check(path: Path) -> None:
     """Check every page of a file whose lock this process holds, and its log.
 
     Detects a truncated file, wrong pages, and a log with a wrong page before right ones. A log that is only
-    truncated looks like one that was never written further: that is what a crash leaves.
+    truncated, or whose last transaction is not whole, looks like one that was never written further: that is what
+    a crash leaves.
 
     Raises:
         SpoolDamaged: says what is wrong.
         SpoolError: it cannot be read now.
     """
     with translated(path):
-        written = _committed_frames(path.with_name(f"{path.name}-wal"))
+        written = _frames_of_returned_commits(path.with_name(f"{path.name}-wal"))
         if not path.stat().st_size:  # SQLite would take it for a new one
             raise SpoolDamaged("it is empty")
     with log_kept(path), SpoolFile(path, synced=False) as file:
@@ -194,15 +195,17 @@ def _damage(path: Path) -> str | None:
     return None
 
 
-def _committed_frames(log: Path) -> int:
-    """Count the pages that were written to a log in whole transactions.
+def _frames_of_returned_commits(log: Path) -> int:
+    """Count the pages of a log that must be whole: those of every transaction but the last.
 
-    SQLite silently ignores what follows a page whose checksum is wrong.
+    SQLite writes the header of a page, which ends a transaction, and then the page. A process that is killed
+    between the two leaves a last transaction that is not whole; its append has not returned. SQLite silently
+    ignores what follows a page whose checksum is wrong.
     https://www.sqlite.org/fileformat2.html#the_write_ahead_log
     """
     if not log.exists():
         return 0
-    committed = 0
+    committed = before_last = 0
     with log.open("rb") as file:
         salts = file.read(_LOG_HEADER)[16:24]
         frame_bytes = _FRAME_HEADER.size + PAGE_BYTES
@@ -210,5 +213,5 @@ def _committed_frames(log: Path) -> int:
             file.seek(_LOG_HEADER + frame * frame_bytes)
             pages_at_commit, found = _FRAME_HEADER.unpack(file.read(_FRAME_HEADER.size))
             if found == salts and pages_at_commit:  # other salts: of an earlier round of the log
-                committed = frame + 1
-    return committed
+                before_last, committed = committed, frame + 1
+    return before_last

@@ -114,6 +114,18 @@ def test_a_log_that_ends_in_the_middle_of_a_write_is_no_damage(killed: Path, tmp
     assert len(left) >= 298
 
 
+def test_a_last_page_that_a_kill_kept_from_a_log_with_older_pages_is_no_damage(
+    killed: Path, tmp_path: Path
+) -> None:
+    file = copied(killed, tmp_path)
+    log = log_of(file)
+    overwrite(log, log.stat().st_size - PAGE, log.read_bytes()[56 : 56 + PAGE])
+    with SqliteSpool(file.parent, stream="orders") as spool:
+        left = [int(record.entry.data) for record in spool.recovered(1000)]
+    assert left == list(range(len(left)))
+    assert 298 <= len(left) < 300
+
+
 Damage = Callable[[Path], None]
 
 
