@@ -16,7 +16,6 @@ that is kept is in one of the new windows at least.
 """
 
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -73,9 +72,6 @@ class Window:
     end: float
     """Of a window by time the moment after it; of one by count the time of its last tuple."""
 
-
-# Windows that were stored before this module moved are looked for under its old name.
-sys.modules.setdefault("kinesis_spout.topology.components.open_windows", sys.modules[__name__])
 
 _FORMAT: Final = 1
 _NEVER: Final = float("inf")
