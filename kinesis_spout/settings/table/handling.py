@@ -91,8 +91,8 @@ LIMITS: Final = (
 
 MONITORING: Final = (
     setting("http", _ADDRESS, None, has_argument=True,
-        doc="Answer /livez, /readyz, /metrics and /status here, over HTTP, for probes and monitors; none: nowhere. "
-            "Spouts of one process may share an address."),
+        doc="Answer /livez, /readyz, /metrics and /status here, over HTTP, for probes and monitors; none: "
+            "nowhere. Spouts of one process may share an address."),
     setting("health_file", text("the path of a file"), None,
         doc="A file that is touched about once a second while the spout is alive, for probes without HTTP."),
     setting("stalled_after_seconds", seconds(above=0), 8.0,
