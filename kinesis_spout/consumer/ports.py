@@ -18,7 +18,7 @@ OpenGetter = Callable[[str, Position], ShardGetter]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What a consumer of one stream talks to. ``dataclasses.replace(ports, store=...)`` puts in a port of your own."""
+    """What a consumer of one stream talks to; ``dataclasses.replace(ports, store=...)`` puts in one of yours."""
 
     lister: ShardLister
     open_getter: OpenGetter
