@@ -18,7 +18,7 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from time import monotonic
@@ -111,6 +111,8 @@ class MicroBatchEngine:
         self._grants = DeliveryGrants(consumer.deliveries, consumer)
         self._ticks = runner.ticks
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
+        self.turned_at: float | None = None
+        """When the engine's thread was here last; monotonic."""
         self._counted = Counters()
         """At the newest progress."""
         self.recent_progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
@@ -206,6 +208,14 @@ class MicroBatchEngine:
         self._calls.put(_nothing)
 
     @property
+    def lags(self) -> Mapping[str, int]:
+        return {shard_id: shard.millis_behind_latest for shard_id, shard in self._shards.items()}
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._kept_bytes
+
+    @property
     def is_full(self) -> bool:
         letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
         return letters_bytes > most // 4 or self._kept_bytes >= most * 3 // 4
@@ -224,6 +234,7 @@ class MicroBatchEngine:
         try:
             while not (self._stopping.is_set() and (self._abandoned.is_set() or not self._running)):
                 self._consumer.check()
+                self.turned_at = self._consumer.now
                 with self._consumer.lock:
                     done = self._consumer.run_is_done and not self._running
                     wait = 0.0 if done else self._start_work()
