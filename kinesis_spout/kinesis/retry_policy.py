@@ -44,7 +44,7 @@ from typing import Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceInUse, ResourceNotFound, refused, translate
+from kinesis_spout.kinesis.calls import ExpiredNextToken, ResourceInUse, ResourceNotFound, refused, translate
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import (
     AccessDenied,

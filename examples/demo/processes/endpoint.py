@@ -21,7 +21,7 @@ import boto3
 
 from examples.demo.processes.log_tail import log_tail
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.calls import translated
 from kinesis_spout.model.errors import InvalidConfig, KinesisError
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.consumer.record_age import RecordAge
-from kinesis_spout.kinesis.read.getter import Cursor
+from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.spark.driver.batch_progress import batch_progress
