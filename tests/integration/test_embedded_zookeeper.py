@@ -18,8 +18,8 @@ from kazoo.client import KazooClient
 
 from kinesis_spout.model.errors import InvalidConfig, ProgressLost, StoreError, StoreUnavailable
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Login, Paths, ZooKeeperBackend, ZooKeeperSession
-from kinesis_spout.zookeeper.embedded.java import JavaServer, ask, is_free, port_for
-from kinesis_spout.zookeeper.embedded.server import DEFAULT_TICK_MILLIS
+from kinesis_spout.zookeeper.embedded_server import DEFAULT_TICK_MILLIS
+from kinesis_spout.zookeeper.java_server import JavaServer, ask, is_free, port_for
 from shard_state import Checkpoint, Position
 from tests.support.embedded_servers import java_processes
 from tests.support.shards import everywhere, shards_named

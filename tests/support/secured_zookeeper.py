@@ -20,7 +20,7 @@ from kinesis_spout.settings.sources import checked, from_keywords
 from kinesis_spout.settings.table.connection import PLACE
 from kinesis_spout.settings.zookeeper import zookeeper_settings
 from kinesis_spout.zookeeper import ZooKeeperSettings
-from kinesis_spout.zookeeper.embedded.java import JavaServer
+from kinesis_spout.zookeeper.java_server import JavaServer
 from tests.support.zookeeper_server import SESSION_TIMEOUT_SECONDS
 
 PASSWORD = "s3cret-of-billing"

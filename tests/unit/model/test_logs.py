@@ -2,7 +2,7 @@
 
 import pytest
 
-from kinesis_spout.model.logs.counted import counted
+from kinesis_spout.model.logs import counted
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,34 @@
-"""The words of the logs for shards and positions, the same for all doors.
+"""The log lines of all doors: their words, each kind of failure once, and a limit of lines a minute.
 
-Repeated events are logged at most once a minute, at INFO; see ``Pace``. Nothing here sees a record.
+Nothing here sees a record.
 """
 
-from collections import defaultdict
+import logging
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from kinesis_spout.model.clock import moment
+from kinesis_spout.model.handler import RaisedAt
 from shard_state import Position, Shard, StartPositions
 
 SUMMARY_SECONDS: Final = 60.0
 """The least time between two summaries of what happens all the time."""
 
 _MOST_NAMED: Final = 8
+
+MAX_KINDS: Final = 100
+"""How many kinds are distinguished; further ones are counted together."""
+
+OTHERS: Final = "others"
+
+_log = logging.getLogger(__name__)
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a count: "1 record", "2,000 records"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def shards(count: int) -> str:
@@ -95,3 +109,68 @@ class Pace:
             return False
         self._due_at = now + SUMMARY_SECONDS
         return True
+
+
+class Allowance:
+    """So many a minute, counted from the first. Mutable; monotonic times.
+
+    Args:
+        most: lines in a minute.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._left = 0
+        self._anew_at = 0.0
+        self._left_out = 0
+
+    def takes_one(self, now: float) -> bool:
+        """Take one more; returns whether it is allowed."""
+        if now >= self._anew_at:
+            self._left, self._anew_at = self.most, now + SUMMARY_SECONDS
+        self._left -= 1
+        if self._left >= 0:
+            return True
+        self._left_out += 1
+        return False
+
+    @property
+    def is_just_used_up(self) -> bool:
+        """Whether the last one was the first that was left out."""
+        return self._left == -1
+
+    def take_left_out(self) -> int:
+        """Return how many were left out since the last call."""
+        left_out, self._left_out = self._left_out, 0
+        return left_out
+
+
+class FailureKinds:
+    """How often code failed, by the exception's type and the line that raised it. Mutable; not thread-safe.
+
+    The log gets the first traceback of each kind. Neither has the texts of exceptions, which may quote a
+    record: those are in the dead letters.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, raised: RaisedAt | None) -> None:
+        """Count a failure; one that was not raised is not counted here."""
+        if raised is None:
+            return
+        kind = raised.kind
+        if kind not in self._counts and len(self._counts) >= MAX_KINDS:
+            kind = OTHERS
+        self._counts[kind] += 1
+        if self._counts[kind] == 1 and kind != OTHERS:
+            _log.warning(
+                "a handler failed with %s; later failures of this kind are only counted\n%s",
+                kind,
+                raised.traceback,
+            )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each kind came, the most frequent first."""
+        return dict(self._counts.most_common())

@@ -22,10 +22,10 @@ from pathlib import Path
 from subprocess import Popen
 from typing import IO, Final, Self
 
-from kinesis_spout.model.directories.writable_directory import check_directory
+from kinesis_spout.model.directories import check_directory
 from kinesis_spout.model.errors import KinesisSpoutError, StoreError
-from kinesis_spout.zookeeper.embedded.java import HOST, JavaServer, find_jars, find_java, is_free, port_for
-from kinesis_spout.zookeeper.embedded.users_pipe import UsersPipe
+from kinesis_spout.zookeeper.java_server import HOST, JavaServer, find_jars, find_java, is_free, port_for
+from kinesis_spout.zookeeper.users_pipe import UsersPipe
 
 DEFAULT_TICK_MILLIS: Final = 500
 """Sessions last at least 2 ticks: 1 s."""
