@@ -4,11 +4,11 @@ import getpass
 from typing import Any
 
 import pytest
-from tests.support.letters import letter
 
 from kinesis_spout.operations import audit
 from kinesis_spout.testing import StoreFault
 from shard_state import GroupMember
+from tests.support.consumer.letters import letter
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 
