@@ -18,9 +18,9 @@ from shard_state import (
     Position,
     SequenceNumber,
 )
-from tests.support.shards import everywhere, shards_named
-from tests.support.zookeeper_places import Place, Process
-from tests.support.zookeeper_server import wait_until
+from tests.support.core.shards import everywhere, shards_named
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.places import Place, Process
 
 SHARD = "shardId-000000000000"
 

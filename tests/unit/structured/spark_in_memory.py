@@ -13,7 +13,7 @@ from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.stream.partitions import ShardRanges, read_ranges
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader, default_limit
 from kinesis_spout.testing import InMemoryStream
-from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
+from tests.support.kinesis.in_memory_client import InMemoryKinesisClient
 
 Row = tuple[str, str, bytes]
 """Shard, sequence number, data."""

@@ -14,7 +14,7 @@ from kinesis_spout.structured.pages import page_channel, page_server
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageChannel, fetch_segments
 from kinesis_spout.structured.pages.page_server import ConnectionSlots, PageServer
-from tests.support.kinesis_endpoints import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.structured.pages.pages import page_of, sequences_of
 
 MANY = 300

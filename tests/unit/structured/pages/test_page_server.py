@@ -15,7 +15,7 @@ from kinesis_spout.structured.pages import page_channel, page_server
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress, fetch_segments
 from kinesis_spout.structured.pages.page_server import PageServer, advertised_host
-from tests.support.kinesis_endpoints import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.structured.pages.pages import page_of, sequences_of
 
 STEP = 4
