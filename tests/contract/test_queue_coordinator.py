@@ -27,7 +27,8 @@ from kinesis_spout.recipes.coalescing.line import Answer, Event, Moved, end, req
 from kinesis_spout.testing import ManualClock
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperSession
 from kinesis_spout.zookeeper.paths import coalescing_place
-from tests.support.zookeeper_server import SESSION_TIMEOUT_SECONDS, end_session, wait_until
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.server import SESSION_TIMEOUT_SECONDS, end_session
 
 SOON = 30.0
 LONG_LEASE = 60.0
