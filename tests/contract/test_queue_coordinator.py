@@ -791,14 +791,14 @@ def test_requests_that_have_ended_leave_nothing_behind_in_tasks() -> None:
 
     coordinator = asyncio.run(request_often())
     assert coordinator.counts.declined == 3_000
-    assert len(coordinator) == len(coordinator._waiting) == 0
+    assert len(coordinator) == len(coordinator._shell._waiting) == 0
 
 
 def test_requests_that_have_ended_leave_nothing_behind_in_threads() -> None:
     coordinator: QueueCoordinator[int, int] = QueueCoordinator()
     for number in range(3_000):
         coordinator.run(number, 1, lambda _: None)
-    assert len(coordinator) == len(coordinator._waiting) == 0
+    assert len(coordinator) == len(coordinator._shell._waiting) == 0
 
 
 @pytest.mark.zookeeper
