@@ -237,3 +237,6 @@ def default_limit(options: StreamReadOptions) -> ReadLimit:
     if options.min_records_per_trigger is not None:
         return ReadMinRows(options.min_records_per_trigger)
     return ReadMaxRows(_NO_LIMIT)
+
+
+__all__ = ["KinesisStreamReader", "ReadAllAvailable", "RefusedStreamReader", "default_limit", "one_message"]
