@@ -18,8 +18,8 @@ from kinesis_spout.model.errors import InvalidConfig, StreamNotFound
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark import ArrowCollector, Collector
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
-from tests.support.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
-from tests.support.zookeeper_server import wait_until
+from tests.support.spark.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.spark,

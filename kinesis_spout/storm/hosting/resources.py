@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from kinesis_spout.model.directories.private_directory import check_private
+from kinesis_spout.model.directories import check_private
 from kinesis_spout.model.errors import InvalidConfig
 
 _ARCHIVES: Final = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")

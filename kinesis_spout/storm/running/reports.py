@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Final
 
 from kinesis_spout.model.handler import failure_of
-from kinesis_spout.model.logs.allowance import Allowance
+from kinesis_spout.model.logs import Allowance
 from kinesis_spout.storm.running.counts import ComponentCounts, added
 
 MOST_LINES: Final = 10

@@ -10,7 +10,7 @@ from kinesis_spout import KinesisSpout
 from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.storm import KeyValueState, StatefulBolt, Topology, TopologyBuilder, Tuple, stored_state
 from kinesis_spout.storm.state import StateFiles, StateManifest, StatePartition
-from tests.support.scripted_topology import Declared
+from tests.support.storm.scripted_topology import Declared
 
 
 class Counts(StatefulBolt):

@@ -21,7 +21,7 @@ from kinesis_spout.model.handler import Reject
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
 from shard_state import PositionType, ShardPhase, SliceKind
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
 
 

@@ -8,7 +8,7 @@ import pytest
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError, StateUnavailable
 from kinesis_spout.model.record import Record
 from shard_state import SliceKind
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, RunningQuery
 
 

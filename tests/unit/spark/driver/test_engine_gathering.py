@@ -10,7 +10,7 @@ import pytest
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.testing import InMemoryShardGetter
 from shard_state import SliceKind, SlicePlan
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, NEVER, SECOND, Diary, EngineWorld, RunningQuery
 
 SHARDS = 8

@@ -8,7 +8,7 @@ import pytest
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
 
 ALWAYS = [KillsWorker()] * 1_000

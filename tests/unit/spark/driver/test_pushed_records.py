@@ -13,7 +13,7 @@ from kinesis_spout.spark.driver.driver_shards import DriverShard
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.testing import InMemoryShardGetter
 from shard_state import Position
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, NEVER, SECOND, Diary, EngineWorld, RunningQuery
 
 NO_REST = 0.0

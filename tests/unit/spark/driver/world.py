@@ -52,8 +52,8 @@ from kinesis_spout.testing import (
     ManualClock,
 )
 from shard_state import Checkpoint, Order, Position, Shard, SliceKind
-from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
-from tests.support.zookeeper_server import wait_until
+from tests.support.kinesis.in_memory_client import InMemoryKinesisClient
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -9,7 +9,7 @@ import pytest
 from kinesis_spout.model.errors import StateUnreadable
 from kinesis_spout.storm.state import PartitionPlace, StateFiles, StatePartition, UnfitValue
 from kinesis_spout.storm.state.files import FileContent
-from tests.support.state_places import keys_of, place
+from tests.support.storm.state_places import keys_of, place
 
 Key = str
 FILLER = "x" * 200
