@@ -10,19 +10,18 @@ that were put into many shards at once are found at once, and go out in one Spar
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.kinesis import Prefetcher
+from kinesis_spout.kinesis.pace import aligned_idle_period
 from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES, Room, ShardReader
 from kinesis_spout.kinesis.retry_policy import Action
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.ports import Page, ShardGetter
-from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
-from kinesis_spout.spark.driver.polling.driver_shard import DriverShard
+from kinesis_spout.spark.driver.driver_shards import DriverShard, DriverShards
 
 _FETCH_THREADS: Final = 16
 _LOOK_AGAIN_SECONDS: Final = 0.5
@@ -49,24 +48,21 @@ class TipPoller:
 
     def __init__(
         self,
-        consumer: Consumer,
-        shards: Mapping[str, DriverShard],
-        settings: EngineSettings,
+        shards: DriverShards,
         *,
-        kept_bytes: Callable[[], int],
         call: Callable[[Callable[[], None]], None],
         wake: Callable[[], None],
     ) -> None:
-        self.consumer = consumer
-        self.shards = shards
-        self.settings = settings
+        self.consumer = consumer = shards.consumer
+        self.shards = shards.by_id
+        self.settings = shards.settings
         self.call = call
         self.wake = wake
         self.polls = Prefetcher(
             threads=_FETCH_THREADS, clock=consumer.ports.clock, name="kinesis-spout-fetch"
         )
         # The last page can exceed three quarters of what the driver may hold.
-        self.room = Room(lambda: self._share_bytes * 3 // 4 + PAGE_BYTES - 1, kept_bytes)
+        self.room = Room(lambda: shards.max_bytes() * 3 // 4 + PAGE_BYTES - 1, shards.kept_bytes)
         self.is_stopped = False
         self._readers: dict[str, _TipReader] = {}
         self.arrived_at: float | None = None
@@ -95,8 +91,7 @@ class TipPoller:
 
     def go_on(self) -> None:
         """Let the readers that wait for room look again, if there can be some."""
-        parked = self.room.parked
-        if parked and (self.room.has_room(parked[0]) or self.drop_stuck_pages()):
+        if self.room.has_room(self.room.parked[0]) or self.drop_stuck_pages():
             self.room.resume_all()
 
     def drop_stuck_pages(self) -> bool:
@@ -116,7 +111,7 @@ class TipPoller:
             return
         shard.has_news = True
         shard.next_poll_at = min(shard.next_poll_at, max(self.consumer.now, self.rests_until))
-        if may_read(shard):
+        if shard.may_read:
             self.look_again(shard_id)
 
     def reading_failed(self, shard_id: str, shard: DriverShard, error: Exception) -> float:
@@ -135,7 +130,7 @@ class TipPoller:
         return reaction.wait_seconds
 
     def recovered(self, shard: DriverShard) -> None:
-        if shard.error is not None and self.consumer.last_error is shard.error:
+        if self.consumer.last_error is shard.error:
             self.consumer.last_error = None
         shard.error = None
 
@@ -150,19 +145,6 @@ class TipPoller:
         """Begin no more polls, and drop the pages of those under way."""
         self.is_stopped = True
         self.polls.stop()
-
-    def close(self) -> None:
-        """Wait for the polls under way and end the threads. Not under the lock."""
-        self.polls.close()
-
-    @property
-    def _share_bytes(self) -> int:
-        return self.settings.max_buffered_bytes // self.consumer.sharers
-
-
-def may_read(shard: DriverShard) -> bool:
-    """Whether the shard's pages in hand let the driver read on."""
-    return shard.is_idle or shard.reads_on(WORTH_A_JOB_BYTES)
 
 
 class _TipReader(ShardReader[Page]):
@@ -198,7 +180,7 @@ class _TipReader(ShardReader[Page]):
         if not self._is_owned:
             return 0
         due_at = shard.next_poll_at
-        if not may_read(shard) or not self._consumer.manager.wants_page(self._shard_id):
+        if not shard.may_read or not self._consumer.manager.wants_page(self._shard_id):
             due_at = now + _LOOK_AGAIN_SECONDS
         if due_at > now:
             self._prefetcher.submit(self.fetch, due_at)
@@ -244,7 +226,8 @@ class _TipReader(ShardReader[Page]):
         shard.take_in(page, bound)
         if not page.says_nothing:
             consumer.read_errors.worked(self._shard_id)
-            self._tip.recovered(shard)
+            if shard.error is not None:
+                self._tip.recovered(shard)
         if page.records and self._tip.arrived_at is None:
             self._tip.arrived_at = now
         consumer.counters.bytes_read += page.size_bytes
@@ -274,7 +257,9 @@ class _TipReader(ShardReader[Page]):
         else:
             # A poll that began a little late must not cost the shard a tick: the getter waits for the read limits.
             earliest = getter.ready_at - ALLOWANCE * self._settings.poll_seconds
-            shard.next_poll_at = aligned(max(earliest, now), shard.poll_period(*self._periods))
+            shard.next_poll_at = aligned(
+                max(earliest, now), aligned_idle_period(shard.empty_polls, *self._periods)
+            )
         shard.read_at = getter.ready_at
 
     def _failed(self, error: Exception) -> float | None:

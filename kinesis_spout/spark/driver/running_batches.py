@@ -16,8 +16,8 @@ from typing import Final
 
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.model.handler import failure_of
-from kinesis_spout.spark.driver.batches.reread import Reread, read_missing
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
+from kinesis_spout.spark.driver.retry_data import Reread, read_missing
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerBroken, tags_of
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SliceOutcome, SlicePlan
@@ -36,16 +36,14 @@ class Batch:
     number: int
     tag: str
     works: list[WorkSlice]
+    plans: list[SlicePlan]
+    """Of these."""
     started: float
     """Monotonic."""
     began: float | None = None
     """When its first task was seen to run; its time-out counts from there."""
     cancelled_for: str | None = None
     """Why it was cancelled; None if it was not."""
-
-    @property
-    def plans(self) -> list[SlicePlan]:
-        return [work.plan for work in self.works]
 
 
 class RunningBatches:
@@ -72,15 +70,13 @@ class RunningBatches:
         self._call = call
         self._done = done
         self._failed = failed
-        self._batches: dict[int, Batch] = {}
+        self.batches: dict[int, Batch] = {}
+        """By number; the engine removes those that have ended."""
         self.launched = 0
         self._look_for_overdue_at = 0.0
         self._handling = HandlingTime()
         self._this_thread = threading.local()
         self._threads = ThreadPoolExecutor(settings.max_concurrent_batches, "kinesis-spout-job")
-
-    def __len__(self) -> int:
-        return len(self._batches)
 
     @property
     def runs_here(self) -> bool:
@@ -91,26 +87,29 @@ class RunningBatches:
         """Run slices as one batch; without slices the batch only brings the runner's ticks."""
         number = self.launched
         self.launched += 1
-        batch = Batch(number=number, tag=f"{self._tags}-{number}", works=works, started=now)
-        self._batches[number] = batch
+        batch = Batch(
+            number=number,
+            tag=f"{self._tags}-{number}",
+            works=works,
+            plans=[work.plan for work in works],
+            started=now,
+        )
+        self.batches[number] = batch
         self._threads.submit(self._run, batch)
-
-    def remove(self, number: int) -> None:
-        del self._batches[number]
 
     def cancel_all(self) -> None:
         """Cancel the jobs that Spark knows by now. Any thread may call it."""
-        for batch in list(self._batches.values()):
+        for batch in list(self.batches.values()):
             self._runner.cancel(batch.tag)
 
     def cancel_overdue(self, now: float) -> float | None:
         """Cancel what outlived the message time-out. Returns when to look again."""
         timeout = self._settings.batch_timeout_seconds
-        if timeout is None or not self._batches:
+        if timeout is None or not self.batches:
             return None
         if now < self._look_for_overdue_at:
             return self._look_for_overdue_at  # Spark is asked about each batch, which costs a millisecond.
-        for batch in self._batches.values():
+        for batch in self.batches.values():
             if batch.began is None:
                 # While other jobs have the cluster, no handler is to blame for the time that passes.
                 batch.began = now if self._runner.has_begun(batch.tag) else None

@@ -7,20 +7,17 @@ far the others came is unknown: they are planned again, and halved if they die a
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Final
 
-from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt, raised_at
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
-from kinesis_spout.spark.driver.batches.running_batches import Batch
-from kinesis_spout.spark.driver.engine_settings import EngineSettings
-from kinesis_spout.spark.driver.polling.driver_shard import DriverShard, shard_of
-from kinesis_spout.spark.driver.polling.tip_poller import TipPoller
+from kinesis_spout.spark.driver.driver_shards import DriverShard, DriverShards
+from kinesis_spout.spark.driver.running_batches import Batch
+from kinesis_spout.spark.driver.tip_poller import TipPoller
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
@@ -34,20 +31,13 @@ _log = logging.getLogger(__name__)
 class Settling:
     """Applies how batches ended. Mutable; used by the engine's thread only, under the consumer's lock."""
 
-    def __init__(
-        self,
-        consumer: Consumer,
-        shards: Mapping[str, DriverShard],
-        retry_data: RetryBuffer,
-        tip: TipPoller,
-        settings: EngineSettings,
-    ) -> None:
-        self._consumer = consumer
-        self._manager = consumer.manager
+    def __init__(self, shards: DriverShards, tip: TipPoller) -> None:
+        self._consumer = shards.consumer
+        self._manager = shards.consumer.manager
         self._shards = shards
-        self._retry_data = retry_data
+        self._retry_data = shards.retry_data
         self._tip = tip
-        self._settings = settings
+        self._settings = shards.settings
         self.deaths = 0
         """How many jobs have died since records were handled last."""
         self._outages = 0
@@ -96,7 +86,7 @@ class Settling:
         self._consumer.last_error = self._outage = error
         now = self._consumer.now
         for work in batch.works:
-            shard = shard_of(work.plan, self._shards)
+            shard = self._shards.of(work.plan)
             if shard is not None:
                 shard.barred_until = now + rest
                 self._manager.withdraw(work.plan, now)
@@ -104,10 +94,10 @@ class Settling:
     def _settle(self, result: WorkResult, now: float, started: float) -> None:
         plan, outcome = result.plan, result.outcome
         shard_id = plan.shard_id
-        shard = shard_of(plan, self._shards)
+        shard = self._shards.of(plan)
         if shard is None:
             return
-        if result.error is None:
+        if result.error is None and shard.error is not None:
             self._tip.recovered(shard)
         records = {unfinished.record.sequence: unfinished for unfinished in result.unfinished}
         exhausted = self._manager.settle(plan, outcome, now, delivered=result.delivered)
@@ -116,7 +106,8 @@ class Settling:
             self._consumer.failures.add(unfinished.raised)
         failed = {failure.sequence for failure in outcome.failures}
         finished = {retry.sequence for retry in plan.retries} - failed
-        self._retry_data.drop(shard_id, finished | {gone.sequence for gone in exhausted})
+        if finished or exhausted:
+            self._retry_data.drop(shard_id, finished | {gone.sequence for gone in exhausted})
         for given_up in exhausted:
             unfinished = records[given_up.sequence]
             self._consumer.dead_letter(given_up, unfinished.record, unfinished.error, unfinished.raised)
@@ -183,7 +174,7 @@ class Settling:
         works = {(work.plan.shard_id, work.plan.kind): work for work in batch.works}
         error = HandlerKilledWorker(f"batch {batch.number}: {reason}")
         for result in results:
-            shard = shard_of(result.plan, self._shards)
+            shard = self._shards.of(result.plan)
             if result.lost:
                 self._slice_died(works[result.plan.shard_id, result.plan.kind], batch, error, reason)
             elif shard is not None and result.speaks_of_death:
@@ -199,7 +190,7 @@ class Settling:
         raised: RaisedAt | None = None,
     ) -> None:
         plan, now = work.plan, self._consumer.now
-        shard = shard_of(plan, self._shards)
+        shard = self._shards.of(plan)
         if shard is None:
             return
         shard.barred_until = now + self._settings.rest_after(self.deaths)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kinesis_spout.spark.driver.polling.tip_poller import aligned, tick_seconds
+from kinesis_spout.spark.driver.tip_poller import aligned, tick_seconds
 
 
 def test_polls_that_may_begin_at_different_times_begin_at_the_same_tick() -> None:

@@ -1,6 +1,6 @@
 """The slots for micro-batches, which several engines share."""
 
-from kinesis_spout.spark.driver.batches.batch_slots import BatchSlots
+from kinesis_spout.spark.driver.batch_slots import BatchSlots
 
 
 class Asker:

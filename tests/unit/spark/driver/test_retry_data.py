@@ -8,7 +8,7 @@ from kinesis_spout.kinesis.aggregated_record import UserRecord
 from kinesis_spout.model.errors import AccessDenied, Throttled, Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, ShardGetter
-from kinesis_spout.spark.driver.batches.reread import TRIMMED, Reread, read_missing
+from kinesis_spout.spark.driver.retry_data import TRIMMED, Reread, read_missing
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryStream, ManualClock
 from shard_state import Position, Redelivery, SliceKind, SliceOutcome, SlicePlan

@@ -22,7 +22,10 @@ class BatchSlots:
         self._held: Counter[object] = Counter()
 
     def take(self, who: object, wake: Callable[[], None]) -> bool:
-        """False if none is free: ``wake`` is called once, on any thread, when a slot waits for ``who``."""
+        """False if none is free: ``wake`` is called once, when a slot waits for ``who``.
+
+        It is called on any thread and under this object's lock, so it must not ask for anything.
+        """
         with self._lock:
             if who in self._kept_for:
                 self._kept_for.remove(who)
@@ -36,39 +39,29 @@ class BatchSlots:
 
     def give_back(self, who: object) -> None:
         with self._lock:
-            if self._held[who] == 0:
-                return  # it has left
-            self._held[who] -= 1
-            woken = self._free_one()
-        _call(woken)
+            if self._held[who] > 0:  # otherwise it has left
+                self._held[who] -= 1
+                self._free_one()
 
     def withdraw(self, who: object) -> None:
         with self._lock:
             self._queue.pop(who, None)
-            woken = None
             if who in self._kept_for:
                 self._kept_for.remove(who)
-                woken = self._free_one()
-        _call(woken)
+                self._free_one()
 
     def leave(self, who: object) -> None:
         """Give everything back, also the slots of batches that still run and were abandoned."""
         self.withdraw(who)
-        for _ in range(self._held.pop(who, 0)):
-            with self._lock:
-                woken = self._free_one()
-            _call(woken)
+        with self._lock:
+            for _ in range(self._held.pop(who, 0)):
+                self._free_one()
 
-    def _free_one(self) -> Callable[[], None] | None:
-        """Reserve a slot for the next in the queue; returns what wakes it."""
+    def _free_one(self) -> None:
+        """Reserve a slot for the next in the queue, and wake it."""
         if not self._queue:
             self._free += 1
-            return None
+            return
         who = next(iter(self._queue))
         self._kept_for.add(who)
-        return self._queue.pop(who)
-
-
-def _call(wake: Callable[[], None] | None) -> None:
-    if wake is not None:
-        wake()
+        self._queue.pop(who)()

@@ -1,19 +1,21 @@
-"""What the driver itself has read of one shard, and when it looks again.
+"""What the driver itself holds of the owned shards, and when it looks at each again.
 
 At its tip a shard is polled by the driver: a cheap call every poll period, no Spark job while nothing comes.
 A fetched page waits here until a slice carries it away.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from kinesis_spout.kinesis.pace import aligned_idle_period
+from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, ShardGetter
+from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
+from kinesis_spout.spark.driver.retry_data import RetryBuffer
 from kinesis_spout.spark.tasks.work import WorkSlice, before_bound
 from shard_state import ShardBound, SliceKind, SlicePlan
 
@@ -61,18 +63,11 @@ class DriverShard:
     """The last error that is being retried."""
 
     @property
-    def is_idle(self) -> bool:
-        """Whether the driver neither holds anything of the shard, nor is about to, and may read on in it."""
-        return self.fetching_since is None and not self.records and not (self.at_end or self.at_bound)
-
-    def reads_on(self, most_bytes: int) -> bool:
-        """Whether pushed records may join those that wait here, which are less than ``most_bytes``."""
-        is_free = self.fetching_since is None and not (self.at_end or self.at_bound)
-        return is_free and self.has_news and self.size_bytes < most_bytes
-
-    def poll_period(self, shortest: float, longest: float) -> float:
-        """How far apart polls are: twice as far with each that brings nothing, up to ``longest``."""
-        return aligned_idle_period(self.empty_polls, shortest, longest)
+    def may_read(self) -> bool:
+        """Whether the driver may read on. Pushed records may join those that wait, unless these are many."""
+        if self.fetching_since is not None or self.at_end or self.at_bound:
+            return False
+        return not self.records or (self.has_news and self.size_bytes < WORTH_A_JOB_BYTES)
 
     def take_in(self, page: Page, bound: ShardBound | None = None) -> None:
         """Keep the page that the poll under way has fetched, up to ``bound``."""
@@ -135,6 +130,23 @@ class DriverShard:
         self.held.size_bytes += size_bytes
 
 
-def shard_of(plan: SlicePlan, shards: Mapping[str, DriverShard]) -> DriverShard | None:
-    shard = shards.get(plan.shard_id)
-    return None if shard is None or shard.epoch != plan.epoch else shard
+class DriverShards:
+    """A stream's owned shards, and what the driver keeps of them. Mutable; guarded by the consumer's lock."""
+
+    def __init__(self, consumer: Consumer, settings: EngineSettings) -> None:
+        self.consumer = consumer
+        self.settings = settings
+        self.by_id: dict[str, DriverShard] = {}
+        self.held = HeldPages()
+        self.retry_data = RetryBuffer(lambda: self.max_bytes() // 2)
+
+    def of(self, plan: SlicePlan) -> DriverShard | None:
+        """None if the shard was lost since the slice was planned, even if it was acquired again."""
+        shard = self.by_id.get(plan.shard_id)
+        return None if shard is None or shard.epoch != plan.epoch else shard
+
+    def max_bytes(self) -> int:
+        return self.settings.max_buffered_bytes // self.consumer.sharers
+
+    def kept_bytes(self) -> int:
+        return self.consumer.letters.size_bytes + self.retry_data.size_bytes + self.held.size_bytes

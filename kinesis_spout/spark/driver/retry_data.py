@@ -1,12 +1,13 @@
-"""Reads again what is to be retried and was not kept: it did not fit into the buffer, or we were restarted.
+"""The data of records that wait for another delivery: kept on the driver while there is room, else read again.
 
-A shard gives five reads a second, so this takes time, up to a limit: what was not reached is held, and comes
-with the next slice. That also holds for errors: a shard that cannot be read now says nothing about its
-records, so none of them is blamed.
+Reading again serves a restart, too. A shard gives five reads a second, so it takes time, up to a limit: what
+was not reached is held, and comes with the next slice. That also holds for errors: a shard that cannot be
+read now says nothing about its records, so none of them is blamed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from kinesis_spout.consumer.ports import OpenGetter
 from kinesis_spout.kinesis.retry_policy import Action, Work, reaction_to
@@ -18,7 +19,48 @@ from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice
 from shard_state import FailedRecord, Position, Redelivery, SequenceNumber
 
 TRIMMED = "its data was trimmed by the stream's retention before it could be delivered again"
-_MAX_RECORDS = 10_000
+_MAX_RECORDS: Final = 10_000
+_OVERHEAD_BYTES: Final = 500
+"""The approximate size of a record without its data."""
+
+
+class RetryBuffer:
+    """Waiting records. Mutable; not thread-safe. ``max_bytes`` returns the present limit."""
+
+    def __init__(self, max_bytes: Callable[[], int]) -> None:
+        self._max_bytes = max_bytes
+        self._records: dict[str, dict[SequenceNumber, Record]] = {}
+        self.size_bytes = 0
+
+    def keep(self, shard_id: str, record: Record) -> None:
+        shard = self._records.setdefault(shard_id, {})
+        self._forget(shard, record.sequence)
+        weight = _weight(record)
+        if self.size_bytes + weight <= self._max_bytes():
+            shard[record.sequence] = record
+            self.size_bytes += weight
+
+    def get(self, shard_id: str, sequence: SequenceNumber) -> Record | None:
+        """None if the record's data was not kept. It stays until dropped."""
+        return self._records.get(shard_id, {}).get(sequence)
+
+    def drop(self, shard_id: str, sequences: Collection[SequenceNumber]) -> None:
+        shard = self._records.get(shard_id, {})
+        for sequence in sequences:
+            self._forget(shard, sequence)
+
+    def drop_shard(self, shard_id: str) -> None:
+        shard = self._records.pop(shard_id, {})
+        self.size_bytes -= sum(_weight(record) for record in shard.values())
+
+    def _forget(self, shard: dict[SequenceNumber, Record], sequence: SequenceNumber) -> None:
+        record = shard.pop(sequence, None)
+        if record is not None:
+            self.size_bytes -= _weight(record)
+
+
+def _weight(record: Record) -> int:
+    return len(record.data) + _OVERHEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
