@@ -11,12 +11,10 @@ from typing import Any, Final
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.components.given import TaskContext
 from kinesis_spout.storm.components.tuples import OutputFields, Stream, are_field_names, declared_streams
-from kinesis_spout.storm.hosting.processes.child_process import ChildSettings, check_command
+from kinesis_spout.storm.hosting.processes.child_process import ChildSettings, check_command, find_resources
 from kinesis_spout.storm.hosting.processes.children import ChildKey
-from kinesis_spout.storm.hosting.resources import find_resources
 from kinesis_spout.storm.multilang.component import SERIALIZER_VARIABLE
-from kinesis_spout.storm.multilang.frames import CODECS, Codec
-from kinesis_spout.storm.multilang.sendable import UnsendableValue
+from kinesis_spout.storm.multilang.frames import CODECS, Codec, UnsendableValue
 from kinesis_spout.storm.running.program import SHELL_SPOUT
 
 MESSAGE_TIMEOUT: Final = "topology.message.timeout.secs"

@@ -16,7 +16,7 @@ from kinesis_spout.storm.hosting.processes.children import NotYet, OwnChildren
 from kinesis_spout.storm.hosting.shell_settings import DEFAULT_TIMEOUT_SECONDS, ShellSettings
 from kinesis_spout.storm.hosting.talk import ChildFailed, Talk
 from kinesis_spout.storm.multilang.conversation import SPOUT, State
-from kinesis_spout.storm.multilang.frames import CODECS
+from kinesis_spout.storm.multilang.frames import CODECS, UnsendableValue
 from kinesis_spout.storm.multilang.messages import (
     DEFAULT_STREAM,
     Ack,
@@ -28,7 +28,6 @@ from kinesis_spout.storm.multilang.messages import (
     Next,
     TaskIds,
 )
-from kinesis_spout.storm.multilang.sendable import UnsendableValue
 
 _LOOK_SECONDS: Final = 0.5
 

@@ -20,8 +20,7 @@ import msgspec
 
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.storm.hosting.pipes import DistantPipes
-from kinesis_spout.storm.hosting.processes.child_process import ChildProcess, ChildSettings
-from kinesis_spout.storm.hosting.resources import find_resources
+from kinesis_spout.storm.hosting.processes.child_process import ChildProcess, ChildSettings, find_resources
 
 BACKOFF_SECONDS: Final = 0.1
 MAX_BACKOFF_SECONDS: Final = 10.0

@@ -27,6 +27,7 @@ from kinesis_spout.processes.keyed_connections import KeyedServer, Machine
 from kinesis_spout.processes.liveness import has_ended
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.storm.hosting.pipes import PipesHere
+from kinesis_spout.storm.hosting.processes.child_process import find_resources
 from kinesis_spout.storm.hosting.processes.children import ChildKey, Lease, NotYet, OwnChildren
 from kinesis_spout.storm.hosting.processes.host_socket import (
     Answer,
@@ -45,7 +46,6 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
     receive_request,
     send,
 )
-from kinesis_spout.storm.hosting.resources import find_resources
 
 LINGER_SECONDS: Final = 5.0
 """How long it stays without an executor: between two, and before the first worker has greeted."""

@@ -19,7 +19,7 @@ from typing import Final
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.keyed_connections import Machine, connect
 from kinesis_spout.storm.hosting.pipes import DistantPipes
-from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
+from kinesis_spout.storm.hosting.processes.child_process import ChildSettings, shipped_to
 from kinesis_spout.storm.hosting.processes.children import ChildKey, Lease, NotYet
 from kinesis_spout.storm.hosting.processes.host_socket import (
     Answer,
@@ -40,7 +40,6 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
     send,
 )
 from kinesis_spout.storm.hosting.processes.placement import PlacementAddress
-from kinesis_spout.storm.hosting.resources import shipped_to
 from kinesis_spout.storm.running.program import SHELL_HOST
 
 _ANSWER_SECONDS: Final = 20.0

@@ -1,7 +1,6 @@
 """The counts of a running topology: what is of the whole run, and what of its last ten minutes."""
 
-from kinesis_spout.storm.running.counts import ComponentCounts
-from kinesis_spout.storm.running.reports import RunningCounts
+from kinesis_spout.storm.running.counts import ComponentCounts, RunningCounts
 from kinesis_spout.testing import ManualClock
 
 
