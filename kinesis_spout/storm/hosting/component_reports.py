@@ -99,6 +99,10 @@ class ComponentReports:
             self._metrics.add(name)
         self._report(name, _measured(message.params))
 
+    def restarted(self, failed: ComponentFailed) -> None:
+        self.count("restarts")
+        self._report_error(failed)
+
     def count(self, what: str, times: int = 1) -> None:
         self._report(f"shell.{what}", times)
 

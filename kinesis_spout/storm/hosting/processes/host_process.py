@@ -36,12 +36,10 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
     Done,
     Exchange,
     Exchanged,
-    Granted,
     Greet,
     Greeted,
     Greeting,
     Invalid,
-    Refused,
     Request,
     receive_request,
     send,
@@ -175,16 +173,9 @@ class HostServer:
         except InvalidConfig as error:
             return Invalid(error=str(error)), ()
         if isinstance(lease, NotYet):
-            return Refused(reason=lease.reason), ()
+            return lease, ()
         held[request.key] = lease, PipesHere(lease.stdin, lease.stdout)
-        granted = Granted(
-            number=lease.number,
-            pid=lease.pid,
-            pid_folder=lease.pid_folder,
-            is_fresh=lease.is_fresh,
-            is_disturbed=lease.is_disturbed,
-        )
-        return granted, (lease.stdin, lease.stdout)
+        return lease, (lease.stdin, lease.stdout)
 
     def _greeted(self, greet: Greet) -> Greeting | Invalid:
         """Watch a worker's executor; serve other machines, if any can come, at the address that came first."""

@@ -40,7 +40,7 @@ def test_what_is_kept_does_not_grow_with_the_time() -> None:
 
 
 def test_what_is_given_is_a_copy() -> None:
-    counts = RunningCounts()
+    counts = RunningCounts(ManualClock().monotonic)
     counts.add("split", ComponentCounts(executed=1))
     given = counts.since_start()["split"]
     given.report("depth", 1)
