@@ -8,7 +8,7 @@ from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.ownership import Ownership
-from kinesis_spout.model.logs.life_lines import of_stream
+from kinesis_spout.model.logs import of_stream
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from shard_state import PendingCommit
 

@@ -16,7 +16,7 @@ from kinesis_spout.consumer.ports import OwnershipListener, Ports
 from kinesis_spout.consumer.read_errors import ReadErrors
 from kinesis_spout.consumer.sharing import Sharing
 from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.logs.failure_kinds import FailureKinds
+from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.settings import SpoutConfig
 from shard_state import (
     OUTAGE_CAP_SECONDS,
@@ -46,6 +46,7 @@ class ConsumerState:
 
     def __init__(self, config: SpoutConfig, ports: Ports, *, message_timeout_seconds: float | None) -> None:
         self.config = config
+        self.stream = config.stream_name
         self.ports = ports
         self.lock = threading.RLock()
 

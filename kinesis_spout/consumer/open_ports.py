@@ -122,7 +122,13 @@ class RealPorts:
 
 
 def open_ports(config: SpoutConfig) -> Ports:
-    """``Ports.close`` closes everything that this opens."""
+    """Open Kinesis, ZooKeeper and the dead letters of one stream; ``Ports.close`` closes them.
+
+    Raises:
+        InvalidConfig: no region, or no Java for the embedded ZooKeeper.
+        StoreUnavailable, StoreError: no ZooKeeper answers, or the embedded one does not start.
+        DeadLetterError: the sink cannot be opened.
+    """
     with ExitStack() as opened:
         real = RealPorts(config)
         opened.callback(real.close)

@@ -18,6 +18,8 @@ OpenGetter = Callable[[str, Position], ShardGetter]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
+    """What a consumer of one stream talks to; ``dataclasses.replace(ports, store=...)`` puts in one of yours."""
+
     lister: ShardLister
     open_getter: OpenGetter
     """For a shard that is read continuously."""

@@ -200,7 +200,7 @@ def unheard(logger: str) -> Iterator[None]:
 
 def _check_embedded(config: SpoutConfig) -> None:
     from kinesis_spout.consumer.open_ports import zookeeper_settings  # noqa: PLC0415
-    from kinesis_spout.zookeeper.embedded import check_startable  # noqa: PLC0415
+    from kinesis_spout.zookeeper.embedded_server import check_startable  # noqa: PLC0415
 
     check_startable(zookeeper_settings(config).embedded_directory)
 

@@ -6,6 +6,13 @@ with ``stream``, then ``checkpoint_store``; ``coordinator`` is the first port be
 application.
 """
 
+from kinesis_spout.model.errors import (
+    CheckpointUnreadable,
+    DeadLetterError,
+    StoreError,
+    StoreUnavailable,
+    StreamRecreated,
+)
 from kinesis_spout.ports.checkpoint_store import Attachment, CheckpointStore, CheckpointWrite, CommitResult
 from kinesis_spout.ports.coordinator import (
     DEFAULT_SESSION_TIMEOUT_SECONDS,
@@ -23,9 +30,11 @@ __all__ = [
     "MAX_SESSION_TIMEOUT_SECONDS",
     "Attachment",
     "CheckpointStore",
+    "CheckpointUnreadable",
     "CheckpointWrite",
     "CommitResult",
     "Coordinator",
+    "DeadLetterError",
     "DeadLetterSink",
     "Elected",
     "Election",
@@ -33,6 +42,9 @@ __all__ = [
     "Page",
     "ShardGetter",
     "ShardLister",
+    "StoreError",
+    "StoreUnavailable",
+    "StreamRecreated",
     "StreamSummary",
     "Term",
     "is_same_creation",

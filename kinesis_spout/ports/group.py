@@ -1,9 +1,12 @@
 """The members of an application, their leader and its assignment, as a port."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from shard_state import Assignment, GroupMember, OperatorPause
+
+AUDIT_ENTRIES: Final = 1_000
+"""How many audit entries of an application are kept."""
 
 
 class Group(Protocol):
@@ -91,6 +94,24 @@ class Group(Protocol):
 
     def paused(self) -> OperatorPause:
         """Return what operators have paused. Makes no request while nothing has changed.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def write_audit(self, entry: bytes) -> bool:
+        """Store what an operator changed, after all earlier entries; the last ``AUDIT_ENTRIES`` are kept.
+
+        Returns False, and stores nothing, where the application has no place.
+
+        Raises:
+            StoreUnavailable: it may be stored.
+        """
+        ...
+
+    def audit(self) -> list[bytes]:
+        """Return the stored entries, oldest first.
 
         Raises:
             StoreUnavailable: retriable.

@@ -18,7 +18,7 @@ from kinesis_spout.kinesis.write.record_putter import PutCalls, waiting_records
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, SpoolDamaged, SpoolError
-from kinesis_spout.model.logs.counted import counted
+from kinesis_spout.model.logs import counted
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.producer.inbox import Inbox
 from kinesis_spout.producer.outbox import Call, Outbox, Recovery, WorkToDo

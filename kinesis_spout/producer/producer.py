@@ -19,7 +19,7 @@ from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
-from kinesis_spout.model.logs.counted import counted
+from kinesis_spout.model.logs import counted
 from kinesis_spout.producer.engine import Engine
 from kinesis_spout.producer.inbox import ProducerCounts
 from kinesis_spout.producer.room import Room

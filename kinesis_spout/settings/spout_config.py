@@ -104,6 +104,9 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     commit_interval_seconds: float
     stop_timeout_seconds: float
     dead_letters: str | None
+    http: str | None
+    health_file: str | None
+    stalled_after_seconds: float
 
     @classmethod
     def of(cls, **settings: Unpack[SpoutSettings]) -> Self:

@@ -1,6 +1,6 @@
 from kinesis_spout.zookeeper.backend import ZooKeeperBackend, ZooKeeperSettings
 from kinesis_spout.zookeeper.credentials import Login, NodeAcls, Tls
-from kinesis_spout.zookeeper.embedded import EmbeddedZooKeeper
+from kinesis_spout.zookeeper.embedded_server import EmbeddedZooKeeper
 from kinesis_spout.zookeeper.members.coordinator import ZooKeeperCoordinator, process_of, unique_member_name
 from kinesis_spout.zookeeper.members.election import ZooKeeperElection
 from kinesis_spout.zookeeper.nodes import ChunkLimits

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.zookeeper.credentials import Login, NodeAcls, Tls
-from kinesis_spout.zookeeper.embedded import EmbeddedZooKeeper
+from kinesis_spout.zookeeper.embedded_server import EmbeddedZooKeeper
 from kinesis_spout.zookeeper.members.coordinator import ZooKeeperCoordinator, unique_member_name
 from kinesis_spout.zookeeper.members.group import ZooKeeperGroup
 from kinesis_spout.zookeeper.nodes import ChunkLimits

@@ -2,10 +2,22 @@
 
 from typing import Final
 
-from kinesis_spout.settings.grammar.value_types import MIB, choice, number, seconds, size, whole
+from kinesis_spout.settings.grammar.value_types import MIB, choice, number, seconds, size, text, whole
+from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import setting
 from kinesis_spout.settings.table.writing import DEAD_LETTERS
 
+
+def _port(address: str) -> None:
+    if int(address.rpartition(":")[2]) > 65_535:  # noqa: PLR2004 - of TCP
+        raise NotAllowed("a port of at most 65535")
+
+
+_ADDRESS: Final = text(
+    "an address to listen on: host:port, for example 127.0.0.1:9464",
+    r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}",
+    _port,
+)
 _RATE: Final = number(above=0, at_most=1_000_000)
 
 RETRIES: Final = (
@@ -76,3 +88,15 @@ LIMITS: Final = (
             "`.kinesis-spout/<app>/<stream>/dead-letters`."),
 )  # fmt: skip
 """How much may be in flight, and how long things take."""
+
+MONITORING: Final = (
+    setting("http", _ADDRESS, None, has_argument=True,
+        doc="Answer /livez, /readyz, /metrics and /status here, over HTTP, for probes and monitors; none: "
+            "nowhere. Spouts of one process may share an address."),
+    setting("health_file", text("the path of a file"), None,
+        doc="A file that is touched about once a second while the spout is alive, for probes without HTTP."),
+    setting("stalled_after_seconds", seconds(above=0), 8.0,
+        doc="A shard that has records to deliver, and none of them delivered or finished for this long, makes the "
+            "spout not ready. Longer than the slowest micro-batch."),
+)  # fmt: skip
+"""How others see that it works."""

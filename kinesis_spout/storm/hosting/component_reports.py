@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
-from kinesis_spout.model.logs.allowance import Allowance
-from kinesis_spout.model.logs.life_lines import Pace
+from kinesis_spout.model.logs import Allowance, Pace
 from kinesis_spout.storm.multilang.frames import CODECS, UnsendableValue, writable_text
 from kinesis_spout.storm.multilang.messages import Error, InvalidOutput, Log, Message, Metrics, Pid, log_level
 

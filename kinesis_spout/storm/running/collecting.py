@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Failure, failure_of, failure_saying
-from kinesis_spout.model.logs.allowance import Allowance
+from kinesis_spout.model.logs import Allowance
 from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.bolt import CallHangs, FailedException, Suspected
 from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Tuple, TupleState, check_values, names_of

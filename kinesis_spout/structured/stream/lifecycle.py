@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from kinesis_spout.model.logs.life_lines import (
+from kinesis_spout.model.logs import (
     SUMMARY_SECONDS,
     Pace,
     Reshards,

@@ -23,7 +23,7 @@ from kinesis_spout.model.errors import (
     Throttled,
     Unavailable,
 )
-from tests.support.in_memory_kinesis_client import client_error
+from tests.support.kinesis.in_memory_client import client_error
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from kinesis_spout.model.errors import (
     Unavailable,
 )
 from kinesis_spout.testing import ManualClock
-from tests.support.in_memory_kinesis_client import client_error
+from tests.support.kinesis.in_memory_client import client_error
 
 
 @pytest.mark.parametrize("error", [Unavailable("x"), ExpiredIterator("x"), InvalidIterator("x")])

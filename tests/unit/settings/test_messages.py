@@ -18,7 +18,7 @@ from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 from kinesis_spout.structured.write.row_putter import write_partition
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream
 from shard_state import Position
-from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
+from tests.support.kinesis.in_memory_client import InMemoryKinesisClient
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 from tests.unit.structured.spark_in_memory import SparkInMemory, options
 

@@ -12,7 +12,7 @@ from kinesis_spout.storm import KeyValueState, StatefulBolt, Topology, TopologyB
 from kinesis_spout.storm.state.files import StateFiles
 from kinesis_spout.storm.state.manifest import StateManifest
 from kinesis_spout.storm.state.partition import StatePartition
-from tests.support.scripted_topology import Declared
+from tests.support.storm.scripted_topology import Declared
 
 
 class Counts(StatefulBolt):

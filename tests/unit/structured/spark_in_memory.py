@@ -14,7 +14,7 @@ from kinesis_spout.structured.stream.partitions import ShardRanges, read_ranges
 from kinesis_spout.structured.stream.read_limits import default_limit
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 from kinesis_spout.testing import InMemoryStream
-from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
+from tests.support.kinesis.in_memory_client import InMemoryKinesisClient
 
 Row = tuple[str, str, bytes]
 """Shard, sequence number, data."""

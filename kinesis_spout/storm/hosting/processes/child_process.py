@@ -25,7 +25,7 @@ from typing import IO, Final
 
 import msgspec
 
-from kinesis_spout.model.directories.private_directory import check_private
+from kinesis_spout.model.directories import check_private
 from kinesis_spout.model.errors import InvalidConfig
 
 END_SECONDS: Final = 2.0

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kinesis_spout.model.directories.private_directory import make_private
+from kinesis_spout.model.directories import make_private
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.keyed_connections import Machine
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings

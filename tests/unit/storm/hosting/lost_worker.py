@@ -10,7 +10,7 @@ from kinesis_spout.storm.hosting.talk import ShellComponent, Talk
 from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
 from kinesis_spout.storm.multilang.messages import TupleIn
-from tests.support.shell_topology import KEY, shell_bolt
+from tests.support.storm.shell_topology import KEY, shell_bolt
 
 
 def give_and_wait(application: str) -> None:

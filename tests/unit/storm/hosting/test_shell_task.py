@@ -21,8 +21,8 @@ from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
 from kinesis_spout.storm.multilang.messages import TupleIn
 from kinesis_spout.storm.running.counts import Metric
-from tests.support.shell_topology import ENVIRONMENT, KEY, command
-from tests.support.zookeeper_server import wait_until
+from tests.support.storm.shell_topology import ENVIRONMENT, KEY, command
+from tests.support.waiting import wait_until
 
 SOURCE = Source("words", DEFAULT_STREAM, 1, ("word",))
 CLOCK = SystemClock()

@@ -36,9 +36,9 @@ from kinesis_spout.storm.state.manifest import StateManifest
 from kinesis_spout.storm.state.partition import StatePartition
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryShardLister
 from shard_state import Position
-from tests.support.spark_here import SparkHere
-from tests.support.topology_components import TimedKeys
-from tests.support.zookeeper_server import wait_until
+from tests.support.spark.spark_here import SparkHere
+from tests.support.storm.components import TimedKeys
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import EngineWorld, task_settings
 
 WINDOWS: list[tuple[Any, ...]] = []

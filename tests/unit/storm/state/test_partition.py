@@ -11,7 +11,7 @@ from kinesis_spout.storm.state.files import FileContent, StateFiles
 from kinesis_spout.storm.state.key_values import UnfitValue
 from kinesis_spout.storm.state.manifest import PartitionPlace
 from kinesis_spout.storm.state.partition import StatePartition
-from tests.support.state_places import keys_of, place
+from tests.support.storm.state_places import keys_of, place
 
 Key = str
 FILLER = "x" * 200

@@ -31,8 +31,8 @@ from kinesis_spout.settings.source_options import BatchReadOptions
 from kinesis_spout.structured.batch.batch_reader import KinesisBatchReader, ShardIntervals, read_intervals
 from kinesis_spout.structured.schema import arrow_schema
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from tests.support.in_memory_account import InMemoryAccountClient
-from tests.support.in_memory_kinesis_client import InMemoryKinesisClient, client_error
+from tests.support.kinesis.in_memory_account import InMemoryAccountClient
+from tests.support.kinesis.in_memory_client import InMemoryKinesisClient, client_error
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError

@@ -15,7 +15,7 @@ from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment, Stor
 from kinesis_spout.structured.pages.page_channel import PageChannel
 from kinesis_spout.structured.pages.page_client import fetch_segments
 from kinesis_spout.structured.pages.page_server import ConnectionSlots, PageServer
-from tests.support.kinesis_endpoints import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.structured.pages.pages import page_of, sequences_of
 
 MANY = 300

@@ -16,7 +16,7 @@ from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
 from kinesis_spout.structured.pages.page_client import fetch_segments
 from kinesis_spout.structured.pages.page_server import PageServer, advertised_host
-from tests.support.kinesis_endpoints import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.structured.pages.pages import page_of, sequences_of
 
 STEP = 4

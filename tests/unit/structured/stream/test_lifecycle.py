@@ -9,7 +9,7 @@ from kinesis_spout.structured.offsets import QueryOffset
 from kinesis_spout.structured.stream import lifecycle
 from kinesis_spout.structured.stream.lifecycle import Lifecycle
 from kinesis_spout.testing import InMemoryStream
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.structured.spark_in_memory import SparkInMemory
 from tests.unit.structured.stream.test_stream_reader import Start, put, query
 

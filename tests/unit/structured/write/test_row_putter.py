@@ -20,8 +20,8 @@ from kinesis_spout.structured.write.row_putter import RowPutter
 from kinesis_spout.structured.write.writer import Written, check_dead_letters
 from kinesis_spout.structured.write.written_columns import RowValues
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
-from tests.support.in_memory_kinesis_client import client_error
-from tests.support.writable_kinesis import THROTTLED, WritableKinesis
+from tests.support.kinesis.in_memory_client import client_error
+from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 
 
 class Task:

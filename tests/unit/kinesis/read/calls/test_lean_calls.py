@@ -19,7 +19,7 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.errors import translated
 from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
 from kinesis_spout.model.errors import Unavailable
-from tests.support.own_certificate import own_certificate
+from tests.support.kinesis.own_certificate import own_certificate
 
 EMPTY = b'{"Records":[],"MillisBehindLatest":0}'
 

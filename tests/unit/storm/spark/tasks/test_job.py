@@ -9,8 +9,8 @@ from kinesis_spout.storm import TopologyBuilder
 from kinesis_spout.storm.running.clocks import NO_TICKS
 from kinesis_spout.storm.spark.tasks.job import TopologyJobs
 from kinesis_spout.storm.spark.tasks.stages import FirstStageOfTuples, GivenTuple, packed_share
-from tests.support.scripted_topology import Declared, Scripted, acks
-from tests.support.spark_here import SparkHere
+from tests.support.spark.spark_here import SparkHere
+from tests.support.storm.scripted_topology import Declared, Scripted, acks
 
 
 class WithoutPrivateWays(SparkHere):
