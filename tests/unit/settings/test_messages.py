@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from kinesis_spout.cli.output import as_argument
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import PollingShardGetter
-from kinesis_spout.kinesis.errors import translate
+from kinesis_spout.kinesis.calls import translate
 from kinesis_spout.model.errors import DataLoss, InvalidConfig
 from kinesis_spout.settings.messages import respell, respelled
 from kinesis_spout.settings.source_options import WriteOptions

@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.kinesis.pace import ShardPaces
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver import query as driver_query

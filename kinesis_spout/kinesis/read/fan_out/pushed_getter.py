@@ -12,19 +12,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.kinesis.errors import ResourceNotFound
-from kinesis_spout.kinesis.naming import shard_text
+from kinesis_spout.kinesis.calls import ResourceNotFound, shard_text
+from kinesis_spout.kinesis.pace import Pacing
 from kinesis_spout.kinesis.read.arrow import ArrowPage
-from kinesis_spout.kinesis.read.calls.get_records import Reply, ReplyForm
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import ConsumerRegistration
-from kinesis_spout.kinesis.read.fan_out.event_stream import OPERATION, ShardEvent
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents, subscribe
-from kinesis_spout.kinesis.read.fan_out.subscription import DEFAULT_QUEUE_BYTES, Subscription
+from kinesis_spout.kinesis.read.fan_out.subscription import (
+    DEFAULT_QUEUE_BYTES,
+    OPERATION,
+    ShardEvent,
+    Subscription,
+)
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods, SubscriptionReader
-from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.page import GetRecordsReply
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
-from kinesis_spout.kinesis.read.reply_getter import ReplyGetter
+from kinesis_spout.kinesis.read.reply_getter import Reply, ReplyForm, ReplyGetter
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock, SystemClock

@@ -10,9 +10,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.calls import translated
 from kinesis_spout.model.errors import Unavailable
-from tests.unit.kinesis.read.calls.test_lean_calls import CHUNKED, CUT_OFF, Server, answer_of
+from tests.unit.kinesis.test_lean_calls import CHUNKED, CUT_OFF, Server, answer_of
 
 REPLY = {"FailedRecordCount": 0, "Records": [{"SequenceNumber": "1", "ShardId": "shardId-0"}]}
 GOOD = answer_of(json.dumps(REPLY).encode())

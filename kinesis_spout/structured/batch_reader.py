@@ -24,10 +24,10 @@ from kinesis_spout.processes.worker_memory import set_aside_imports
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, resolved_now
 from kinesis_spout.settings.source_options import BatchReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options
-from kinesis_spout.structured.batch.shard_interval import IntervalRead, ShardInterval
 from kinesis_spout.structured.data_loss import lose
-from kinesis_spout.structured.found_streams import streams_at_start
+from kinesis_spout.structured.shard_interval import IntervalRead, ShardInterval
 from kinesis_spout.structured.stream.partitions import in_chunks
+from kinesis_spout.structured.streams_to_read import streams_at_start
 from shard_state import Shard, StartPositions
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import ClientError
 
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.errors import translated
-from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.calls import translated
+from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.model.errors import Unavailable
 from tests.support.kinesis.own_certificate import own_certificate
 

@@ -11,19 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from kinesis_spout.kinesis.errors import expected, translated
-from kinesis_spout.kinesis.naming import stream_arguments
-from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.calls import expected, stream_arguments, translated
+from kinesis_spout.kinesis.pace import Pace, Pacing
 from kinesis_spout.kinesis.read.arrow import ArrowForm
-from kinesis_spout.kinesis.read.calls.get_records import (
+from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
+from kinesis_spout.kinesis.read.reply_getter import (
     FetchArrow,
     Reply,
     ReplyForm,
+    ReplyGetter,
     call_get_records,
 )
-from kinesis_spout.kinesis.read.pacing import Pacing
-from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
-from kinesis_spout.kinesis.read.reply_getter import ReplyGetter
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.kinesis.retry_policy import ITERATOR_REFUSED, Action, Jitter, reaction_to
 from kinesis_spout.model.clock import Clock, SystemClock

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.aggregated_record import UserRecord
-from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.model.errors import (
     AccessDenied,
     DataLoss,
@@ -28,7 +28,7 @@ from kinesis_spout.model.errors import (
 )
 from kinesis_spout.model.record import Record
 from kinesis_spout.settings.source_options import BatchReadOptions
-from kinesis_spout.structured.batch.batch_reader import KinesisBatchReader, ShardIntervals, read_intervals
+from kinesis_spout.structured.batch_reader import KinesisBatchReader, ShardIntervals, read_intervals
 from kinesis_spout.structured.schema import arrow_schema
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from tests.support.kinesis.in_memory_account import InMemoryAccountClient

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from kinesis_spout.structured.offsets import QueryOffset
-from kinesis_spout.structured.stream import lifecycle
-from kinesis_spout.structured.stream.lifecycle import Lifecycle
+from kinesis_spout.structured.stream import query_log
+from kinesis_spout.structured.stream.query_log import QueryLog
 from kinesis_spout.testing import InMemoryStream
 from tests.support.waiting import wait_until
 from tests.unit.structured.spark_in_memory import SparkInMemory
@@ -28,7 +28,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Told:
         return [
             record.getMessage()
             for record in list(caplog.records)
-            if (record.name, record.levelname) == (lifecycle.__name__, "INFO")
+            if (record.name, record.levelname) == (query_log.__name__, "INFO")
             and record.getMessage().startswith(text)
         ]
 
@@ -84,7 +84,7 @@ def test_a_backlog_larger_than_the_buffer_is_told_once_as_a_pause(query: Start, 
 
 
 def test_a_pause_that_comes_and_goes_ends_once_it_stayed_away_for_a_minute(told: Told) -> None:
-    life = Lifecycle(["orders"])
+    life = QueryLog(["orders"])
     done = QueryOffset(streams={}, unlogged=False)
     for second in range(100):
         life.advanced(done, is_short=second % 10 == 0, now=float(second))
@@ -100,7 +100,7 @@ def test_a_summary_comes_once_a_minute_and_each_batch_at_debug(
     told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    life = Lifecycle(["orders"])
+    life = QueryLog(["orders"])
     for second in range(0, 181, 10):
         life.done(5, "so many", float(second))
     assert told("done") == [

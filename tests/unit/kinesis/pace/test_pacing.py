@@ -2,8 +2,7 @@ from itertools import pairwise
 
 import pytest
 
-from kinesis_spout.kinesis.pace import ByteBudget, Pace
-from kinesis_spout.kinesis.read.pacing import LEAST_THROTTLE, Pacing
+from kinesis_spout.kinesis.pace import LEAST_THROTTLE, ByteBudget, Pace, Pacing
 from kinesis_spout.model.errors import AccessDenied, KeyUnavailable, KinesisError, Throttled, Unavailable
 from kinesis_spout.testing import ManualClock
 

@@ -8,8 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.kinesis.aggregated_record import MAGIC, UserRecord, aggregate
-from kinesis_spout.kinesis.read.aggregates.user_columns import NOTHING, AggregateCounts, with_user_rows
-from kinesis_spout.kinesis.read.record_columns import RecordColumns, columns_of
+from kinesis_spout.kinesis.read.record_columns import (
+    NOTHING,
+    AggregateCounts,
+    RecordColumns,
+    columns_of,
+    with_user_rows,
+)
 from kinesis_spout.kinesis.read.user_records import HashKeys, taken_apart
 from kinesis_spout.model.record import Record
 

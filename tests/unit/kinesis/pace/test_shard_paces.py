@@ -1,5 +1,4 @@
-from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
-from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.kinesis.pace import ApplicationBudget, Pace, ShardPaces
 from kinesis_spout.testing import ManualClock
 
 _MEGABYTE = 1_000_000

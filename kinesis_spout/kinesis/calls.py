@@ -1,4 +1,4 @@
-"""The one table that translates boto3's errors into those of this package.
+"""What all calls share: the names of streams and shards, and the table that translates boto3's errors.
 
 ``kinesis.retry_policy`` decides what to do about each. The codes are those of the Kinesis API's service model
 and the common errors of AWS's JSON services:
@@ -213,3 +213,17 @@ def _kind_of_reply(error: ClientError) -> type[KinesisError]:
 
 def _kind_of_cause(error: BotoCoreError | UnicodeDecodeError) -> type[KinesisSpoutError]:
     return next((kind for cause, kind in ERRORS_BY_CAUSE if isinstance(error, cause)), KinesisError)
+
+
+def stream_arguments(stream: str) -> dict[str, Any]:
+    """Name a stream to an API call: by its ARN (also in another account), or by its name in ours."""
+    return account_arguments(stream) or {"StreamName": stream}
+
+
+def account_arguments(stream: str) -> dict[str, Any]:
+    """Name the account of a stream, if known, in a call that names the stream by an iterator."""
+    return {"StreamARN": stream} if stream.startswith("arn:") else {}
+
+
+def shard_text(stream: str, shard_id: str) -> str:
+    return f"shard {shard_id!r} of stream {stream!r}"

@@ -2,7 +2,7 @@ import pytest
 from botocore import exceptions as botocore_errors
 from botocore.exceptions import BotoCoreError
 
-from kinesis_spout.kinesis.errors import (
+from kinesis_spout.kinesis.calls import (
     ExpiredNextToken,
     ResourceInUse,
     ResourceNotFound,

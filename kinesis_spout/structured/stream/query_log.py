@@ -19,7 +19,7 @@ from shard_state import Position, PositionType, Shard
 _log = logging.getLogger(__name__)
 
 
-class Lifecycle:
+class QueryLog:
     """Logs the life of one run of a query. Mutable; one thread's."""
 
     def __init__(self, streams: Sequence[str]) -> None:
