@@ -47,6 +47,7 @@ class ConsumerState:
 
     def __init__(self, config: SpoutConfig, ports: Ports, *, message_timeout_seconds: float | None) -> None:
         self.config = config
+        self.stream = config.stream_name
         self.ports = ports
         self.lock = threading.RLock()
 

@@ -14,7 +14,8 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from kinesis_spout.model.errors import CheckpointUnreadable, KinesisSpoutError, StoreUnavailable
-from kinesis_spout.ports.term import Term
+from kinesis_spout.ports.leadership import Term
+from kinesis_spout.ports.membership import AUDIT_ENTRIES
 from kinesis_spout.zookeeper.members.election import ZooKeeperElection
 from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.session import ZooKeeperSession
@@ -196,6 +197,30 @@ class ZooKeeperGroup:
 
     def paused(self) -> OperatorPause:
         return _operator_pause_of(self._children(self._paths.operator_pauses))
+
+    def write_audit(self, entry: bytes) -> bool:
+        self._session.ready()
+        try:
+            self._session.answer(self._client.create_async(self._paths.audit_entry, entry, sequence=True))
+        except NoNodeError:
+            # The first entry; or the application has no place, and gets none for an entry alone.
+            try:
+                self._session.answer(self._client.create_async(self._paths.audit, b""))
+            except NodeExistsError:
+                pass
+            except NoNodeError:
+                return False
+            self._session.answer(self._client.create_async(self._paths.audit_entry, entry, sequence=True))
+        for name in self._session.children(self._paths.audit)[:-AUDIT_ENTRIES]:
+            self._session.delete(f"{self._paths.audit}/{name}")
+        return True
+
+    def audit(self) -> list[bytes]:
+        self._session.ready()
+        names = self._session.children(self._paths.audit)
+        asked = [self._client.get_async(f"{self._paths.audit}/{name}") for name in names]
+        found = [self._session.found(request) for request in asked]
+        return [data for data, _ in filter(None, found)]
 
     def _operator_pause(self, shard_id: str | None) -> str:
         name = _EVERYTHING if shard_id is None else check_name("shard_id", shard_id)

@@ -150,6 +150,7 @@ class Lifecycle:
                 self._paths.paused,
                 self._paths.operator_pauses,
                 self._paths.attached,
+                self._paths.audit,
             )
             for path in self._subtree(parent)
         ]

@@ -14,8 +14,8 @@ import pytest
 from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.model.handler import Reject, RetryLater
 from kinesis_spout.model.record import Record
-from tests.support.zookeeper_server import wait_until
-from tests.unit.consumer.world import FIRST, SECOND, World
+from tests.support.consumer.world import FIRST, SECOND, World
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import EngineWorld
 
 GUARDED = ("manager", "sharing", "counters", "failures", "figures", "read_errors", "letters")

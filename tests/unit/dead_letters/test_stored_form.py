@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kinesis_spout.dead_letters.stored_form import decoded, encoded
-from tests.support.letters import letter
+from tests.support.consumer.letters import letter
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 FORMS = {

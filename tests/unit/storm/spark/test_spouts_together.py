@@ -6,9 +6,9 @@ import pytest
 
 from kinesis_spout.storm import TopologyBuilder
 from kinesis_spout.storm.spark.query import TopologyQuery
-from tests.support.scripted_topology import Declared, Scripted, acks
-from tests.support.spark_here import SparkHere
-from tests.support.zookeeper_server import wait_until
+from tests.support.spark.spark_here import SparkHere
+from tests.support.storm.scripted_topology import Declared, Scripted, acks
+from tests.support.waiting import wait_until
 
 
 class Idle(Declared):

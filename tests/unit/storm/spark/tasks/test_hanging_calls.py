@@ -12,8 +12,8 @@ from kinesis_spout.storm import BasicBolt, BatchBolt, Bolt, TopologyBuilder, Tup
 from kinesis_spout.storm.local import LocalResult
 from kinesis_spout.storm.spark.tasks import kept_runs as hanging_calls
 from kinesis_spout.storm.spark.tasks.kept_runs import hanging_calls_end
-from tests.support.topology_components import Sentences
-from tests.support.zookeeper_server import wait_until
+from tests.support.storm.components import Sentences
+from tests.support.waiting import wait_until
 
 TIMEOUT_SECONDS = 0.1
 HANGS: dict[str, Callable[[], None]] = {}

@@ -7,8 +7,8 @@ import pytest
 
 from kinesis_spout.storm.spark.tasks import job
 from kinesis_spout.storm.spark.tasks.job import JobGuard
-from tests.support.spark_here import SparkHere
-from tests.support.zookeeper_server import wait_until
+from tests.support.spark.spark_here import SparkHere
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from kinesis_spout.storm import Bolt, TopologyBuilder, Tuple
 from kinesis_spout.storm.spark.tasks import kept_runs
 from kinesis_spout.storm.spark.tasks.kept_runs import KeptRun, ShippedProgram
 from kinesis_spout.testing import ManualClock
-from tests.support.topology_components import Sentences
+from tests.support.storm.components import Sentences
 
 cleaned_up: list[int] = []
 """Tasks, by their bolts' cleanup."""

@@ -8,7 +8,7 @@ from kinesis_spout.storm import TopologyBuilder
 from kinesis_spout.storm.running.blocks import Block, CountsBlock
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.spark.tasks.stages import RunMark, SeenRuns, TaskRun, contradict
-from tests.support.topology_components import Sentences, Split
+from tests.support.storm.components import Sentences, Split
 
 PARTITIONS = 2
 

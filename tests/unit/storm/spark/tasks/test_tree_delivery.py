@@ -24,7 +24,7 @@ from kinesis_spout.storm.spark.tasks.tree_delivery import (
     with_failed,
 )
 from shard_state import Order, Position, Redelivery, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
-from tests.support.topology_components import Sentences, Split
+from tests.support.storm.components import Sentences, Split
 
 ACKERS = 2
 NEVER = 1e9
