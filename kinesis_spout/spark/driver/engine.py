@@ -198,7 +198,7 @@ class MicroBatchEngine:
 
     @property
     def lags(self) -> Mapping[str, int]:
-        return {shard_id: shard.millis_behind_latest for shard_id, shard in self._shards.items()}
+        return {shard_id: shard.millis_behind_latest for shard_id, shard in self._shards.by_id.items()}
 
     @property
     def buffered_bytes(self) -> int:
