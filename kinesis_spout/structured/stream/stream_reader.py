@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.processes.worker_log import print_log_lines
-from kinesis_spout.settings.messages import respell
+from kinesis_spout.settings.setting_messages import respell
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options
 from kinesis_spout.structured.offsets import QueryOffset
