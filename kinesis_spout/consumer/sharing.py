@@ -82,6 +82,15 @@ class Sharing:
         return self._member in self._assignment.members
 
     @property
+    def members(self) -> int:
+        return len(self._assignment.members)
+
+    @property
+    def epoch(self) -> int:
+        """How many assignments the application has had."""
+        return self._assignment.epoch
+
+    @property
     def shards(self) -> int:
         return len(self._assignment.owners)
 
