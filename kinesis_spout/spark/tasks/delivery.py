@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page

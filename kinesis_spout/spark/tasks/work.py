@@ -7,7 +7,7 @@ the retry, or for the dead letter.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.kinesis.read.getter import FRESH, Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.errors import KinesisError
