@@ -47,18 +47,21 @@ class Commits:
         with self._lock:
             finished = self._state.counters.finished
         pending, attachment = self._copies()
-        if not pending and attachment is None:
-            self.finished = finished
-            return
-        writes = [
-            CheckpointWrite(shard_id=commit.shard_id, checkpoint=commit.checkpoint) for commit in pending
-        ]
-        result = self._ports.store.commit(writes, attachment)
-        stored = attachment if result.attached else None
-        self._committed([commit for commit in pending if commit.shard_id in result.committed], stored)
-        if result.fenced or stored is not attachment:
-            self._refused(result, attachment)
-        self.finished = finished
+        began = self._ports.clock.monotonic()
+        is_changed = bool(pending) or attachment is not None
+        if is_changed:
+            writes = [
+                CheckpointWrite(shard_id=commit.shard_id, checkpoint=commit.checkpoint) for commit in pending
+            ]
+            result = self._ports.store.commit(writes, attachment)
+            stored = attachment if result.attached else None
+            self._committed([commit for commit in pending if commit.shard_id in result.committed], stored)
+            if result.fenced or stored is not attachment:
+                self._refused(result, attachment)
+        with self._lock:
+            if is_changed:
+                self._state.figures.commits.add(self._ports.clock.monotonic() - began)
+            self.finished, self._state.figures.committed_at = finished, began
 
     def _copies(self) -> tuple[list[PendingCommit], Attachment | None]:
         """With a companion all shards at once, without one some at a time."""
