@@ -31,8 +31,8 @@ from kinesis_spout.storm.running.clocks import TickClock
 from kinesis_spout.storm.running.collecting import ReportedErrors
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.spark.tasks.job import JobGuard, TopologyJobs
-from kinesis_spout.storm.spark.tasks.stages import EndedTuples, FirstStageOfTuples, GivenTuple, packed_share
+from kinesis_spout.storm.spark.job import JobGuard, TopologyJobs
+from kinesis_spout.storm.spark.stages import EndedTuples, FirstStageOfTuples, GivenTuple, packed_share
 
 _SHORTEST_REST: Final = 0.005
 _LONGEST_REST: Final = 0.2

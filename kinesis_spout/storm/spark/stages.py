@@ -33,8 +33,8 @@ from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.running.trees import Unfinished, decide, new_root, open_trees
-from kinesis_spout.storm.spark.tasks.kept_runs import ShippedProgram
-from kinesis_spout.storm.spark.tasks.tree_delivery import (
+from kinesis_spout.storm.spark.kept_runs import ShippedProgram
+from kinesis_spout.storm.spark.tree_delivery import (
     FailedTrees,
     SliceBlock,
     ToValues,
