@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kinesis_spout.kinesis import stream_names
 from kinesis_spout.kinesis.retry_policy import persistently
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.settings.grammar.streams import is_pattern, matching, nothing_found
+from kinesis_spout.settings.grammar.stream_names import is_pattern, matching, nothing_found
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from kinesis_spout.model.errors import StreamNotFound
-from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.setting_messages import NotAllowed
 
 STREAM_NAME: Final = r"[a-zA-Z0-9_.-]{1,128}"
 _PATTERN_NAME: Final = r"[a-zA-Z0-9_.*?-]{1,128}"

@@ -20,16 +20,16 @@ from kazoo.exceptions import NoNodeError, RolledBackError, RuntimeInconsistency
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import StoreError, StoreUnavailable
 from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
-from kinesis_spout.ports.term import CERTAIN_SHARE
+from kinesis_spout.ports.leadership import CERTAIN_SHARE
 from kinesis_spout.zookeeper.certainty import Certainty, seconds_awake_or_asleep
 from kinesis_spout.zookeeper.credentials import CREATOR, OPEN, Login, NodeAcls, Tls
-from kinesis_spout.zookeeper.errors import (
+from kinesis_spout.zookeeper.kazoo_connection import KazooConnection, MovingServer
+from kinesis_spout.zookeeper.kazoo_errors import (
     ANSWERS,
     FAILURES,
     NOT_ACCEPTED,
     translated,
 )
-from kinesis_spout.zookeeper.kazoo_connection import KazooConnection, MovingServer
 
 _ANSWER_GRACE_SECONDS: Final = 5.0
 """How much longer than the session an answer may take; by then kazoo has noticed a dead connection."""

@@ -8,7 +8,7 @@ line: ``digest:billing:<hash>:cdrwa,world:anyone:r``.
 import re
 from typing import Final, NamedTuple
 
-from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.setting_messages import NotAllowed
 
 OPEN: Final = "open"
 CREATOR: Final = "creator"

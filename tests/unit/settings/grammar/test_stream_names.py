@@ -7,7 +7,7 @@ import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.grammar.streams import is_pattern, matching
+from kinesis_spout.settings.grammar.stream_names import is_pattern, matching
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/returns"
 

@@ -1,9 +1,10 @@
-"""The store of one application's progress on one stream."""
+"""The stores: of an application's progress on one stream, and of records that were given up."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from kinesis_spout.model.dead_letter import DeadLetter
 from shard_state import Checkpoint, Shard, StartPositions
 
 
@@ -140,4 +141,38 @@ class CheckpointStore(Protocol):
         Raises:
             ConsumerAlive: a member of the application is registered.
         """
+        ...
+
+
+class DeadLetterSink(Protocol):
+    """Keeps the records that were given up."""
+
+    def check_writable(self) -> None:
+        """Check that letters can be written, if possible without leaving anything behind.
+
+        Called once, before anything is read: a wrong sink must not be noticed only at the first letter.
+
+        Raises:
+            DeadLetterError: says what is wrong.
+        """
+        ...
+
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        """Make the letters durable before returning (invariant 6). At least once: a repeat may store twice.
+
+        Raises:
+            DeadLetterError: retriable; none, some or all of them may be stored.
+        """
+        ...
+
+    def read(self) -> Iterable[DeadLetter]:
+        """Return what is stored and was not redriven, oldest file first.
+
+        Raises:
+            DeadLetterError: names what cannot be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what is held. May be called twice."""
         ...

@@ -20,7 +20,7 @@ from kinesis_spout.zookeeper.nodes import ChunkLimits, Nodes, StoredShard, chunk
 from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.progress.application import Application
 from kinesis_spout.zookeeper.progress.attachments import empty, stored_attachments
-from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 from shard_state import Checkpoint, Shard
 from shard_state.errors import InvalidCheckpoint
 

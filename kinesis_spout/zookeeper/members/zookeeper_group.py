@@ -1,8 +1,8 @@
 """The members of an application, its leader, and the assignment that the leader writes.
 
 What was read is kept until ZooKeeper reports a change, so that a group at rest costs no requests. The leader
-is elected as in ``election``. The transaction that writes the assignment checks the node of its term, so that
-only the leader's is ever written.
+is elected as in ``zookeeper_election``. The transaction that writes the assignment checks the node of its
+term, so that only the leader's is ever written.
 """
 
 import threading
@@ -14,11 +14,11 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from kinesis_spout.model.errors import CheckpointUnreadable, KinesisSpoutError, StoreUnavailable
-from kinesis_spout.ports.group import AUDIT_ENTRIES
-from kinesis_spout.ports.term import Term
-from kinesis_spout.zookeeper.members.election import ZooKeeperElection
+from kinesis_spout.ports.leadership import Term
+from kinesis_spout.ports.membership import AUDIT_ENTRIES
+from kinesis_spout.zookeeper.members.zookeeper_election import ZooKeeperElection
 from kinesis_spout.zookeeper.paths import Paths, check_name
-from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 from shard_state import Assignment, GroupMember, OperatorPause
 from shard_state.errors import InvalidStoredForm
 

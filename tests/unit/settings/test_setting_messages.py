@@ -11,7 +11,7 @@ from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import PollingShardGetter
 from kinesis_spout.kinesis.calls import translate
 from kinesis_spout.model.errors import DataLoss, InvalidConfig
-from kinesis_spout.settings.messages import respell, respelled
+from kinesis_spout.settings.setting_messages import respell, respelled
 from kinesis_spout.settings.source_options import WriteOptions
 from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader

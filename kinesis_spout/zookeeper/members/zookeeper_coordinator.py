@@ -17,7 +17,7 @@ from kinesis_spout.zookeeper.nodes import Nodes, make_layout
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
 from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.progress.store import ZooKeeperCheckpointStore
-from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 from shard_state import Checkpoint
 from shard_state.checkpoint.checkpoint import next_ownership
 

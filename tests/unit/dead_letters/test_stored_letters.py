@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kinesis_spout.dead_letters.stored_form import decoded, encoded
+from kinesis_spout.dead_letters.stored_letters import decoded, encoded
 from tests.support.consumer.letters import letter
 
 GOLDEN = Path(__file__).parents[2] / "golden"

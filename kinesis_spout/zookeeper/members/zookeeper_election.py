@@ -14,8 +14,8 @@ from kazoo.exceptions import BadVersionError, CancelledError, LockTimeout, NodeE
 
 from kinesis_spout.model.errors import StoreUnavailable
 from kinesis_spout.ports import Elected
-from kinesis_spout.zookeeper.errors import FAILURES
-from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.kazoo_errors import FAILURES
+from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 
 _log = logging.getLogger(__name__)
 
