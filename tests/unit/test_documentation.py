@@ -24,7 +24,7 @@ from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.spark.driver.running_batches import Batch
 from kinesis_spout.storm import Topology, builder, topology_conf
 from kinesis_spout.storm.running.counts import ComponentCounts
-from kinesis_spout.storm.spark import query
+from kinesis_spout.storm.spark import topology_query
 from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.testing import run
 
@@ -144,7 +144,7 @@ def test_what_the_table_for_users_of_storm_names_exists() -> None:
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
     names = [name for row in rows for name in re.findall(r"`([A-Za-z][\w.]*)`", row[1])]
     assert len(names) > 35
-    places = (kinesis_spout.storm, builder, topology_conf, query, kinesis_spout)
+    places = (kinesis_spout.storm, builder, topology_conf, topology_query, kinesis_spout)
     for name in names:
         outer, _, inner = name.partition(".")
         (found,) = {getattr(place, outer) for place in places if hasattr(place, outer)}

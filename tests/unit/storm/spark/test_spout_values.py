@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.model.record import Record
-from kinesis_spout.storm.spark.tasks.tree_delivery import SpoutValues
+from kinesis_spout.storm.spark.tree_delivery import SpoutValues
 
 RECORD = Record(data=b"", sequence_number="1", partition_key="key", shard_id="shard")
 

@@ -23,8 +23,8 @@ from kinesis_spout.storm.running.blocks import Block, CountsBlock, Keyed
 from kinesis_spout.storm.running.clocks import Ticks
 from kinesis_spout.storm.running.counts import ComponentCounts, RunningCounts
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.spark.tasks.kept_runs import ShippedProgram
-from kinesis_spout.storm.spark.tasks.stages import LaterStage, SeenRuns, StateFailed, contradict, run_acker
+from kinesis_spout.storm.spark.kept_runs import ShippedProgram
+from kinesis_spout.storm.spark.stages import LaterStage, SeenRuns, StateFailed, contradict, run_acker
 from kinesis_spout.storm.state.manifest import StateManifest
 
 _OTHER_SHUFFLES: Final = ("spark.shuffle.manager", "spark.shuffle.push.enabled")

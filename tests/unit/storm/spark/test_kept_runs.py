@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from kinesis_spout.storm import Bolt, TopologyBuilder, Tuple
-from kinesis_spout.storm.spark.tasks import kept_runs
-from kinesis_spout.storm.spark.tasks.kept_runs import KeptRun, ShippedProgram
+from kinesis_spout.storm.spark import kept_runs
+from kinesis_spout.storm.spark.kept_runs import KeptRun, ShippedProgram
 from kinesis_spout.testing import ManualClock
 from tests.support.storm.components import Sentences
 

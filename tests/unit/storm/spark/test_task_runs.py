@@ -7,7 +7,7 @@ import pytest
 from kinesis_spout.storm import TopologyBuilder
 from kinesis_spout.storm.running.blocks import Block, CountsBlock
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.spark.tasks.stages import RunMark, SeenRuns, TaskRun, contradict
+from kinesis_spout.storm.spark.stages import RunMark, SeenRuns, TaskRun, contradict
 from tests.support.storm.components import Sentences, Split
 
 PARTITIONS = 2

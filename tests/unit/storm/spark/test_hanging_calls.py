@@ -10,8 +10,8 @@ import pytest
 
 from kinesis_spout.storm import BasicBolt, BatchBolt, Bolt, TopologyBuilder, Tuple
 from kinesis_spout.storm.local import LocalResult
-from kinesis_spout.storm.spark.tasks import kept_runs as hanging_calls
-from kinesis_spout.storm.spark.tasks.kept_runs import hanging_calls_end
+from kinesis_spout.storm.spark import kept_runs as hanging_calls
+from kinesis_spout.storm.spark.kept_runs import hanging_calls_end
 from tests.support.storm.components import Sentences
 from tests.support.waiting import wait_until
 

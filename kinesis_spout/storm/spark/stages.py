@@ -20,8 +20,8 @@ from pyspark import TaskContext, cloudpickle
 
 from kinesis_spout.model.errors import StateError
 from kinesis_spout.model.handler import failure_of
+from kinesis_spout.processes.executor_python import set_aside_imports
 from kinesis_spout.processes.worker_log import print_log_lines
-from kinesis_spout.processes.worker_memory import set_aside_imports
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -33,8 +33,8 @@ from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.running.trees import Unfinished, decide, new_root, open_trees
-from kinesis_spout.storm.spark.tasks.kept_runs import ShippedProgram
-from kinesis_spout.storm.spark.tasks.tree_delivery import (
+from kinesis_spout.storm.spark.kept_runs import ShippedProgram
+from kinesis_spout.storm.spark.tree_delivery import (
     FailedTrees,
     SliceBlock,
     ToValues,

@@ -5,8 +5,8 @@ from time import monotonic
 
 import pytest
 
-from kinesis_spout.storm.spark.tasks import job
-from kinesis_spout.storm.spark.tasks.job import JobGuard
+from kinesis_spout.storm.spark import job
+from kinesis_spout.storm.spark.job import JobGuard
 from tests.support.spark.spark_here import SparkHere
 from tests.support.waiting import wait_until
 

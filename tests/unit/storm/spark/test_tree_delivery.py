@@ -16,8 +16,8 @@ from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import OpenTrees
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.running.trees import Unfinished
-from kinesis_spout.storm.spark.tasks import tree_delivery
-from kinesis_spout.storm.spark.tasks.tree_delivery import (
+from kinesis_spout.storm.spark import tree_delivery
+from kinesis_spout.storm.spark.tree_delivery import (
     FailedTree,
     TreeDelivery,
     failed_trees,
