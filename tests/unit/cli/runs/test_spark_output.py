@@ -13,7 +13,7 @@ import pytest
 from kinesis_spout.cli.failures import SparkFailed
 from kinesis_spout.cli.runs.spark_output import LOG, SparkOutput
 from kinesis_spout.cli.runs.spark_session import start_spark
-from tests.support.kinesis_endpoints import wait_until
+from tests.support.waiting import wait_until
 
 CHATTER = """
 import sys
