@@ -8,7 +8,7 @@ import pytest
 from kinesis_spout.model.errors import CheckpointUnreadable
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.testing.zookeeper import in_memory_zookeeper as fake_group
-from kinesis_spout.zookeeper.members import group as real_group
+from kinesis_spout.zookeeper.members import zookeeper_group as real_group
 from shard_state import (
     Assignment,
     Checkpoint,
@@ -18,9 +18,9 @@ from shard_state import (
     Position,
     SequenceNumber,
 )
-from tests.support.shards import everywhere, shards_named
-from tests.support.zookeeper_places import Place, Process
-from tests.support.zookeeper_server import wait_until
+from tests.support.core.shards import everywhere, shards_named
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.places import Place, Process
 
 SHARD = "shardId-000000000000"
 

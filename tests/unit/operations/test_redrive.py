@@ -16,7 +16,7 @@ from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
 from kinesis_spout.operations.dead_letters import Choice, ChosenLetters, kind_of
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.testing import InMemoryDeadLetterSink
-from tests.support.letters import letter as plain_letter
+from tests.support.consumer.letters import letter as plain_letter
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -8,7 +8,7 @@ import pytest
 from kinesis_spout.operations import audit
 from kinesis_spout.testing import StoreFault
 from shard_state import GroupMember
-from tests.support.letters import letter
+from tests.support.consumer.letters import letter
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 

@@ -18,7 +18,7 @@ from tests.unit.cli.fake_world import FakeWorld
 WIRED = """
 from kinesis_spout import KinesisSpout
 from kinesis_spout.storm import TopologyBuilder
-from tests.support.topology_components import Split
+from tests.support.storm.components import Split
 
 def words():
     builder = TopologyBuilder()
@@ -40,6 +40,8 @@ class RunningSpout:
         self.breaker_pause: BreakerPause | None = None
         self.paused_by_operator: str | None = None
         self.lastProgress = None  # as SpoutQuery spells it
+        self.is_done = False
+        self.assigned: dict[str, int] = {}
 
     def shards(self) -> list[ShardStatus]:
         return []
