@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support.letters import letter
+from tests.support.consumer.letters import letter
 
 from kinesis_spout.operations.stored_progress import Listener, StoredProgress
 from kinesis_spout.settings import SpoutConfig
