@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support.consumer.letters import letter
-
 from kinesis_spout.operations.stored_progress import Listener, StoredProgress
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.web.app import build
 from kinesis_spout.web.page_settings import PageSettings
 from shard_state import GroupMember
 from tests.support.asgi_browser import AsgiBrowser
+from tests.support.consumer.letters import letter
 from tests.unit.cli.fake_world import FakeWorld
 
 HOME = "/a/billing/orders"
