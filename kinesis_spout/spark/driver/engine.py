@@ -331,7 +331,7 @@ class MicroBatchEngine:
 
     def _advance(self, ticks: Ticks, works: list[WorkSlice], now: float) -> None:
         """Let a batch bring the ticks that are due; in the breaker's pause it is for the one record in it."""
-        if self._manager.breaker_pause is None:
+        if self._manager.breaker.pause is None:
             ticks.advance(now, self._read_to(works))
 
     def _read_to(self, works: list[WorkSlice]) -> float | None:
@@ -356,7 +356,7 @@ class MicroBatchEngine:
             return due_at
         manager = self._manager
         is_idle = not (self._running or self._planned) and self._tip.arrived_at is None
-        if is_idle and manager.breaker_pause is None and not manager.owned <= manager.paused_shards:
+        if is_idle and manager.breaker.pause is None and not manager.owned <= manager.paused_shards:
             if self._slots.take(self, self._wake):
                 self._advance(ticks, [], now)
                 self._running.launch([], now)
@@ -439,7 +439,7 @@ class MicroBatchEngine:
 
     def _work(self, plan: SlicePlan) -> WorkSlice:
         consumer, shard, age = self._consumer, self._shards[plan.shard_id], None
-        if self._manager.breaker_pause is None:  # Otherwise nothing is given up now.
+        if self._manager.breaker.pause is None:  # Otherwise nothing is given up now.
             age = RecordAge.of(consumer.config, consumer.ports.clock.time())
         if plan.kind is SliceKind.READ:
             shard.close_getter()
@@ -483,7 +483,7 @@ class MicroBatchEngine:
             shards=self._shards.values(),
             counters=self._consumer.counters,
             before=self._counted,
-            pause=self._manager.breaker_pause,
+            pause=self._manager.breaker.pause,
             paused_shards=self._manager.paused_shards,
             uncommitted=self._consumer.uncommitted,
         )

@@ -151,7 +151,9 @@ def test_lengths_of_any_number_of_bytes_are_read(size: int) -> None:
     assert columns.data.to_pylist() == [bytes(size), b""]
 
 
-@pytest.mark.parametrize("behind", [b"\x22\x03\x0a\x01t", b"\x28\x01", b"\x1a\x01z"], ids=["tag", "unknown", "data"])
+@pytest.mark.parametrize(
+    "behind", [b"\x22\x03\x0a\x01t", b"\x28\x01", b"\x1a\x01z"], ids=["tag", "unknown", "data"]
+)
 def test_a_field_behind_the_data_is_no_part_of_the_data(behind: bytes) -> None:
     record = b"\x08\x00\x1a\x03abc" + behind
     carrier = framed(b"\x0a\x01k\x1a" + bytes([len(record)]) + record)
