@@ -65,7 +65,7 @@ def _turn() -> None:
 def _declined() -> None:
     """Each comes while one works and one waits."""
     coordinator: QueueCoordinator[str, int] = QueueCoordinator()
-    lines = coordinator._lines  # noqa: SLF001 - one that waits would need a thread
+    lines = coordinator._shell._lines  # noqa: SLF001 - one that waits would need a thread
     lines.request("key", 0, 0.0)
     lines.request("key", 1, 0.0)
     lines._deadlines.clear()  # noqa: SLF001 - by another clock

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 from kinesis_spout.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from kinesis_spout.consumer.open_ports import open_ports
+    from kinesis_spout.consumer.ports import Ports
     from kinesis_spout.kinesis_spout import KinesisSpout
     from kinesis_spout.model.dead_letter import DeadLetter
     from kinesis_spout.model.errors import InvalidConfig, KinesisError, KinesisSpoutError
     from kinesis_spout.model.handler import NotNow, Reject, RetryLater
     from kinesis_spout.model.record import Record
+    from kinesis_spout.plain.stream_tuples import Emitted
     from kinesis_spout.producer import KinesisProducer, PutResult, Ticket
     from kinesis_spout.producer.spool import SqliteSpool
     from kinesis_spout.settings import SpoutConfig
@@ -24,12 +27,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Collector",
     "DeadLetter",
+    "Emitted",
     "InvalidConfig",
     "KinesisError",
     "KinesisProducer",
     "KinesisSpout",
     "KinesisSpoutError",
     "NotNow",
+    "Ports",
     "PutResult",
     "Record",
     "Reject",
@@ -38,6 +43,7 @@ __all__ = [
     "SqliteSpool",
     "Ticket",
     "each_record",
+    "open_ports",
     "register",
     "session",
 ]
@@ -45,12 +51,14 @@ __all__ = [
 _HOMES: Final = {
     "Collector": "kinesis_spout.spark",
     "DeadLetter": "kinesis_spout.model.dead_letter",
+    "Emitted": "kinesis_spout.plain.stream_tuples",
     "InvalidConfig": "kinesis_spout.model.errors",
     "KinesisError": "kinesis_spout.model.errors",
     "KinesisProducer": "kinesis_spout.producer",
     "KinesisSpout": "kinesis_spout.kinesis_spout",
     "KinesisSpoutError": "kinesis_spout.model.errors",
     "NotNow": "kinesis_spout.model.handler",
+    "Ports": "kinesis_spout.consumer.ports",
     "PutResult": "kinesis_spout.producer",
     "Record": "kinesis_spout.model.record",
     "Reject": "kinesis_spout.model.handler",
@@ -59,6 +67,7 @@ _HOMES: Final = {
     "SqliteSpool": "kinesis_spout.producer.spool",
     "Ticket": "kinesis_spout.producer",
     "each_record": "kinesis_spout.spark",
+    "open_ports": "kinesis_spout.consumer.open_ports",
     "register": "kinesis_spout.spark",
     "session": "kinesis_spout.spark",
 }

@@ -28,14 +28,14 @@ hypothesis.settings.register_profile("no deadline", deadline=None, print_blob=Tr
 hypothesis.settings.load_profile("no deadline")
 
 pytest_plugins = [
-    "tests.support.zookeeper_server",
-    "tests.support.secured_zookeeper",
-    "tests.support.zookeeper_places",
-    "tests.support.kinesis_endpoints",
-    "tests.support.streams_under_test",
-    "tests.support.spark_session",
-    "tests.support.micro_batch_world",
-    "tests.support.hang_clock",
+    "tests.support.zookeeper.server",
+    "tests.support.zookeeper.secured",
+    "tests.support.zookeeper.places",
+    "tests.support.kinesis.endpoints",
+    "tests.support.kinesis.streams_under_test",
+    "tests.support.spark.session",
+    "tests.support.spark.micro_batch_world",
+    "tests.support.storm.hang_clock",
     "tests.wheel.installed_wheel",
     "tests.wheel.readers_shell",
 ]

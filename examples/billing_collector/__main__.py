@@ -25,7 +25,7 @@ from examples.demo.processes.endpoint import (
 )
 from examples.demo.producer import make_stream
 from kinesis_spout import SpoutConfig
-from kinesis_spout.settings.producer_config import ProducerSettings
+from kinesis_spout.producer import ProducerSettings
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
 if TYPE_CHECKING:

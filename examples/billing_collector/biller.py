@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from examples.effectively_once.sqlite_progress import SqliteProgress
-from kinesis_spout import KinesisSpout, Record, SpoutConfig
-from kinesis_spout.consumer.open_ports import open_ports
+from kinesis_spout import KinesisSpout, Record, SpoutConfig, open_ports
 
 APP: Final = "billing"
 FIRST_CLICKS: Final = 20

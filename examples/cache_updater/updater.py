@@ -9,10 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from kinesis_spout import KinesisSpout
-from kinesis_spout.plain.stream_tuples import Emitted
-from kinesis_spout.recipes import KeyedRate
-from kinesis_spout.recipes.coalescing import CoalescingCounts, QueueCoordinator
+from kinesis_spout import Emitted, KinesisSpout
+from kinesis_spout.recipes import CoalescingCounts, KeyedRate, QueueCoordinator
 
 
 class Updater:

@@ -11,8 +11,7 @@ from typing import Final
 
 from examples.demo.flights import MISSING
 from examples.demo.ledger import ledger_of_this_process
-from kinesis_spout.model.handler import Reject
-from kinesis_spout.model.record import Record
+from kinesis_spout import Record, Reject
 
 _ONE_IN: Final = 40
 """Of how many flights one finds the lookup down at its first attempt."""

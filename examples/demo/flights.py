@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from kinesis_spout import InvalidConfig
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.model.errors import InvalidConfig
 
 ALL_FLIGHTS: Final = 336_776
 FIRST_DAY: Final = date(2013, 2, 7)

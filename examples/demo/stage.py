@@ -28,7 +28,7 @@ from examples.demo.processes.endpoint import (
     own_endpoint,
 )
 from examples.demo.producer import make_stream
-from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout import InvalidConfig, KinesisSpoutError
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from examples.demo.milestones import Join, Kill
-from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout import DeadLetter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
+from kinesis_spout import Record
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.model.record import Record
 
 _TEXT: Final = (
     "storm spout bolt tuple stream shard record spark kinesis word count split anchor tree root edge ack fail "

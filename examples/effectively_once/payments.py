@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from examples.effectively_once.sqlite_progress import SqliteProgress
-from kinesis_spout import KinesisSpout, Record
-from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.plain.stream_tuples import Emitted
+from kinesis_spout import Emitted, KinesisSpout, Ports, Record
 
 APP: Final = "bank"
 STREAM: Final = "payments"

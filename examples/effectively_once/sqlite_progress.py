@@ -20,22 +20,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
-from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.model.errors import (
-    CheckpointUnreadable,
-    InvalidConfig,
-    StoreError,
-    StoreUnavailable,
-    StreamRecreated,
-)
-from kinesis_spout.model.record import Record
-from kinesis_spout.plain.record_spout import RecordSpout
+from kinesis_spout import InvalidConfig, KinesisSpout, Ports, Record
 from kinesis_spout.ports import (
     Attachment,
     CheckpointStore,
+    CheckpointUnreadable,
     CheckpointWrite,
     CommitResult,
     Coordinator,
+    StoreError,
+    StoreUnavailable,
+    StreamRecreated,
     is_same_creation,
 )
 from shard_state import Checkpoint, SequenceNumber, Shard, StartPositions
@@ -91,7 +86,7 @@ class SqliteProgress:
         coordinator = cast("Coordinator", _Coordinator(self, ports.coordinator))
         return replace(ports, store=store, coordinator=coordinator, close=close)
 
-    def finish(self, spout: RecordSpout, message_id: str, record: Record, effect: Effect) -> bool:
+    def finish(self, spout: KinesisSpout, message_id: str, record: Record, effect: Effect) -> bool:
         """Ack a tuple, and leave its effect for the commit that stores this.
 
         Returns:

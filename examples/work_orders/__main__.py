@@ -18,7 +18,7 @@ from typing import Final
 from examples.work_orders.allocator import Allocator
 from examples.work_orders.register import Register, TermOver
 from kinesis_spout import KinesisSpout
-from kinesis_spout.recipes.leader import LeaderCareer, Term
+from kinesis_spout.recipes import LeaderCareer, Term
 from kinesis_spout.testing import InMemoryOffice, InMemoryStream, InMemoryZooKeeper, in_memory_ports
 
 RULES: Final = 300

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from examples.work_orders.register import Register, Slot
-from kinesis_spout import KinesisSpout
-from kinesis_spout.plain.stream_tuples import Emitted
-from kinesis_spout.recipes.leader import HandOver, Term
+from kinesis_spout import Emitted, KinesisSpout
+from kinesis_spout.recipes import HandOver, Term
 
 _UNIT = 10
 """Orders of one unit of work: few, so that a unit is short."""

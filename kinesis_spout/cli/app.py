@@ -5,6 +5,7 @@ from typing import Annotated, Final
 import typer
 
 import kinesis_spout
+from kinesis_spout.cli.commands.audit import audit
 from kinesis_spout.cli.commands.checkpoints import checkpoints
 from kinesis_spout.cli.commands.dead_letters import dead_letters
 from kinesis_spout.cli.commands.fan_out import fan_out
@@ -75,6 +76,7 @@ app.command()(pause)
 app.command()(resume)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(dead_letters, name="dead-letters")
+app.command()(audit)
 app.add_typer(fan_out, name="fan-out")
 app.command()(put)
 app.command()(tail)

@@ -32,7 +32,7 @@ from kinesis_spout.kinesis.retry_policy import Action, Reaction, RetryPolicy, Tr
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt
-from kinesis_spout.model.logs.life_lines import of_stream
+from kinesis_spout.model.logs import of_stream
 from kinesis_spout.model.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import resolved_now

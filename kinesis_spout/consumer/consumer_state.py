@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.delivery_rate import DeliveryRate
+from kinesis_spout.consumer.figures import Figures
 from kinesis_spout.consumer.ports import OwnershipListener, Ports
 from kinesis_spout.consumer.read_errors import ReadErrors
 from kinesis_spout.consumer.sharing import Sharing
 from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.logs.failure_kinds import FailureKinds
+from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.settings import SpoutConfig
 from shard_state import (
     OUTAGE_CAP_SECONDS,
@@ -46,6 +47,7 @@ class ConsumerState:
 
     def __init__(self, config: SpoutConfig, ports: Ports, *, message_timeout_seconds: float | None) -> None:
         self.config = config
+        self.stream = config.stream_name
         self.ports = ports
         self.lock = threading.RLock()
 
@@ -55,6 +57,7 @@ class ConsumerState:
         """Which shards are ours. Its ``start`` and ``report`` do I/O, and take the lock themselves."""
         self.counters = Counters()
         self.failures = FailureKinds()
+        self.figures = Figures()
         self.read_errors = ReadErrors(ports.clock)
         self.letters = WaitingLetters()
         self.listener: OwnershipListener | None = None

@@ -9,7 +9,7 @@ from typing import Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import KinesisSpoutError
-from kinesis_spout.model.logs.life_lines import (
+from kinesis_spout.model.logs import (
     Pace,
     Reshards,
     named,

@@ -15,8 +15,7 @@ from kinesis_spout.kinesis import (
     ShardGetters,
     stream_names,
 )
-from kinesis_spout.kinesis.pace import ApplicationBudget
-from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.kinesis.pace import ApplicationBudget, ShardPaces
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.settings import SpoutConfig
@@ -122,7 +121,13 @@ class RealPorts:
 
 
 def open_ports(config: SpoutConfig) -> Ports:
-    """``Ports.close`` closes everything that this opens."""
+    """Open Kinesis, ZooKeeper and the dead letters of one stream; ``Ports.close`` closes them.
+
+    Raises:
+        InvalidConfig: no region, or no Java for the embedded ZooKeeper.
+        StoreUnavailable, StoreError: no ZooKeeper answers, or the embedded one does not start.
+        DeadLetterError: the sink cannot be opened.
+    """
     with ExitStack() as opened:
         real = RealPorts(config)
         opened.callback(real.close)

@@ -2,7 +2,7 @@
 
 import logging
 
-from kinesis_spout.model.logs.failure_kinds import FailureKinds
+from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.ports import Coordinator
 from kinesis_spout.settings import SpoutConfig
 from shard_state import BreakerEvent, BreakerNotice, BreakerPause

@@ -1,11 +1,11 @@
 """What a consumer talks to: the outside world (fakes in tests), and the reader of its shards."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from kinesis_spout.consumer.delivery_rate import DeliveryRate
-from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.kinesis.pace import ShardPaces
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.ports import CheckpointStore, Coordinator, DeadLetterSink, Group, ShardGetter, ShardLister
@@ -18,6 +18,8 @@ OpenGetter = Callable[[str, Position], ShardGetter]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
+    """What a consumer of one stream talks to; ``dataclasses.replace(ports, store=...)`` puts in one of yours."""
+
     lister: ShardLister
     open_getter: OpenGetter
     """For a shard that is read continuously."""
@@ -167,6 +169,21 @@ class OwnershipListener(Protocol):
 
     def resumed(self) -> None:
         """An operator has ended a pause: continue at once."""
+        ...
+
+    @property
+    def lags(self) -> Mapping[str, int]:
+        """How far behind the tip each shard is, in milliseconds, as its last page said."""
+        ...
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What is kept of records that are not finished, or that were read ahead."""
+        ...
+
+    @property
+    def turned_at(self) -> float | None:
+        """When its loop turned last, by the clock; None if it has none of its own."""
         ...
 
     @property

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.grammar.http_address import HttpAddress
 from shard_state import (
     SHARD_END,
     Assignment,
@@ -56,6 +57,7 @@ class Sharing:
         self._member = ports.coordinator.member
         self._mode = MemberMode(config.mode)
         self._weight = config.weight
+        self._http = None if config.http is None else HttpAddress.parse(config.http).advertised
         self._hand_over_seconds = config.hand_over_timeout_seconds
         self._fence_seconds = config.hand_over_timeout_seconds + config.session_timeout_seconds
         self._assignment = Assignment()
@@ -186,6 +188,7 @@ class Sharing:
             name=self._member,
             mode=self._mode,
             weight=self._weight,
+            http=self._http,
             rates=self._rates.said,
             ended=frozenset(self._ended),
         ).encode()

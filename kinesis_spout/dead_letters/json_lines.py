@@ -16,10 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from kinesis_spout.dead_letters.stored_form import LinesSink
+from kinesis_spout.dead_letters.stored_letters import LinesSink
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.model.directories.durable_directory import make_durably, sync_directory
-from kinesis_spout.model.directories.writable_directory import check_directory
+from kinesis_spout.model.directories import check_directory, make_durably, sync_directory
 from kinesis_spout.model.errors import DeadLetterError
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024

@@ -9,17 +9,17 @@ listed any more has nothing left to read, and keeps what is stored.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from kinesis_spout.model.clock import moment
 from kinesis_spout.model.errors import StoreError
+from kinesis_spout.operations.audit import Audit, Operator
 from kinesis_spout.operations.errors import NotFound, WrongArguments
 from kinesis_spout.operations.shards import unfinished_document
 from kinesis_spout.operations.world import World, begun_progress
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.positions import parse_position, resolved
-from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.setting_messages import NotAllowed
 from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, Shard
 from shard_state.shards.lineage import parents_first
 
@@ -114,7 +114,11 @@ class Move:
 
 @contextmanager
 def planned_reset(
-    world: World, config: SpoutConfig, to: str, shard_ids: Collection[str] = ()
+    world: World,
+    config: SpoutConfig,
+    to: str,
+    shard_ids: Collection[str] = (),
+    by: Operator | None = None,
 ) -> Iterator[tuple[Sequence[Move], Callable[[], None]]]:
     """What a reset to one of ``TARGETS`` would write, of the named shards or all; and a function that writes it.
 
@@ -137,7 +141,13 @@ def planned_reset(
             # Refused now, rather than by the consumer that would start there.
             stream.open_getter(moves[0].shard_id, target).read(1)
         written = {move.shard_id: move.after for move in moves if move.after is not None}
-        yield moves, partial(progress.store.reset, written)
+
+        def carry_out() -> None:
+            progress.store.reset(written)
+            what = ", ".join(shard_ids) or f"{len(written)} shards"
+            Audit(world, config, by).note(progress, "reset", f"{what} to {to}")
+
+        yield moves, carry_out
 
 
 def _plan(
@@ -200,11 +210,16 @@ def checkpoint_text(checkpoint: Checkpoint) -> str:
 
 @contextmanager
 def planned_forgetting(
-    world: World, config: SpoutConfig
+    world: World, config: SpoutConfig, by: Operator | None = None
 ) -> Iterator[tuple[Sequence[str], Callable[[], None]]]:
     """The shards whose progress would be forgotten, and a function that does it, until the context ends."""
     with world.progress(config) as progress:
         progress.refuse_while_alive("forget")
         shard_ids = progress.store.shard_ids()
         progress.check_begun(config)
-        yield shard_ids, progress.store.forget
+
+        def carry_out() -> None:
+            progress.store.forget()
+            Audit(world, config, by).note(progress, "forget", f"{len(shard_ids)} shards")
+
+        yield shard_ids, carry_out

@@ -6,6 +6,9 @@ a new sequence number, and its attempts start from nothing. It keeps its partiti
 where Kinesis accepts them.
 """
 
+import re
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig, StoreError
+from kinesis_spout.operations.audit import Audit, Operator
 from kinesis_spout.operations.errors import NotFound
 from kinesis_spout.operations.streams import data_document
 from kinesis_spout.operations.world import World
@@ -25,7 +29,7 @@ from kinesis_spout.settings import SpoutConfig
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-    from kinesis_spout.dead_letters.stored_form import RedrivenMark
+    from kinesis_spout.dead_letters.stored_letters import RedrivenMark
     from kinesis_spout.kinesis.write.put_records import Entry
 
 _SUMMARY: Final = (
@@ -36,6 +40,10 @@ _SUMMARY: Final = (
     ("error", "traceback"),
 )  # fmt: skip
 """What a letter says besides its data: before its size, and after it."""
+
+
+_KIND: Final = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
+"""The name of an exception at the beginning of an error."""
 
 
 @runtime_checkable
@@ -51,20 +59,36 @@ class Choice:
     shard_id: str | None = None
     error: str | None = None
     """A text in its error."""
+    kind: str | None = None
+    """See ``kind_of``."""
     message_ids: frozenset[str] = frozenset()
     """Empty takes any."""
 
     @property
     def is_filtered(self) -> bool:
-        return any(wanted is not None for wanted in (self.reason, self.shard_id, self.error))
+        return any(wanted is not None for wanted in (self.reason, self.shard_id, self.error, self.kind))
+
+    @property
+    def text(self) -> str:
+        if self.message_ids:
+            return ", ".join(sorted(self.message_ids))
+        wanted = {"reason": self.reason, "shard": self.shard_id, "error": self.error, "kind": self.kind}
+        return ", ".join(f"{name} {value!r}" for name, value in wanted.items() if value is not None) or "all"
 
     def takes(self, letter: DeadLetter) -> bool:
         return (
             self.reason in (None, letter.reason)
             and self.shard_id in (None, letter.shard_id)
             and (self.error is None or self.error in letter.error)
+            and (self.kind is None or self.kind == kind_of(letter))
             and (not self.message_ids or letter.message_id in self.message_ids)
         )
+
+
+def kind_of(letter: DeadLetter) -> str:
+    """The kind of its error: the name of the exception, or the reason where it begins with none."""
+    found = _KIND.match(letter.error)
+    return found[0] if found else letter.reason
 
 
 def list_letters(
@@ -125,10 +149,10 @@ class ChosenLetters:
     """The letters that a sink holds now and a redrive will put; later ones are left alone."""
 
     def __init__(self, sink: DeadLetterSink, choice: Choice) -> None:
-        from kinesis_spout.dead_letters.stored_form import mark_of  # noqa: PLC0415 - --help does not wait for it
+        from kinesis_spout.dead_letters.stored_letters import mark_of  # noqa: PLC0415 - --help does not wait for it
 
         self._sink = sink
-        self._choice = choice
+        self.choice = choice
         reasons: dict[RedrivenMark, str] = {}
         message_ids: set[str] = set()
         for letter in filter(choice.takes, sink.read()):
@@ -144,7 +168,7 @@ class ChosenLetters:
 
     @property
     def missing(self) -> list[str]:
-        return sorted(self._choice.message_ids - self.message_ids)
+        return sorted(self.choice.message_ids - self.message_ids)
 
     @property
     def text(self) -> str:
@@ -156,11 +180,14 @@ class ChosenLetters:
         client: "KinesisClient",
         *,
         force: bool = False,
+        rate: float | None = None,
+        stop: threading.Event | None = None,
         done: Callable[[int], object] = lambda _count: None,
     ) -> int:
         """Put the letters back on their streams, and mark them; say how many, copies not counted.
 
-        After each batch ``done`` gets its number of letters.
+        After each batch ``done`` gets its number of letters. With ``rate`` no more than so many are put in a
+        second. Once ``stop`` is set no other batch is put; what was put is marked.
 
         InvalidConfig: the sink cannot mark; nothing was put. With ``force`` it is, and a second redrive would
         put all the letters again. DeadLetterError: earlier batches are put and marked; calling again
@@ -172,25 +199,36 @@ class ChosenLetters:
                 f"sink: expected one that can mark what was redriven, got {type(sink).__name__}; "
                 + (
                     "its letters can only be redriven all together"
-                    if self._choice.message_ids
+                    if self.choice.message_ids
                     else "a second redrive would put its letters again: use force to accept that"
                 )
             )
-        for batch in self._batches():
+        stop = stop or threading.Event()
+        due_at = time.monotonic()
+        for batch in self._batches(rate):
+            if stop.wait(max(0.0, due_at - time.monotonic())):
+                break
             _put(client, batch)
             if isinstance(sink, MarkingSink):
                 sink.mark_redriven(batch)
             done(len(batch))
             count += len(batch)
+            if rate is not None:
+                due_at = max(due_at, time.monotonic() - 1.0) + len(batch) / rate
         return count
 
-    def _batches(self) -> Iterator[Sequence[DeadLetter]]:
+    def _batches(self, rate: float | None) -> Iterator[Sequence[DeadLetter]]:
+        """What one call puts: of a rate no more than a second's worth."""
         from kinesis_spout.kinesis.write.put_records import batches  # noqa: PLC0415 - imports boto3
 
-        return batches(self._without_copies(self._sink.read()), lambda letter: _entry(letter).size_bytes)
+        letters = self._without_copies(self._sink.read())
+        for batch in batches(letters, lambda letter: _entry(letter).size_bytes):
+            most = len(batch) if rate is None else max(1, int(rate))
+            for first in range(0, len(batch), most):
+                yield batch[first : first + most]
 
     def _without_copies(self, letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
-        from kinesis_spout.dead_letters.stored_form import mark_of  # noqa: PLC0415 - --help does not wait for it
+        from kinesis_spout.dead_letters.stored_letters import mark_of  # noqa: PLC0415 - --help does not wait for it
 
         left = set(self._marks)
         for letter in letters:
@@ -210,12 +248,33 @@ def chosen_letters(world: World, config: SpoutConfig, choice: Choice) -> Iterato
         yield chosen
 
 
-def put_back(world: World, config: SpoutConfig, chosen: ChosenLetters, *, force: bool) -> int:
+def put_back(
+    world: World,
+    config: SpoutConfig,
+    chosen: ChosenLetters,
+    *,
+    force: bool,
+    rate: float | None = None,
+    stop: threading.Event | None = None,
+    by: Operator | None = None,
+) -> int:
     """Redrive what was chosen, and report the progress; see ``ChosenLetters.redrive``."""
     if not chosen:
         return 0
-    with world.listener.progress("letters redriven", len(chosen)) as advance:
-        return chosen.redrive(world.client(config), force=force, done=advance)
+    count = 0
+
+    def done(letters: int) -> None:
+        nonlocal count
+        count += letters
+        advance(letters)
+
+    try:
+        with world.listener.progress("letters redriven", len(chosen)) as advance:
+            return chosen.redrive(world.client(config), force=force, rate=rate, stop=stop, done=done)
+    finally:
+        if count:
+            what = f"{count:,} of {len(chosen):,} letters: {chosen.choice.text}"
+            Audit(world, config, by).note_apart("redrive", what)
 
 
 def _put(client: "KinesisClient", letters: Sequence[DeadLetter]) -> None:

@@ -3,13 +3,16 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from kinesis_spout.operations.audit import Audit, Operator
 from kinesis_spout.operations.errors import NotFound, WrongArguments
 from kinesis_spout.operations.stored_progress import StoredProgress, did_you_mean
 from kinesis_spout.operations.world import World, begun_progress
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Assignment, GroupMember
+
+EVERYTHING: Final = "the whole application"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,23 +65,30 @@ def view_group(world: World, config: SpoutConfig) -> GroupView:
         return group_view(progress)
 
 
-def drain(world: World, config: SpoutConfig, member: str) -> bool:
+def drain(world: World, config: SpoutConfig, member: str, by: Operator | None = None) -> bool:
     """Have a member hand all its shards over, and give it none. Say whether members are left to take them."""
     with begun_progress(world, config) as progress:
         view = group_view(progress)
         view.check_alive(member)
         progress.group.drain(member)
+        Audit(world, config, by).note(progress, "drain", member)
     return any(not other.draining and other.name != member for other in view.members)
 
 
-def end_drain(world: World, config: SpoutConfig, member: str) -> None:
+def end_drain(world: World, config: SpoutConfig, member: str, by: Operator | None = None) -> None:
     with begun_progress(world, config) as progress:
         group_view(progress).check_alive(member)
         progress.group.end_drain(member)
+        Audit(world, config, by).note(progress, "undrain", member)
 
 
-def pause(world: World, config: SpoutConfig, shard_ids: Sequence[str] = ()) -> None:
-    """Hand out nothing more of these shards, or of the whole application if none is named."""
+def pause(
+    world: World, config: SpoutConfig, shard_ids: Sequence[str] = (), by: Operator | None = None
+) -> None:
+    """Hand out nothing more of these shards, or of the whole application if none is named.
+
+    Who does it is the operator ``by``, as in every change: the user of this process unless given.
+    """
     with begun_progress(world, config) as progress:
         if shard_ids:
             known = {each.shard_id for each in world.stream(config).lister.list_shards()}
@@ -88,6 +98,7 @@ def pause(world: World, config: SpoutConfig, shard_ids: Sequence[str] = ()) -> N
                 )
         for each in shard_ids or (None,):
             progress.group.pause(each)
+        Audit(world, config, by).note(progress, "pause", ", ".join(shard_ids) or EVERYTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +110,16 @@ class Resumed:
     """Of the shards that were named: those that no operator had paused."""
 
 
-def resume(world: World, config: SpoutConfig, shard_ids: Sequence[str] = ()) -> Resumed:
+def resume(
+    world: World, config: SpoutConfig, shard_ids: Sequence[str] = (), by: Operator | None = None
+) -> Resumed:
     """End an operator's pauses of these shards; if none is named, all pauses, also those of members."""
     with begun_progress(world, config) as progress:
         group = progress.group
         if not shard_ids:
             by_operator, members = group.resume(None), progress.coordinator.resume()
+            if by_operator or members:
+                Audit(world, config, by).note(progress, "resume", EVERYTHING)
             return Resumed(everything=by_operator.everything, names=(*sorted(by_operator.shards), *members))
         if group.paused().everything:
             raise WrongArguments(
@@ -112,4 +127,6 @@ def resume(world: World, config: SpoutConfig, shard_ids: Sequence[str] = ()) -> 
                 "all of it, and pause the others"
             )
         ended = [shard_id for shard_id in shard_ids if group.resume(shard_id)]
+        if ended:
+            Audit(world, config, by).note(progress, "resume", ", ".join(ended))
         return Resumed(names=ended, not_paused=[each for each in shard_ids if each not in ended])

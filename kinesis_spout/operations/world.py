@@ -19,7 +19,7 @@ from kinesis_spout.operations.errors import WrongArguments, fail_at_once
 from kinesis_spout.operations.stored_progress import Listener, StoredProgress, await_ghosts
 from kinesis_spout.ports import DeadLetterSink, ShardGetter, ShardLister
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.grammar.streams import is_pattern, matching, name_of
+from kinesis_spout.settings.grammar.stream_names import is_pattern, matching, name_of
 from shard_state import Position
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def unheard(logger: str) -> Iterator[None]:
 
 def _check_embedded(config: SpoutConfig) -> None:
     from kinesis_spout.consumer.open_ports import zookeeper_settings  # noqa: PLC0415
-    from kinesis_spout.zookeeper.embedded import check_startable  # noqa: PLC0415
+    from kinesis_spout.zookeeper.embedded_server import check_startable  # noqa: PLC0415
 
     check_startable(zookeeper_settings(config).embedded_directory)
 

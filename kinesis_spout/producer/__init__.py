@@ -4,8 +4,21 @@
 Begin with ``producer``; ``outbox`` decides.
 """
 
+from kinesis_spout.model.errors import BufferFull, InvalidRecord, ProducerClosed, RecordDropped, SpoolError
 from kinesis_spout.producer.inbox import ProducerCounts
 from kinesis_spout.producer.producer import KinesisProducer
 from kinesis_spout.producer.ticket import PutResult, Ticket
+from kinesis_spout.settings.producer_config import ProducerSettings
 
-__all__ = ["KinesisProducer", "ProducerCounts", "PutResult", "Ticket"]
+__all__ = [
+    "BufferFull",
+    "InvalidRecord",
+    "KinesisProducer",
+    "ProducerClosed",
+    "ProducerCounts",
+    "ProducerSettings",
+    "PutResult",
+    "RecordDropped",
+    "SpoolError",
+    "Ticket",
+]

@@ -19,15 +19,15 @@ from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
-from kinesis_spout.model.logs.counted import counted
-from kinesis_spout.producer.engine import Engine
+from kinesis_spout.model.logs import counted
 from kinesis_spout.producer.inbox import ProducerCounts
+from kinesis_spout.producer.producer_engine import Engine
 from kinesis_spout.producer.room import Room
 from kinesis_spout.producer.spool import Spool
 from kinesis_spout.producer.ticket import Ticket, ticket_of
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import with_settings
-from kinesis_spout.settings.grammar.streams import is_same
+from kinesis_spout.settings.grammar.stream_names import is_same
 from kinesis_spout.settings.kinesis import client_settings
 from kinesis_spout.settings.producer_config import ProducerConfig, ProducerSettings
 from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS

@@ -97,6 +97,9 @@ class SpoutSettings(ZooKeeperKeywords, KinesisKeywords, total=False):
     commit_interval_seconds: float
     stop_timeout_seconds: float
     dead_letters: str | None
+    http: str | None
+    health_file: str | None
+    stalled_after_seconds: float
 
 
 class ProducerSettings(KinesisKeywords, total=False):

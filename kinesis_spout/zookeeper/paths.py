@@ -1,14 +1,17 @@
 """The nodes of one application on one stream.
 
-/{root}/{app}/{stream}           the mark that the application has begun shards/{shardId}
-    checkpoint members/{member}             ephemeral: one for each living consumer, with its own description
+/{root}/{app}/{stream}           the mark that the application has begun
+    shards/{shardId}             checkpoint
+    members/{member}             ephemeral: one for each living consumer, with its own description
     leader/queue/…               ephemeral: the members that stand for leadership; the first one leads
     assignment                   which member should own which shard; written by the leader only
-    draining/{member}            this member should own nothing; kept until it leaves owners/{shardId}
-    ephemeral: the fence of every checkpoint write paused/{member}              ephemeral: this member pauses;
-    it resumes when the node is removed halted/{shardId}             an operator has paused this shard; ~all:
-    the whole application attached/{name}              what is stored with the checkpoints in one transaction,
-    such as a topology's state
+    draining/{member}            this member should own nothing; kept until it leaves
+    owners/{shardId}             ephemeral: the fence of every checkpoint write
+    paused/{member}              ephemeral: this member pauses; it resumes when the node is removed
+    halted/{shardId}             an operator has paused this shard; ~all: the whole application
+    audit/entry-{number}         what an operator changed; the last ones are kept
+    attached/{name}              what is stored with the checkpoints in one transaction, such as a topology's
+                                 state
 
 /{root}/~leaders/{name}          where processes stand for election; no application can have this name
 /{root}/~coalescing/{name}       where processes coalesce requests
@@ -85,6 +88,15 @@ class Paths:
     @property
     def attached(self) -> str:
         return f"{self.base}/attached"
+
+    @property
+    def audit(self) -> str:
+        return f"{self.base}/audit"
+
+    @property
+    def audit_entry(self) -> str:
+        """The beginning of an entry's path; ZooKeeper adds its number."""
+        return f"{self.audit}/entry-"
 
     def attachment(self, name: str) -> str:
         return f"{self.attached}/{name}"

@@ -11,7 +11,7 @@ from shard_state.stored_form import check_fields, check_version, mapping, no_num
 
 VERSION: Final = 1
 
-_FIELDS: Final = frozenset({"version", "mode", "weight", "rates", "ended"})
+_FIELDS: Final = frozenset({"version", "mode", "weight", "rates", "ended", "http"})
 
 
 class MemberMode(Enum):
@@ -37,11 +37,13 @@ class GroupMember:
     """Shards whose SHARD_END it has stored, until the assignment names them no more."""
     joined: int = 0
     """Grows with every member that joins."""
+    http: str | None = None
+    """Where it answers over HTTP, as host:port, if it does."""
     draining: bool = False
     """Whether an operator wants it to give everything up."""
 
     def encode(self) -> bytes:
-        """Give the stored form of what the member says of itself: mode, weight, rates and ended shards.
+        """Give the stored form of what the member says of itself: mode, weight, rates, ended shards, address.
 
         Rates keep two digits. So one that hardly changes gives the same bytes, which need not be written again.
         """
@@ -52,6 +54,8 @@ class GroupMember:
             "rates": {shard_id: int(float(f"{rate:.1e}")) for shard_id, rate in sorted(self.rates.items())},
             "ended": sorted(self.ended),
         }
+        if self.http is not None:
+            document["http"] = self.http
         return json.dumps(document, separators=(",", ":")).encode()
 
     @classmethod
@@ -64,9 +68,10 @@ class GroupMember:
         try:
             document = mapping(json.loads(stored, parse_constant=no_number))
             check_version(document["version"], VERSION, "a member", InvalidStoredForm)
-            check_fields(document, _FIELDS)
+            check_fields({**document, "http": None}, _FIELDS)  # a member without one writes none
             return cls(
                 name=name,
+                http=_address(document.get("http")),
                 mode=MemberMode(document["mode"]),
                 weight=_weight(document["weight"]),
                 rates={shard_id: _rate(rate) for shard_id, rate in mapping(document["rates"]).items()},
@@ -81,6 +86,12 @@ class GroupMember:
                 f"expected a stored member (JSON, version {VERSION}) of {name}, got {stored[:200]!r}: {error!r}. "
                 "A member writes it when it joins: restart that one"
             ) from error
+
+
+def _address(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"expected an address as text, got {value!r}")
+    return value
 
 
 def _weight(value: object) -> float:

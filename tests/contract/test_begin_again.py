@@ -8,9 +8,9 @@ from kinesis_spout.model.errors import ConsumerAlive, InvalidConfig, ProgressLos
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.zookeeper import Application
 from shard_state import Checkpoint, Position, SequenceNumber, Shard
-from tests.support.shards import everywhere, shards_named
-from tests.support.streams_under_test import LeapingClock
-from tests.support.zookeeper_places import Place, Process, RealPlace
+from tests.support.core.shards import everywhere, shards_named
+from tests.support.kinesis.streams_under_test import LeapingClock
+from tests.support.zookeeper.places import Place, Process, RealPlace
 
 CREATED = 1_700_000_000.123
 START = everywhere(Position.at_timestamp(1_700_000_100.5))

@@ -18,9 +18,9 @@ from kinesis_spout.ports import CheckpointWrite, CommitResult
 from kinesis_spout.testing import InMemoryZooKeeper, StoreFault
 from kinesis_spout.zookeeper import ChunkLimits
 from shard_state import SHARD_END, Checkpoint, Position, SequenceNumber, Shard
-from tests.support.shards import everywhere, shards_named
-from tests.support.zookeeper_places import Place, Process, RealPlace
-from tests.support.zookeeper_server import wait_until
+from tests.support.core.shards import everywhere, shards_named
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.places import Place, Process, RealPlace
 
 CREATED = 1_700_000_000.123
 START = everywhere(Position.at_timestamp(1_700_000_100.5))

@@ -9,9 +9,10 @@ from kinesis_spout.model.errors import ProgressLost
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.zookeeper import ZooKeeperBackend
 from shard_state import Checkpoint, Position, SequenceNumber
-from tests.support.shards import everywhere, shards_named
-from tests.support.zookeeper_places import Place, Process, RealPlace
-from tests.support.zookeeper_server import SESSION_TIMEOUT_SECONDS, wait_until
+from tests.support.core.shards import everywhere, shards_named
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.places import Place, Process, RealPlace
+from tests.support.zookeeper.server import SESSION_TIMEOUT_SECONDS
 
 CREATED = 1_700_000_000.0
 FRESH = Checkpoint(start=Position.trim_horizon(), parents=())

@@ -14,8 +14,8 @@ from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.operations.dead_letters import MarkingSink
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
-from tests.support.letters import letter
-from tests.support.s3_server import a_session, s3_with_bucket
+from tests.support.consumer.letters import letter
+from tests.support.consumer.s3_server import a_session, s3_with_bucket
 
 Open = Callable[[], DeadLetterSink]
 """Opens the same place once more, as a later process would."""

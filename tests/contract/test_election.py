@@ -11,8 +11,9 @@ from kinesis_spout.model.errors import StoreUnavailable
 from kinesis_spout.ports import Elected, Election
 from kinesis_spout.testing import InMemoryOffice
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperElection, ZooKeeperSession
-from tests.support.zookeeper_proxy import ZooKeeperProxy
-from tests.support.zookeeper_server import SESSION_TIMEOUT_SECONDS, end_session, wait_until
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.proxy import ZooKeeperProxy
+from tests.support.zookeeper.server import SESSION_TIMEOUT_SECONDS, end_session
 
 
 class Office(Protocol):

@@ -8,9 +8,9 @@ from kinesis_spout.model.errors import CheckpointUnreadable, ConsumerAlive, Stor
 from kinesis_spout.operations.stored_progress import OperatorStore
 from kinesis_spout.zookeeper import ChunkLimits
 from shard_state import Assignment, Checkpoint, Position
-from tests.support.shards import everywhere, shards_named
-from tests.support.zookeeper_places import Place, RealPlace
-from tests.support.zookeeper_server import wait_until
+from tests.support.core.shards import everywhere, shards_named
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.places import Place, RealPlace
 
 CREATED = 1_700_000_000.123
 START = everywhere(Position.trim_horizon())

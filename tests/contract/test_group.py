@@ -7,6 +7,8 @@ import pytest
 
 from kinesis_spout.model.errors import CheckpointUnreadable
 from kinesis_spout.ports import CheckpointWrite
+from kinesis_spout.testing.zookeeper import in_memory_zookeeper as fake_group
+from kinesis_spout.zookeeper.members import zookeeper_group as real_group
 from shard_state import (
     Assignment,
     Checkpoint,
@@ -16,9 +18,9 @@ from shard_state import (
     Position,
     SequenceNumber,
 )
-from tests.support.shards import everywhere, shards_named
-from tests.support.zookeeper_places import Place, Process
-from tests.support.zookeeper_server import wait_until
+from tests.support.core.shards import everywhere, shards_named
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.places import Place, Process
 
 SHARD = "shardId-000000000000"
 
@@ -211,3 +213,43 @@ def test_one_shard_is_resumed_by_itself_or_everything_at_once(place: Place) -> N
     assert one.group.resume(None) == OperatorPause(everything=True, shards=frozenset({other}))
     wait_until(lambda: not one.group.paused(), "all is resumed")
     assert not one.group.resume(None)
+
+
+def test_what_operators_changed_is_kept_in_order_and_outlives_them(place: Place) -> None:
+    one = joined(place, "one")
+    _begun(one)
+    operator = place.process("operator")
+    assert operator.group.audit() == []
+    assert all(operator.group.write_audit(entry) for entry in (b"first", b"second"))
+    operator.close()
+    assert one.group.write_audit(b"third")
+    assert place.process("later").group.audit() == [b"first", b"second", b"third"]
+
+
+def test_of_the_audit_entries_the_last_thousand_are_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (real_group, fake_group):
+        monkeypatch.setattr(module, "AUDIT_ENTRIES", 3)
+    one = joined(place, "one")
+    _begun(one)
+    for number in range(5):
+        one.group.write_audit(b"%d" % number)
+    assert one.group.audit() == [b"2", b"3", b"4"]
+
+
+def test_an_application_without_a_place_gets_none_for_an_audit_entry(place: Place) -> None:
+    operator = place.process("operator")
+    assert not operator.group.write_audit(b"anything")
+    assert operator.group.audit() == []
+
+
+def test_the_audit_is_forgotten_with_the_application(place: Place) -> None:
+    one = joined(place, "one")
+    _begun(one)
+    one.group.write_audit(b"first")
+    one.close()
+    place.process("operator").store.forget()
+    again = joined(place, "again")
+    _begun(again)
+    assert again.group.audit() == []

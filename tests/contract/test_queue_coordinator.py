@@ -27,7 +27,8 @@ from kinesis_spout.recipes.coalescing.line import Answer, Event, Moved, end, req
 from kinesis_spout.testing import ManualClock
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperSession
 from kinesis_spout.zookeeper.paths import coalescing_place
-from tests.support.zookeeper_server import SESSION_TIMEOUT_SECONDS, end_session, wait_until
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.server import SESSION_TIMEOUT_SECONDS, end_session
 
 SOON = 30.0
 LONG_LEASE = 60.0
@@ -790,14 +791,14 @@ def test_requests_that_have_ended_leave_nothing_behind_in_tasks() -> None:
 
     coordinator = asyncio.run(request_often())
     assert coordinator.counts.declined == 3_000
-    assert len(coordinator) == len(coordinator._waiting) == 0
+    assert len(coordinator) == len(coordinator._shell._waiting) == 0
 
 
 def test_requests_that_have_ended_leave_nothing_behind_in_threads() -> None:
     coordinator: QueueCoordinator[int, int] = QueueCoordinator()
     for number in range(3_000):
         coordinator.run(number, 1, lambda _: None)
-    assert len(coordinator) == len(coordinator._waiting) == 0
+    assert len(coordinator) == len(coordinator._shell._waiting) == 0
 
 
 @pytest.mark.zookeeper

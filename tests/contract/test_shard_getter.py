@@ -15,13 +15,13 @@ from kinesis_spout.model.errors import (
     Unavailable,
 )
 from shard_state import Position, PositionType, SequenceNumber
-from tests.support.kinesis_endpoints import (
+from tests.support.kinesis.endpoints import (
     FILLS_CHILDREN,
     KEEPS_CLOSED,
     REFUSES_FOREIGN_NUMBERS,
     SHARD_END,
 )
-from tests.support.streams_under_test import (
+from tests.support.kinesis.streams_under_test import (
     FIRST_SHARD,
     POLLED,
     FakeStream,

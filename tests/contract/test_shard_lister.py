@@ -4,7 +4,7 @@ import pytest
 
 from kinesis_spout.model.errors import StreamNotFound
 from shard_state import Shard
-from tests.support.streams_under_test import FIRST_SHARD, MakeStream, StreamUnderTest
+from tests.support.kinesis.streams_under_test import FIRST_SHARD, MakeStream, StreamUnderTest
 
 pytestmark = pytest.mark.endpoint
 

@@ -17,7 +17,7 @@ from kinesis_spout.ports import Attachment
 from shard_state import Checkpoint, SequenceNumber
 from tests.contract import test_checkpoint_store, test_start_positions
 from tests.contract.test_checkpoint_store import CREATED, FRESH, START, A, acquired, at, begun, write
-from tests.support.zookeeper_places import InMemoryPlace
+from tests.support.zookeeper.places import InMemoryPlace
 
 DOES_NOT_APPLY = {
     "SQLite answers in the process: no answer is lost": (

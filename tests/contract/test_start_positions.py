@@ -8,8 +8,8 @@ from kinesis_spout.model.errors import CheckpointUnreadable, InvalidConfig
 from kinesis_spout.zookeeper import Application
 from kinesis_spout.zookeeper.progress.application import MAX_NAMED_SHARDS
 from shard_state import Checkpoint, Position, SequenceNumber, StartPositions
-from tests.support.shards import everywhere, shards_named
-from tests.support.zookeeper_places import Place, Process, RealPlace
+from tests.support.core.shards import everywhere, shards_named
+from tests.support.zookeeper.places import Place, Process, RealPlace
 
 CREATED = 1_700_000_000.123
 A, B, C, D = (f"shardId-{number:012}" for number in range(4))

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.embedded_servers import java_processes
-from tests.support.kinesis_endpoints import REPOSITORY, KinesisEndpoint, wait_until
+from tests.support.kinesis.endpoints import REPOSITORY, KinesisEndpoint
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.server import java_processes
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
 
@@ -32,7 +33,7 @@ class Consumer:
         self._output = output
         with output.open("wb") as file, output.with_suffix(".log").open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.record_driver", json.dumps(settings)],
+                [sys.executable, "-m", "tests.support.consumer.record_driver", json.dumps(settings)],
                 cwd=REPOSITORY,
                 stdin=subprocess.PIPE,
                 stdout=file,

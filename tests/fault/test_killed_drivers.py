@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.kinesis_endpoints import REPOSITORY, wait_until
-from tests.support.micro_batch_driver import slow_and_failing
-from tests.support.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
+from tests.support.kinesis.endpoints import REPOSITORY
+from tests.support.spark.micro_batch_driver import slow_and_failing
+from tests.support.spark.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
@@ -33,7 +34,7 @@ def driver(world: MicroBatchWorld, folder: Path, kind: str) -> Iterator["subproc
             [
                 sys.executable,
                 "-m",
-                "tests.support.micro_batch_driver",
+                "tests.support.spark.micro_batch_driver",
                 world.log.path,
                 json.dumps(world.settings),
                 kind,

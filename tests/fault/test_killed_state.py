@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.storm.state import StateFiles, StateManifest
+from kinesis_spout.storm.state.files import StateFiles
+from kinesis_spout.storm.state.manifest import StateManifest
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
-from tests.support.shards import everywhere, shards_named
-from tests.support.state_process import CUSTOMERS, SHARD, START, TOPOLOGY, backend_of, counted, handled
-from tests.support.zookeeper_server import end_session
+from tests.support.core.shards import everywhere, shards_named
+from tests.support.storm.state_process import CUSTOMERS, SHARD, START, TOPOLOGY, backend_of, counted, handled
+from tests.support.zookeeper.server import end_session
 
 pytestmark = pytest.mark.zookeeper
 
@@ -30,7 +31,7 @@ def test_the_state_counts_each_finished_record_once_whenever_its_process_is_kill
         arguments = [zookeeper_server.connect_string, fresh_root, f"counts-{number}", str(tmp_path)]
         parallelism = str(draws.choice([2, 3]))
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.state_process", *arguments, parallelism],
+            [sys.executable, "-m", "tests.support.storm.state_process", *arguments, parallelism],
             stdout=subprocess.PIPE,
         )
         with process:

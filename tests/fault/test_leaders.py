@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.zookeeper
 
@@ -23,7 +23,7 @@ class Candidate:
         self._output = output
         with output.open("wb") as to:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.leader_process", *arguments],
+                [sys.executable, "-m", "tests.support.zookeeper.leader_process", *arguments],
                 stdout=to,
                 stderr=subprocess.STDOUT,
             )

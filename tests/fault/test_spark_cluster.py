@@ -12,11 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.support.cluster_driver import DOORS, Job
-from tests.support.kinesis_endpoints import REPOSITORY, wait_until
-from tests.support.micro_batch_world import MakeWorld, MicroBatchWorld
-from tests.support.spark_cluster import APPLICATION_SETTINGS, SparkWorker, spark_cluster
-from tests.support.structured_queries import source_options
+from tests.support.kinesis.endpoints import REPOSITORY
+from tests.support.spark.cluster import APPLICATION_SETTINGS, SparkWorker, spark_cluster
+from tests.support.spark.cluster_driver import DOORS, Job
+from tests.support.spark.micro_batch_world import MakeWorld, MicroBatchWorld
+from tests.support.spark.structured_queries import source_options
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
@@ -56,7 +57,12 @@ class Application:
         job = msgspec.structs.replace(self.job, conf={**self.job.conf, **conf})
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.cluster_driver", msgspec.json.encode(job).decode()],
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.support.spark.cluster_driver",
+                    msgspec.json.encode(job).decode(),
+                ],
                 cwd=REPOSITORY,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -14,7 +14,7 @@ from tests.fault.suite.judgement.checkers import CHECKERS
 from tests.fault.suite.judgement.evidence import Evidence
 from tests.fault.suite.judgement.report import lines, reported
 from tests.fault.suite.world import Plan, World, made
-from tests.support.kinesis_endpoints import KinesisEndpoint, _kinesis_local_package
+from tests.support.kinesis.endpoints import KinesisEndpoint, _kinesis_local_package
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
 

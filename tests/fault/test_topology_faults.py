@@ -18,9 +18,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kinesis_spout.storm import Topology
-from kinesis_spout.storm.state import KeyedState
 from kinesis_spout.storm.state.key_values import task_of
-from tests.support.faulty_topology import (
+from kinesis_spout.storm.state.versions import KeyedState
+from tests.support.kinesis.endpoints import REPOSITORY
+from tests.support.spark.cluster import APPLICATION_SETTINGS, SparkWorker, spark_cluster
+from tests.support.spark.micro_batch_world import MicroBatchWorld
+from tests.support.storm.faulty_topology import (
     ACKER,
     COUNT,
     COUNTING_TASKS,
@@ -30,12 +33,10 @@ from tests.support.faulty_topology import (
     faulty_word_count,
     recount,
 )
-from tests.support.kinesis_endpoints import REPOSITORY, wait_until
-from tests.support.micro_batch_world import MicroBatchWorld
-from tests.support.shipped_tallies import Tally, make_archive, tallies
-from tests.support.spark_cluster import APPLICATION_SETTINGS, SparkWorker, spark_cluster
-from tests.support.topology_driver import CONTRADICTED, Job
-from tests.support.zookeeper_proxy import ZooKeeperProxy
+from tests.support.storm.shipped_tallies import Tally, make_archive, tallies
+from tests.support.storm.topology_driver import CONTRADICTED, Job
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.proxy import ZooKeeperProxy
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint, pytest.mark.timeout(900)]
 
@@ -119,7 +120,12 @@ class Driver:
         self._log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.topology_driver", msgspec.json.encode(job).decode()],
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.support.storm.topology_driver",
+                    msgspec.json.encode(job).decode(),
+                ],
                 cwd=REPOSITORY,
                 stdout=output,
                 stderr=subprocess.STDOUT,

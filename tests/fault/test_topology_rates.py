@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.failing_topology import counted, failing_word_count, sentences
-from tests.support.micro_batch_world import MakeWorld, MicroBatchWorld
+from tests.support.spark.micro_batch_world import MakeWorld, MicroBatchWorld
+from tests.support.storm.failing_topology import counted, failing_word_count, sentences
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint, pytest.mark.timeout(900)]
 

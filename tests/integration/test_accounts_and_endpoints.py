@@ -15,10 +15,10 @@ from kinesis_spout.dead_letters.s3 import S3Sink
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, Unavailable
 from shard_state import Position
-from tests.support.aws_front import Front, front_of
-from tests.support.kinesis_endpoints import KinesisEndpoint
-from tests.support.letters import letter
-from tests.support.own_certificate import own_certificate
+from tests.support.consumer.letters import letter
+from tests.support.kinesis.aws_front import Front, front_of
+from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.kinesis.own_certificate import own_certificate
 
 pytestmark = pytest.mark.endpoint
 

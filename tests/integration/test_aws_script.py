@@ -14,7 +14,8 @@ from tests.aws import reading, resharding
 from tests.aws.account import PREFIX, TAGS, own_stream
 from tests.aws.check import check
 from tests.aws.scene import Scene, expect
-from tests.support.kinesis_endpoints import REPOSITORY, KinesisEndpoint, wait_until
+from tests.support.kinesis.endpoints import REPOSITORY, KinesisEndpoint
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.endpoint
 

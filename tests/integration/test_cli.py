@@ -24,7 +24,8 @@ from kinesis_spout.cli.app import app
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperBackend
-from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
+from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.spark,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kinesis_endpoints import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.endpoint, pytest.mark.zookeeper, pytest.mark.timeout(1_200)]
 

@@ -19,7 +19,7 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.per_record.each_record import RecordOutcomes, TooManyFailures, each_record
 from kinesis_spout.testing import ManualClock
-from tests.support.micro_batch_world import DeliveryLog, logging_handler
+from tests.support.spark.micro_batch_world import DeliveryLog, logging_handler
 
 pytestmark = [
     pytest.mark.spark,

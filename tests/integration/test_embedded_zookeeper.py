@@ -18,12 +18,12 @@ from kazoo.client import KazooClient
 
 from kinesis_spout.model.errors import InvalidConfig, ProgressLost, StoreError, StoreUnavailable
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Login, Paths, ZooKeeperBackend, ZooKeeperSession
-from kinesis_spout.zookeeper.embedded.java import JavaServer, ask, is_free, port_for
-from kinesis_spout.zookeeper.embedded.server import DEFAULT_TICK_MILLIS
+from kinesis_spout.zookeeper.embedded_server import DEFAULT_TICK_MILLIS
+from kinesis_spout.zookeeper.java_server import JavaServer, ask, is_free, port_for
 from shard_state import Checkpoint, Position
-from tests.support.embedded_servers import java_processes
-from tests.support.shards import everywhere, shards_named
-from tests.support.zookeeper_server import wait_until
+from tests.support.core.shards import everywhere, shards_named
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.server import java_processes
 
 pytestmark = pytest.mark.zookeeper
 

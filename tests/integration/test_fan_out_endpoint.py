@@ -8,12 +8,13 @@ import pytest
 
 from kinesis_spout.kinesis import FanOutStream, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import deregister_consumer, list_consumers
-from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter
+from kinesis_spout.kinesis.read.fan_out.pushed_getter import FanOutShardGetter
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods
 from kinesis_spout.model.errors import Throttled, Unavailable
 from shard_state import Position
-from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
-from tests.support.streams_under_test import FIRST_SHARD, LeapingClock
+from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.kinesis.streams_under_test import FIRST_SHARD, LeapingClock
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

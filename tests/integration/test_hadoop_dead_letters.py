@@ -13,7 +13,7 @@ import pytest
 from kinesis_spout.dead_letters.hadoop import CHUNK_BYTES, HadoopSink
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.model.errors import DeadLetterError
-from tests.support.letters import letter
+from tests.support.consumer.letters import letter
 
 pytestmark = pytest.mark.spark
 

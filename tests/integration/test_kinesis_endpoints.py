@@ -14,7 +14,7 @@ from kinesis_spout.kinesis import (
     ReadSettings,
 )
 from kinesis_spout.kinesis.aggregated_record import take_apart
-from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry
@@ -23,14 +23,9 @@ from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import StreamNotFound, Unavailable
 from kinesis_spout.producer import KinesisProducer, Ticket
 from shard_state import Position
-from tests.support.buffered_shard import buffered_shard
-from tests.support.kinesis_endpoints import (
-    FILLS_CHILDREN,
-    KEEPS_CLOSED,
-    SHARD_END,
-    KinesisEndpoint,
-    wait_until,
-)
+from tests.support.consumer.buffered_shard import buffered_shard
+from tests.support.kinesis.endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SHARD_END, KinesisEndpoint
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -10,8 +10,9 @@ import pytest
 from kinesis_spout.model.errors import ProgressLost
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
-from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
-from tests.support.opened_spout import opened
+from tests.support.consumer.world import opened
+from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from kinesis_spout.zookeeper import ZooKeeperCheckpointStore

@@ -6,8 +6,8 @@ from pyspark.sql import SparkSession
 from kinesis_spout.kinesis import KinesisShardLister
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from shard_state import ShardPhase
-from tests.support.kinesis_endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SHARD_END, KinesisEndpoint
-from tests.support.micro_batch_world import MicroBatchWorld, logging_handler
+from tests.support.kinesis.endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SHARD_END, KinesisEndpoint
+from tests.support.spark.micro_batch_world import MicroBatchWorld, logging_handler
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 

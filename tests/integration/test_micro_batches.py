@@ -18,8 +18,8 @@ from kinesis_spout.model.errors import InvalidConfig, StreamNotFound
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark import ArrowCollector, Collector
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
-from tests.support.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
-from tests.support.zookeeper_server import wait_until
+from tests.support.spark.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.spark,
@@ -301,7 +301,7 @@ def test_a_handler_that_ends_its_worker_costs_only_the_record_that_made_it_do_so
     with world.spout(retry_limit=2).foreach_record(spark, logging_handler(world.log, act)) as query:
         query.processAllAvailable()
         assert query.counters.acked == 9_999
-        jobs = query._engines[0].engine._running.launched
+        jobs = query._engines[0]._running.launched
 
     (letter,) = world.dead_letters()
     assert (letter.data, letter.attempts) == (b"r5000", 3)
@@ -331,7 +331,7 @@ def test_of_eight_records_under_way_the_one_that_ends_its_worker_is_found_and_co
     with spout.foreach_record(spark, logging_handler(world.log, act)) as query:
         query.processAllAvailable()
         assert query.counters.acked == 399
-        jobs = query._engines[0].engine._running.launched
+        jobs = query._engines[0]._running.launched
 
     (letter,) = world.dead_letters()
     assert (letter.data, letter.attempts) == (b"r200", 1)

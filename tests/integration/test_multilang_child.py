@@ -14,8 +14,9 @@ import pytest
 
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
-from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
-from tests.support.multilang_host import BareHost, hosted
+from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.storm.multilang_host import BareHost, hosted
+from tests.support.waiting import wait_until
 
 NOISY_BOLT = """
 import os, subprocess, sys

@@ -14,7 +14,7 @@ import pytest
 from kinesis_spout.storm import ShellBolt, ShellSpout, TopologyBuilder
 from kinesis_spout.storm.components import Bolt, Spout, TaskContext
 from kinesis_spout.storm.local import LocalResult
-from tests.support.shell_topology import Collected
+from tests.support.storm.shell_topology import Collected
 
 COMPONENTS: Final = Path(__file__).parent / "multilang"
 SENTENCES: Final = ["the cow jumped over the moon", "an apple a day", "the moon"]

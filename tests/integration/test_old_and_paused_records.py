@@ -6,8 +6,8 @@ import pytest
 from moto.kinesis.models import kinesis_backends
 from pyspark.sql import SparkSession
 
-from tests.support.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
-from tests.support.zookeeper_server import wait_until
+from tests.support.spark.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 

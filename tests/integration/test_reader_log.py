@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kinesis_endpoints import KinesisEndpoint
-from tests.support.structured_queries import source_options
+from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.spark.structured_queries import source_options
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_SECONDS = 500

@@ -16,8 +16,9 @@ from kinesis_spout.model.handler import Reject
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from kinesis_spout.zookeeper import backend as zookeeper_settings
-from tests.support.embedded_servers import java_processes
-from tests.support.kinesis_endpoints import SHARD_END, KinesisEndpoint, wait_until
+from tests.support.kinesis.endpoints import SHARD_END, KinesisEndpoint
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.server import java_processes
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
 

@@ -24,11 +24,12 @@ from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOff
 from kinesis_spout.structured.published.published_progress import PublishedProgress
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Login, ZooKeeperBackend, ZooKeeperSession
 from shard_state import Checkpoint, Position
-from tests.support.kinesis_endpoints import KinesisEndpoint
-from tests.support.secured_zookeeper import KEY_PASSWORD, OTHER_PASSWORD, PASSWORD, SecuredZooKeeper
-from tests.support.shards import everywhere, shards_named
-from tests.support.zookeeper_proxy import SASL, ZooKeeperProxy
-from tests.support.zookeeper_server import DEADLINE_SECONDS, SESSION_TIMEOUT_SECONDS, wait_until
+from tests.support.core.shards import everywhere, shards_named
+from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.waiting import DEADLINE_SECONDS, wait_until
+from tests.support.zookeeper.proxy import SASL, ZooKeeperProxy
+from tests.support.zookeeper.secured import KEY_PASSWORD, OTHER_PASSWORD, PASSWORD, SecuredZooKeeper
+from tests.support.zookeeper.server import SESSION_TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.zookeeper
 
@@ -261,8 +262,8 @@ def test_the_wrong_port_is_what_an_unfit_connection_asks_about(
     session = settings.session(None)
 
     def give_up_after_one_attempt() -> None:
-        wait_until(lambda: session._trouble is not None, "an attempt to connect has failed")
-        session._settled.set()
+        wait_until(lambda: session._connection.trouble is not None, "an attempt to connect has failed")
+        session._connection.settled.set()
 
     impatience = threading.Thread(target=give_up_after_one_attempt)
     impatience.start()

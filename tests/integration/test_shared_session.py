@@ -12,8 +12,8 @@ from kinesis_spout.zookeeper import (
     begun_streams,
 )
 from shard_state import Checkpoint, Position, Shard
-from tests.support.shards import everywhere
-from tests.support.zookeeper_server import wait_until
+from tests.support.core.shards import everywhere
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.zookeeper
 

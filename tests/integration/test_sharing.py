@@ -15,9 +15,9 @@ from kinesis_spout.testing import (
     InMemoryStream,
 )
 from shard_state import Position
-from tests.support.opened_spout import opened
-from tests.support.zookeeper_places import Place, RealPlace
-from tests.support.zookeeper_server import wait_until
+from tests.support.consumer.world import opened
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.places import Place, RealPlace
 
 if TYPE_CHECKING:
     from kinesis_spout.plain.stream_tuples import Emitted

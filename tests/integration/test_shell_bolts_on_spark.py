@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from kinesis_spout.storm import Topology, TopologyBuilder
 from kinesis_spout.storm.hosting import host_conf
-from tests.support.micro_batch_world import MicroBatchWorld
-from tests.support.shell_topology import LogCounts, shell_bolt
-from tests.support.topology_components import Split
+from tests.support.spark.micro_batch_world import MicroBatchWorld
+from tests.support.storm.components import Split
+from tests.support.storm.shell_topology import LogCounts, shell_bolt
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 

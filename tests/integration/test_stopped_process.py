@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.zookeeper
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.kinesis_endpoints import KinesisEndpoint
-from tests.support.structured_queries import (
+from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.spark.structured_queries import (
     CollectedBatches,
     QueriedStream,
     logged,

@@ -17,8 +17,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tests.support.kinesis_endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SHARD_END, KinesisEndpoint
-from tests.support.streams_under_test import FIRST_SHARD, EndpointStream
+from tests.support.kinesis.endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SHARD_END, KinesisEndpoint
+from tests.support.kinesis.streams_under_test import FIRST_SHARD, EndpointStream
 
 pytestmark = [
     pytest.mark.spark,

@@ -17,9 +17,10 @@ import pytest
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
 from shard_state import Position
-from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
-from tests.support.spark_versions import IS_4_2
-from tests.support.structured_queries import QueriedStream
+from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.spark.structured_queries import QueriedStream
+from tests.support.spark.versions import IS_4_2
+from tests.support.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it so
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.support.kinesis_endpoints import KinesisEndpoint
-from tests.support.structured_queries import QueriedStream, source_options, wait_while_running
+from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.spark.structured_queries import QueriedStream, source_options, wait_while_running
 
 pytestmark = [pytest.mark.spark, pytest.mark.endpoint, pytest.mark.timeout(1_200)]
 

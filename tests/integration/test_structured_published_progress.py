@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 from kinesis_spout.cli.app import app
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
 from shard_state import Checkpoint, Position
-from tests.support.kinesis_endpoints import KinesisEndpoint, wait_until
-from tests.support.spark_versions import since_4_2
-from tests.support.structured_queries import (
+from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.spark.structured_queries import (
     CollectedBatches,
     QueriedStream,
     failure_of,
@@ -26,7 +25,9 @@ from tests.support.structured_queries import (
     wait_for_rows,
     wait_while_running,
 )
-from tests.support.zookeeper_server import SESSION_TIMEOUT_SECONDS
+from tests.support.spark.versions import since_4_2
+from tests.support.waiting import wait_until
+from tests.support.zookeeper.server import SESSION_TIMEOUT_SECONDS
 
 pytestmark = [
     pytest.mark.spark,

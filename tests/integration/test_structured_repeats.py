@@ -14,11 +14,12 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from shard_state import Position
-from tests.support.attempts_driver import SPECULATING, Job, WatchedQuery
-from tests.support.aws_aggregation import aws
-from tests.support.kinesis_endpoints import REPOSITORY, KinesisEndpoint
-from tests.support.streams_under_test import read_all
-from tests.support.structured_queries import (
+from tests.support.kinesis.aws_aggregation import aws
+from tests.support.kinesis.endpoints import REPOSITORY, KinesisEndpoint
+from tests.support.kinesis.streams_under_test import read_all
+from tests.support.kinesis.watched import ROWS_AT_ONCE, Watch
+from tests.support.spark.attempts_driver import SPECULATING, Job, WatchedQuery
+from tests.support.spark.structured_queries import (
     Batch,
     CollectedBatches,
     QueriedStream,
@@ -28,7 +29,6 @@ from tests.support.structured_queries import (
     source_options,
     wait_while_running,
 )
-from tests.support.watched_kinesis import ROWS_AT_ONCE, Watch
 
 pytestmark = [pytest.mark.spark, pytest.mark.endpoint, pytest.mark.timeout(1_200)]
 
@@ -52,7 +52,7 @@ def drive(folder: Path, master: str, queries: Sequence[WatchedQuery]) -> None:
     log = folder / "driver.log"
     with log.open("wb") as output:
         driver = subprocess.run(
-            [sys.executable, "-m", "tests.support.attempts_driver", msgspec.json.encode(job).decode()],
+            [sys.executable, "-m", "tests.support.spark.attempts_driver", msgspec.json.encode(job).decode()],
             env=os.environ
             | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])},
             cwd=REPOSITORY,

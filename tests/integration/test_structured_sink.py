@@ -19,7 +19,7 @@ from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
-from tests.support.kinesis_endpoints import KinesisEndpoint
+from tests.support.kinesis.endpoints import KinesisEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.endpoint]
 

@@ -24,18 +24,16 @@ from pyspark.sql.streaming.listener import (
 
 from kinesis_spout.spark import LOCAL_CHECKPOINTS
 from kinesis_spout.structured.source_progress import SourceProgress
-from tests.support.kinesis_endpoints import (
+from tests.support.kinesis.endpoints import (
     FILLS_CHILDREN,
     KEEPS_CLOSED,
     REPOSITORY,
     SHARD_END,
     KinesisEndpoint,
-    wait_until,
 )
-from tests.support.spark_versions import since_4_2
-from tests.support.streams_under_test import FIRST_SHARD
-from tests.support.structured_driver import HeldQuery
-from tests.support.structured_queries import (
+from tests.support.kinesis.streams_under_test import FIRST_SHARD
+from tests.support.spark.structured_driver import HeldQuery
+from tests.support.spark.structured_queries import (
     CollectedBatches,
     Producer,
     QueriedStream,
@@ -51,6 +49,8 @@ from tests.support.structured_queries import (
     wait_for_rows,
     wait_while_running,
 )
+from tests.support.spark.versions import since_4_2
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.spark,
@@ -158,7 +158,12 @@ def driver(queries: list[HeldQuery], folder: Path) -> Iterator["subprocess.Popen
     """A driver in a process group of its own, so that its JVM is killed with it."""
     with (folder / "driver.log").open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.structured_driver", msgspec.json.encode(queries).decode()],
+            [
+                sys.executable,
+                "-m",
+                "tests.support.spark.structured_driver",
+                msgspec.json.encode(queries).decode(),
+            ],
             cwd=REPOSITORY,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -8,10 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kinesis_spout.storm import Topology, TopologyBuilder
-from tests.support.failing_topology import counted as recount
-from tests.support.failing_topology import failing_word_count, sentences
-from tests.support.micro_batch_world import DeliveryLog, MakeWorld, MicroBatchWorld
-from tests.support.topology_components import (
+from tests.support.spark.micro_batch_world import DeliveryLog, MakeWorld, MicroBatchWorld
+from tests.support.storm.components import (
     CountWords,
     Hangs,
     LogProcesses,
@@ -20,7 +18,9 @@ from tests.support.topology_components import (
     SlowNumbers,
     Split,
 )
-from tests.support.zookeeper_server import wait_until
+from tests.support.storm.failing_topology import counted as recount
+from tests.support.storm.failing_topology import failing_word_count, sentences
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 

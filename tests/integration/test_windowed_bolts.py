@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kinesis_spout.storm import Count, Seconds, Topology, TopologyBuilder
-from tests.support.micro_batch_world import MicroBatchWorld
-from tests.support.topology_components import LogWindows, TimedKeys
-from tests.support.zookeeper_server import wait_until
+from tests.support.spark.micro_batch_world import MicroBatchWorld
+from tests.support.storm.components import LogWindows, TimedKeys
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 

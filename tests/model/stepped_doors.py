@@ -119,7 +119,7 @@ class MicroBatchDoor(Door):
         self._engine._make_calls(0.0)
 
     def close(self) -> None:
-        self._engine.stop(0.0)
+        self._engine.close()
 
 
 class _RunsHere:

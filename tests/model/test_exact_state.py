@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_spout.storm import Bolt, FailedException, KeyValueState, StatefulBolt, Topology, Tuple
-from tests.support.scripted_topology import begin
+from tests.support.storm.scripted_topology import begin
 
 Item = tuple[str, int]
 Record = tuple[Item, ...]

@@ -23,7 +23,7 @@ from kinesis_spout.testing import (
     in_memory_ports,
 )
 from kinesis_spout.testing.zookeeper.nodes import StoreFault
-from tests.support.opened_spout import opened
+from tests.support.consumer.world import opened
 
 if TYPE_CHECKING:
     from kinesis_spout.plain.stream_tuples import Emitted

@@ -19,8 +19,8 @@ from kinesis_spout.producer import Ticket
 from kinesis_spout.producer.outbox import WorkToDo
 from kinesis_spout.producer.spool import Spooled
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock, SteppedProducer
-from tests.support.in_memory_kinesis_client import client_error
-from tests.support.writable_kinesis import THROTTLED, Sent, WritableKinesis
+from tests.support.kinesis.in_memory_client import client_error
+from tests.support.kinesis.writable import THROTTLED, Sent, WritableKinesis
 
 LOST = EndpointConnectionError(endpoint_url="memory:")
 RECORDS = 60

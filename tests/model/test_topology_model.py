@@ -23,7 +23,7 @@ from kinesis_spout.storm import (
     Tuple,
 )
 from kinesis_spout.storm.builder import BoltDeclarer
-from tests.support.scripted_topology import Declared
+from tests.support.storm.scripted_topology import Declared
 
 GROUPINGS = (
     "shuffle",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from kinesis_spout.storm import Count, Seconds
-from tests.support.windowed_topology import (
+from tests.support.storm.windowed_topology import (
     FAILS,
     RAISES,
     ByEventTime,

@@ -20,7 +20,7 @@ from kinesis_spout.storm import (
     Tuple,
 )
 from kinesis_spout.testing import ManualClock
-from tests.support.windowed_topology import ByEventTime, Items, Numbers, Records, forget_failures
+from tests.support.storm.windowed_topology import ByEventTime, Items, Numbers, Records, forget_failures
 
 KEYS = [f"k{number}" for number in range(12)]
 RECORDS = 400

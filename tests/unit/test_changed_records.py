@@ -14,7 +14,7 @@ from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.spark.per_record.delivery import DeliverRecords, Round
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.handlers import AnyHandler, record_handler
-from tests.unit.consumer.world import World
+from tests.support.consumer.world import World
 from tests.unit.spark.driver.world import EngineWorld
 
 PAYLOAD = json.dumps({"amount": 12})

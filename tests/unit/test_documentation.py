@@ -8,8 +8,8 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
@@ -21,11 +21,15 @@ from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import KinesisProgress
 from kinesis_spout.spark.driver.batch_progress import batch_progress
+from kinesis_spout.spark.driver.running_batches import Batch
 from kinesis_spout.storm import Topology, builder, topology_conf
 from kinesis_spout.storm.running.counts import ComponentCounts
-from kinesis_spout.storm.spark import query
+from kinesis_spout.storm.spark import topology_query
 from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.testing import run
+
+if TYPE_CHECKING:
+    from kinesis_spout.spark.driver.driver_shards import DriverShards
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -140,7 +144,7 @@ def test_what_the_table_for_users_of_storm_names_exists() -> None:
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
     names = [name for row in rows for name in re.findall(r"`([A-Za-z][\w.]*)`", row[1])]
     assert len(names) > 35
-    places = (kinesis_spout.storm, builder, topology_conf, query, kinesis_spout)
+    places = (kinesis_spout.storm, builder, topology_conf, topology_query, kinesis_spout)
     for name in names:
         outer, _, inner = name.partition(".")
         (found,) = {getattr(place, outer) for place in places if hasattr(place, outer)}
@@ -177,18 +181,14 @@ def names_in(progress: Any) -> Iterator[str]:
 
 def test_every_field_of_a_progress_is_described() -> None:
     page = (DOCS / "reference/progress.md").read_text()
+    manager = SimpleNamespace(breaker_pause=None, paused_shards=())
+    consumer = SimpleNamespace(stream="orders", now=1.0, counters=Counters(), manager=manager, uncommitted=0)
     progress = batch_progress(
         name="billing",
-        stream="orders",
-        number=0,
-        seconds=1.0,
+        batch=Batch(number=0, tag="", works=[], plans=[], started=0.0),
         results=[],
-        shards=[],
-        counters=Counters(),
+        shards=cast("DriverShards", SimpleNamespace(consumer=consumer, by_id={})),
         before=Counters(),
-        pause=None,
-        paused_shards=(),
-        uncommitted=0,
     )
     of_source = [field.encode_name for field in msgspec.structs.fields(SourceProgress)]
     fields = [*names_in(progress), *of_source, *KinesisProgress.__dataclass_fields__]

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.zookeeper.embedded import find_java
+from kinesis_spout.zookeeper.java_server import find_java
 from tests.spark_classes import quick_java
 
 

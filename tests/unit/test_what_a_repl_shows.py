@@ -11,8 +11,8 @@ from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.spark import ArrowCollector, Collector, each_record
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
-from tests.support.zookeeper_server import wait_until
-from tests.unit.consumer.world import World
+from tests.support.consumer.world import World
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import Diary, EngineWorld
 
 SECRET = "sesame-open"

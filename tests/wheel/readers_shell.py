@@ -14,7 +14,7 @@ import pytest
 
 from examples.demo.processes.endpoint import free_ports
 from tests.spark_classes import quick_java
-from tests.support.kinesis_endpoints import _kinesis_local_package
+from tests.support.kinesis.endpoints import _kinesis_local_package
 from tests.wheel import documents
 from tests.wheel.documents import REPOSITORY
 from tests.wheel.installed_wheel import InstalledWheel

@@ -14,7 +14,7 @@ import msgspec
 
 from examples.demo.consumers.settings import ConsumerSettings, ConsumerStatus, status_file
 from examples.demo.processes.log_tail import log_tail
-from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout import KinesisSpoutError
 
 _STOP_SECONDS: Final = 45.0
 _DEATH_SECONDS: Final = 5.0

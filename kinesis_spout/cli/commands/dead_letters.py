@@ -126,6 +126,9 @@ def redrive(
             help="With --all: also from a sink that cannot remember what was redriven, like a stream.",
         ),
     ] = False,
+    rate: Annotated[
+        float | None, typer.Option(min=0.1, metavar="N", help="The most records to put in a second.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Put letters back on their stream, as new records, to be delivered again with all their attempts.
@@ -143,7 +146,7 @@ def redrive(
         else:
             if every and chosen:
                 confirm(f"put {chosen.text} back on their stream", yes=yes)
-            count = put_back(ctx.obj, config, chosen, force=force)
+            count = put_back(ctx.obj, config, chosen, force=force, rate=rate)
             if json:
                 print_json({"redriven": count, "missing": missing})
             else:

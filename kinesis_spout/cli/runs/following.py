@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kinesis_spout.cli.runs.snapshot import Reading, TopologyReading
     from kinesis_spout.spark.driver.query import SpoutQuery
-    from kinesis_spout.storm.spark.query import TopologyQuery
+    from kinesis_spout.storm.spark.topology_query import TopologyQuery
 
 Q = TypeVar("Q", bound="SpoutQuery | TopologyQuery")
 

@@ -15,7 +15,7 @@ from shard_state import ShardStatus
 if TYPE_CHECKING:
     from kinesis_spout.spark.driver.query import SpoutQuery
     from kinesis_spout.storm.running.counts import ComponentCounts
-    from kinesis_spout.storm.spark.query import TopologyQuery
+    from kinesis_spout.storm.spark.topology_query import TopologyQuery
 
 Table = tuple[Sequence[str], list[list[str]]]
 

@@ -11,7 +11,7 @@ import typer
 from kinesis_spout.cli.failures import SparkFailed
 from kinesis_spout.cli.output import note
 from kinesis_spout.operations.errors import WrongArguments
-from kinesis_spout.zookeeper.embedded import find_java
+from kinesis_spout.zookeeper.java_server import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

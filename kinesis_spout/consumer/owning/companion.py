@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.ports import Companion
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.model.logs.life_lines import of_stream
+from kinesis_spout.model.logs import of_stream
 from kinesis_spout.ports import Attachment
 
 

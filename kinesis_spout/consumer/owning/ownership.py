@@ -7,7 +7,7 @@ from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.sharing import Wish
-from kinesis_spout.model.logs.life_lines import of_stream
+from kinesis_spout.model.logs import of_stream
 from shard_state import Position
 
 _log = logging.getLogger(__name__)

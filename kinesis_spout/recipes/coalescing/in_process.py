@@ -1,13 +1,12 @@
 """Coalescing in one process: ``QueueCoordinator`` for threads, ``AsyncQueueCoordinator`` for tasks.
 
-Both are one shell over `Lines`. It knows who waits and how to wake them; only the sleeping differs.
+Both are one shell over ``Lines``; only the sleeping differs, which is in ``turn``.
 """
 
 import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Hashable
-from contextlib import suppress
 from copy import copy
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +18,6 @@ from kinesis_spout.recipes.coalescing.turn import (
     Admitted,
     AsyncTurn,
     BlockingTurn,
-    Shell,
     Unhandled,
     carry_out,
     check_lease,
@@ -28,56 +26,54 @@ from kinesis_spout.recipes.coalescing.turn import (
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 PayloadT = TypeVar("PayloadT")
-EventT = TypeVar("EventT", threading.Event, asyncio.Event)
 
 
-class _Waiting(Generic[EventT]):
-    __slots__ = ("key", "promotion", "token", "woken")
+class _Waiting:
+    __slots__ = ("key", "promotion", "token", "until", "woken")
 
-    def __init__(self, key: Hashable, token: int, woken: EventT) -> None:
+    def __init__(self, key: Hashable, token: int, until: float | None, woken: Any) -> None:
         self.key = key
         self.token = token
-        self.woken: EventT = woken
+        self.until = until
+        self.woken = woken
         self.promotion: Ended | None = None
         """How its turn came; set under the lock."""
 
 
-class _Coordinator(Generic[KeyT, PayloadT]):
-    """Everything but the sleeping. Mutable; its lock guards the lines and the waiting requests."""
+class _LocalShell:
+    """A ``Shell`` over ``Lines``. Mutable; its lock guards the lines and the waiting requests."""
 
     def __init__(
-        self, lease_seconds: float, unhandled: Unhandled, monotonic: Callable[[], float], shell: Shell
+        self,
+        lease_seconds: float,
+        unhandled: Unhandled,
+        monotonic: Callable[[], float],
+        event: Callable[[], threading.Event | asyncio.Event],
     ) -> None:
         check_lease(lease_seconds)
         self._lines = Lines(lease_seconds)
         self._lock = threading.Lock()
-        self._waiting: dict[int, _Waiting[Any]] = {}
+        self._waiting: dict[int, _Waiting] = {}
         self._unhandled = unhandled
         self._monotonic = monotonic
-        self._shell = shell
+        self._event = event
+
+    def __len__(self) -> int:
+        return len(self._lines)
 
     @property
     def counts(self) -> CoalescingCounts:
-        """What happened since the start, as a copy."""
         with self._lock:
             return copy(self._lines.counts)
 
-    def __len__(self) -> int:
-        """How many keys have a turn under way."""
-        return len(self._lines)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(keys={len(self)}, {self.counts!r})"
-
-    def _ask(
-        self, key: KeyT, payload: PayloadT, move: Move, event: type[EventT]
-    ) -> Admitted | _Waiting[EventT]:
-        """Make a request: returns its answer, or the waiting request."""
+    def ask(self, key: Any, payload: Any, timeout_seconds: float | None, move: Move) -> Admitted | _Waiting:
         with self._lock:
-            answer, token, ended = self._lines.request(key, payload, self._monotonic(), move=move)
+            now = self._monotonic()
+            answer, token, ended = self._lines.request(key, payload, now, move=move)
             waiting = None
             if answer is Answer.WAIT:
-                waiting = self._waiting[token] = _Waiting(key, token, event())
+                until = None if timeout_seconds is None else now + timeout_seconds
+                waiting = self._waiting[token] = _Waiting(key, token, until, self._event())
             back = self._carry_out(*ended) if ended else ()
         self._hand_back(back)
         if waiting is not None:
@@ -86,19 +82,19 @@ class _Coordinator(Generic[KeyT, PayloadT]):
             return Admitted(Admission.ACCEPTED, token, payload)
         return Admitted(Admission.DECLINED, token)
 
-    def _look(self, waiting: _Waiting[Any], until: float | None) -> Admitted | float:
-        """Return the answer if the wait is over, or else how long to sleep at most before the next look."""
+    def look(self, waiting: _Waiting) -> Admitted | float:
         back: tuple[Ended, ...] = ()
         with self._lock:
             now = self._monotonic()
             expired = None if waiting.promotion else self._lines.expire(waiting.key, now)
             if expired is not None:
                 back = self._carry_out(expired)
-            answer = self._answer(waiting, until, now)
+            answer = self._answer(waiting, now)
         self._hand_back(back)
         return answer
 
-    def _answer(self, waiting: _Waiting[Any], until: float | None, now: float) -> Admitted | float:
+    def _answer(self, waiting: _Waiting, now: float) -> Admitted | float:
+        until = waiting.until
         if waiting.promotion is not None:
             del self._waiting[waiting.token]
             return Admitted(Admission.WAITED, waiting.token, waiting.promotion.payload)
@@ -110,8 +106,7 @@ class _Coordinator(Generic[KeyT, PayloadT]):
         assert lease_until is not None
         return min(lease_until, lease_until if until is None else until) - now
 
-    def _give_up(self, waiting: _Waiting[Any]) -> None:
-        """Leave, even if its turn has come by now."""
+    def give_up(self, waiting: _Waiting) -> None:
         key, token = waiting.key, waiting.token
         with self._lock:
             self._waiting.pop(token, None)
@@ -125,7 +120,7 @@ class _Coordinator(Generic[KeyT, PayloadT]):
                 self._lines.counts.handed_back += 1
         self._hand_back(back)
 
-    def _end(self, key: KeyT, token: int, event: Event) -> Ended:
+    def end(self, key: Any, token: int, event: Event) -> Ended:
         with self._lock:
             ended = self._lines.end(key, token, event, self._monotonic())
             if ended.answer is Answer.LEAVE:
@@ -134,7 +129,7 @@ class _Coordinator(Generic[KeyT, PayloadT]):
         self._hand_back(back)
         return ended
 
-    def _renew(self, key: KeyT, token: int) -> bool:
+    def renew(self, key: Any, token: int) -> bool:
         with self._lock:
             return self._lines.renew(key, token, self._monotonic())
 
@@ -152,6 +147,22 @@ class _Coordinator(Generic[KeyT, PayloadT]):
     def _hand_back(self, ended: tuple[Ended, ...]) -> None:
         for each in ended:
             self._unhandled(each.key, each.payload)
+
+
+class _Coordinator(Generic[KeyT, PayloadT]):
+    _shell: _LocalShell
+
+    @property
+    def counts(self) -> CoalescingCounts:
+        """What happened since the start, as a copy."""
+        return self._shell.counts
+
+    def __len__(self) -> int:
+        """How many keys have a turn under way."""
+        return len(self._shell)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(keys={len(self)}, {self.counts!r})"
 
 
 class QueueCoordinator(_Coordinator[KeyT, PayloadT]):
@@ -179,8 +190,8 @@ class QueueCoordinator(_Coordinator[KeyT, PayloadT]):
         unhandled: Unhandled = log_unhandled,
         clock: Clock | None = None,
     ) -> None:
-        shell = Shell(admit=self._admit, end=self._end, renew=self._renew)
-        super().__init__(lease_seconds, unhandled, clock.monotonic if clock else time.monotonic, shell)
+        monotonic = clock.monotonic if clock else time.monotonic
+        self._shell = _LocalShell(lease_seconds, unhandled, monotonic, threading.Event)
 
     def request(
         self, key: KeyT, payload: PayloadT, *, timeout_seconds: float | None = None
@@ -205,19 +216,6 @@ class QueueCoordinator(_Coordinator[KeyT, PayloadT]):
         """Request a turn, and call ``handle(newest)`` in it, if it comes. Raises what that raises."""
         return carry_out(self.request(key, payload, timeout_seconds=timeout_seconds), handle)
 
-    def _admit(self, key: KeyT, payload: PayloadT, timeout_seconds: float | None, move: Move) -> Admitted:
-        until = None if timeout_seconds is None else self._monotonic() + timeout_seconds
-        asked = self._ask(key, payload, move, threading.Event)
-        if isinstance(asked, Admitted):
-            return asked
-        try:
-            while not isinstance(found := self._look(asked, until), Admitted):
-                asked.woken.wait(found)
-        except BaseException:  # such as Ctrl-C
-            self._give_up(asked)
-            raise
-        return found
-
 
 class AsyncQueueCoordinator(_Coordinator[KeyT, PayloadT]):
     """``QueueCoordinator`` for the tasks of one event loop. Mutable.
@@ -233,8 +231,7 @@ class AsyncQueueCoordinator(_Coordinator[KeyT, PayloadT]):
     """
 
     def __init__(self, *, lease_seconds: float = 60.0, unhandled: Unhandled = log_unhandled) -> None:
-        shell = Shell(admit=self._admit, end=self._end, renew=self._renew)
-        super().__init__(lease_seconds, unhandled, _loop_time, shell)
+        self._shell = _LocalShell(lease_seconds, unhandled, _loop_time, asyncio.Event)
 
     def request(
         self, key: KeyT, payload: PayloadT, *, timeout_seconds: float | None = None
@@ -255,23 +252,6 @@ class AsyncQueueCoordinator(_Coordinator[KeyT, PayloadT]):
             for newest in turn:
                 await handle(newest)
         return turn.admission
-
-    async def _admit(
-        self, key: KeyT, payload: PayloadT, timeout_seconds: float | None, move: Move
-    ) -> Admitted:
-        until = None if timeout_seconds is None else self._monotonic() + timeout_seconds
-        asked = self._ask(key, payload, move, asyncio.Event)
-        if isinstance(asked, Admitted):
-            return asked
-        try:
-            while not isinstance(found := self._look(asked, until), Admitted):
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(found):
-                        await asked.woken.wait()
-        except BaseException:  # it was cancelled
-            self._give_up(asked)
-            raise
-        return found
 
 
 def _loop_time() -> float:

@@ -9,11 +9,11 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.recipes.coalescing.line import Answer, Event, Move, request, request_own
@@ -53,14 +53,24 @@ class Admitted(NamedTuple):
     """The newest, if its turn has come."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shell:
-    """What a turn asks of its coordinator."""
+class Shell(Protocol):
+    """What a turn asks of its coordinator: the lines, and who waits in them. It never sleeps."""
 
-    admit: Callable[[Any, Any, float | None, Move], Any]
-    """Makes the request by the move. Returns ``Admitted``, or an awaitable of it."""
-    end: Callable[[Any, Any, Event], Ended]
-    renew: Callable[[Any, Any], bool]
+    def ask(self, key: Any, payload: Any, timeout_seconds: float | None, move: Move) -> Any:
+        """Make the request by the move. Returns ``Admitted``, or what waits: its ``woken`` is an event."""
+        ...
+
+    def look(self, waiting: Any) -> Admitted | float:
+        """Return the answer if the wait is over, or else how long to sleep at most before the next look."""
+        ...
+
+    def give_up(self, waiting: Any) -> None:
+        """Leave, even if its turn has come by now."""
+        ...
+
+    def end(self, key: Any, token: Any, event: Event) -> Ended: ...
+
+    def renew(self, key: Any, token: Any) -> bool: ...
 
 
 class Turn(Generic[PayloadT]):
@@ -116,11 +126,12 @@ class Turn(Generic[PayloadT]):
         """Whether a thread or task is in this turn, at a key."""
         return self._has_turn and self._who == who and self._shell is shell and self._key == key
 
-    def _moved_by(self, who: object) -> Move:
-        """Return the move of a request: the one that works at the key must not wait for itself."""
+    def _ask(self, who: object) -> Any:
+        """Make the request; the one that works at the key must not wait for itself."""
         self._who = who
         is_own = any(turn.is_at_work(self._shell, self._key, who) for turn in _turns.get())
-        return request_own if is_own else request
+        move = request_own if is_own else request
+        return self._shell.ask(self._key, self._payload, self._timeout_seconds, move)
 
     def _take(self, admitted: Admitted) -> None:
         self._admission, self._token = admitted.admission, admitted.token
@@ -150,9 +161,18 @@ class BlockingTurn(Turn[PayloadT]):
     """A turn that a thread waits for."""
 
     def __enter__(self) -> Self:
-        move = self._moved_by(threading.get_ident())
-        self._take(self._shell.admit(self._key, self._payload, self._timeout_seconds, move))
+        asked = self._ask(threading.get_ident())
+        self._take(asked if isinstance(asked, Admitted) else self._wait(asked))
         return self
+
+    def _wait(self, waiting: Any) -> Admitted:
+        try:
+            while not isinstance(found := self._shell.look(waiting), Admitted):
+                waiting.woken.wait(found)
+        except BaseException:  # such as Ctrl-C
+            self._shell.give_up(waiting)
+            raise
+        return found
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -164,9 +184,20 @@ class AsyncTurn(Turn[PayloadT]):
     """A turn that a task waits for. The loop in its ``async with`` is a plain ``for``."""
 
     async def __aenter__(self) -> Self:
-        move = self._moved_by(asyncio.current_task())
-        self._take(await self._shell.admit(self._key, self._payload, self._timeout_seconds, move))
+        asked = self._ask(asyncio.current_task())
+        self._take(asked if isinstance(asked, Admitted) else await self._wait(asked))
         return self
+
+    async def _wait(self, waiting: Any) -> Admitted:
+        try:
+            while not isinstance(found := self._shell.look(waiting), Admitted):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(found):
+                        await waiting.woken.wait()
+        except BaseException:  # it was cancelled
+            self._shell.give_up(waiting)
+            raise
+        return found
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -10,13 +10,20 @@ are the spellings of awslabs' connector (``kinesis.…``) and of the older qubol
 from typing import Final
 
 from kinesis_spout.settings.table.connection import CLIENT, PROGRESS, STREAMS
-from kinesis_spout.settings.table.handling import LIMITS, RATES, RETRIES
-from kinesis_spout.settings.table.reading import BATCHES, FETCHES, POSITIONS
+from kinesis_spout.settings.table.consuming import (
+    BATCHES,
+    FETCHES,
+    LIMITS,
+    MONITORING,
+    POSITIONS,
+    RATES,
+    RETRIES,
+)
 from kinesis_spout.settings.table.writing import WRITES
 
 SETTINGS: Final = {
     option.setting: option
-    for option in (*STREAMS, *PROGRESS, *CLIENT, *POSITIONS, *RETRIES, *FETCHES, *RATES, *LIMITS)
+    for option in (*STREAMS, *PROGRESS, *CLIENT, *POSITIONS, *RETRIES, *FETCHES, *RATES, *LIMITS, *MONITORING)
     if option.is_setting
 }
 """The settings of ``SpoutConfig``, the environment, files and the command line, by name."""

@@ -1,14 +1,14 @@
 """The progress of each micro-batch, in the shape of ``StreamingQuery.lastProgress``."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
-from kinesis_spout.spark.driver.polling.driver_shard import DriverShard
+from kinesis_spout.spark.driver.driver_shards import DriverShards
+from kinesis_spout.spark.driver.running_batches import Batch
 from kinesis_spout.spark.tasks.work import WorkResult
-from shard_state import BreakerPause
 
 _OUTCOMES: Final = {
     "delivered": "delivered",
@@ -29,29 +29,26 @@ def totals_of(counters: Counters) -> dict[str, int]:
 def batch_progress(
     *,
     name: str,
-    stream: str,
-    number: int,
-    seconds: float,
+    batch: Batch,
     results: Sequence[WorkResult],
-    shards: Collection[DriverShard],
-    counters: Counters,
+    shards: DriverShards,
     before: Counters,
-    pause: BreakerPause | None,
-    paused_shards: Collection[str],
-    uncommitted: int,
 ) -> dict[str, Any]:
     """Metrics have the names of Databricks' Kinesis source. ``before``: counters at the last progress."""
+    consumer = shards.consumer
+    counters, pause, stream = consumer.counters, consumer.manager.breaker.pause, consumer.stream
+    seconds = consumer.now - batch.started
     totals = totals_of(counters)
     rows = sum(result.delivered for result in results)
-    behind = [shard.millis_behind_latest for shard in shards]
+    behind = [shard.millis_behind_latest for shard in shards.by_id.values()]
     metrics = {
         "minMsBehindLatest": min(behind, default=0),
         "avgMsBehindLatest": sum(behind) / max(1, len(behind)),
         "maxMsBehindLatest": max(behind, default=0),
-        "numTotalShards": len(shards),
+        "numTotalShards": len(behind),
         "numProcessedRecords": rows,
         "numProcessedBytes": sum(result.bytes_read for result in results),
-        "numUncommittedRecords": uncommitted,
+        "numUncommittedRecords": consumer.uncommitted,
         "numAwsRateLimitErrors": sum(result.throttles for result in results),
         "numDamagedAggregates": counters.damaged_aggregates,
         "numRecordsOutsideShard": counters.records_outside_shard,
@@ -59,14 +56,14 @@ def batch_progress(
     return {
         "name": name,
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "batchId": number,
+        "batchId": batch.number,
         "numInputRows": rows,
         "processedRowsPerSecond": rows / seconds if seconds > 0 else 0.0,
         "durationMs": {"triggerExecution": round(seconds * 1000)},
         "outcomes": {told: totals[told] - getattr(before, field) for told, field in _OUTCOMES.items()},
         "totals": totals,
         "paused": None if pause is None else pause_text(pause),
-        "pausedByOperator": sorted(paused_shards),
+        "pausedByOperator": sorted(consumer.manager.paused_shards),
         "sources": [
             {
                 "description": f"Kinesis[{stream}]",

@@ -5,8 +5,7 @@ import math
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from pyspark import SparkContext
 
@@ -18,7 +17,7 @@ from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.batch_progress import totals_of
-from kinesis_spout.spark.driver.batches.batch_slots import BatchSlots
+from kinesis_spout.spark.driver.batch_slots import BatchSlots
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.running_query import RunningQuery
@@ -27,51 +26,24 @@ from kinesis_spout.spark.tasks.jobs import BatchRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from shard_state import Order
 
-_CAUGHT_UP_CHECK_SECONDS: Final = 0.05
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class StreamEngine:
-    """The engine of one stream, as a ``StreamSet`` has it."""
-
-    consumer: Consumer
-    engine: MicroBatchEngine
-    run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
-
-    @property
-    def is_done(self) -> bool:
-        return self.engine.is_done
-
-    @property
-    def error(self) -> BaseException | None:
-        return self.consumer.fatal
-
-    def close(self) -> None:
-        self.engine.stop(self.consumer.config.stop_timeout_seconds)
-
-    def await_caught_up(self) -> None:
-        """Wait until everything that is in the stream now is finished; raises what ended the stream."""
-        since = self.consumer.now
-        while not self.engine.wait(_CAUGHT_UP_CHECK_SECONDS):
-            if self.engine.is_caught_up(since):
-                return
-        self.consumer.check()
 
 
 class OneOf:
     """One stream of a query, in place of a ``StreamSet``: what ``SpoutQuery.streams`` looks at."""
 
-    def __init__(self, name: str, engine: StreamEngine) -> None:
+    gone: Mapping[str, BaseException] = {}
+    past: Sequence[Counters] = ()
+
+    def __init__(self, name: str, engine: MicroBatchEngine) -> None:
         self._engine = engine
-        self.current: Mapping[str, StreamEngine] = {name: engine}
-        self.gone: Mapping[str, BaseException] = {}
-        self.past: Sequence[Counters] = ()
+        self.current: Mapping[str, MicroBatchEngine] = {name: engine}
+        self.await_closed = engine.wait
+        self.close = engine.close
 
     @property
     def error(self) -> BaseException | None:
-        return self._engine.error
+        return self._engine.consumer.fatal
 
     @property
     def is_done(self) -> bool:
@@ -79,10 +51,7 @@ class OneOf:
 
     @property
     def is_closed(self) -> bool:
-        return not self._engine.engine.is_active
-
-    def await_closed(self, timeout: float | None) -> bool:
-        return self._engine.engine.wait(timeout)
+        return not self._engine.is_active
 
     def end(self, name: str, error: BaseException) -> None:
         del name
@@ -90,9 +59,6 @@ class OneOf:
 
     def fail(self, error: BaseException) -> None:
         self._engine.consumer.end_with(error)
-
-    def close(self) -> None:
-        self._engine.close()
 
 
 class SpoutQuery(RunningQuery):
@@ -106,7 +72,7 @@ class SpoutQuery(RunningQuery):
     def __init__(
         self,
         config: SpoutConfig,
-        streams: StreamSet[StreamEngine] | OneOf,
+        streams: StreamSet[MicroBatchEngine] | OneOf,
         name: str,
         run_id: str | None = None,
     ) -> None:
@@ -151,7 +117,7 @@ class SpoutQuery(RunningQuery):
         return self._streams.is_closed and self._streams.is_done
 
     def _status_while_active(self) -> dict[str, Any]:
-        each = [stream.engine.status() for stream in self._engines]
+        each = [engine.status() for engine in self._engines]
         busy = [status for status in each if status["isTriggerActive"]]
         if not each:
             return {"message": "Waiting for streams", "isDataAvailable": False, "isTriggerActive": False}
@@ -169,7 +135,7 @@ class SpoutQuery(RunningQuery):
         newest source of each.
         """
         run = {"id": self.id, "runId": self._run_id, "name": self._name}
-        by_stream = [told for stream in self._engines if (told := list(stream.engine.recent_progress))]
+        by_stream = [told for engine in self._engines if (told := list(engine.recent_progress))]
         told = [progress | run for of_one in by_stream for progress in of_one]
         told.sort(key=lambda progress: str(progress["timestamp"]))
         if self._config.is_several and told:
@@ -181,7 +147,7 @@ class SpoutQuery(RunningQuery):
         return told
 
     @property
-    def _engines(self) -> list[StreamEngine]:
+    def _engines(self) -> list[MicroBatchEngine]:
         return list(self._streams.current.values())
 
     def exception(self) -> BaseException | None:
@@ -219,7 +185,7 @@ class SpoutQuery(RunningQuery):
         Raises:
             KinesisSpoutError: the last commit or dead letters could not be stored; their records come again.
         """
-        if any(stream.engine.runs_handler for stream in self._engines):
+        if any(engine.runs_handler for engine in self._engines):
             threading.Thread(target=self._stop_apart, name="kinesis-spout-stop").start()
         else:
             self._streams.close()
@@ -281,7 +247,7 @@ def start_query(
     """
     slots = BatchSlots(config.max_concurrent_batches)
 
-    def open_one(of_one: SpoutConfig, ports: Ports) -> StreamEngine:
+    def open_one(of_one: SpoutConfig, ports: Ports) -> MicroBatchEngine:
         # The engine times out whole jobs: it does not track the records inside one.
         consumer = Consumer(of_one, ports, message_timeout_seconds=None, door=door, companion=companion)
         try:
@@ -298,7 +264,7 @@ def start_query(
         except BaseException:
             consumer.close(commit=False)
             raise
-        return StreamEngine(consumer, engine)
+        return engine
 
     streams = StreamSet(config, ports, open_one)
     query = SpoutQuery(config, streams, name or config.app)
@@ -307,7 +273,7 @@ def start_query(
     return query
 
 
-def _end(streams: StreamSet[StreamEngine], name: str) -> None:
+def _end(streams: StreamSet[MicroBatchEngine], name: str) -> None:
     """Stop all streams, because all are done, or one has ended with an error that ends the query."""
     if streams.error is not None and len(streams.current) > 1:
         _log.error("the query %s ends because one of its streams has ended: %s", name, streams.error)

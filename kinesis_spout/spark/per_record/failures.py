@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from kinesis_spout.consumer.pause_reports import most_frequent
 from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.logs.failure_kinds import FailureKinds
+from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.per_record.delivery import Failed, Round
 from shard_state import BreakerEvent, BreakerRule, CircuitBreaker, Fate, GiveUp, RetryPolicy

@@ -24,7 +24,7 @@ from typing import Final
 
 from pyspark import SparkContext, TaskContext
 
-from kinesis_spout.model.directories.private_directory import check_private, make_private
+from kinesis_spout.model.directories import check_private, make_private
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls

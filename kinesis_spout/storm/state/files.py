@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs, ipc
 
-from kinesis_spout.model.directories.durable_directory import make_durably, sync_directory
+from kinesis_spout.model.directories import make_durably, sync_directory
 from kinesis_spout.model.errors import InvalidConfig, StateUnavailable, StateUnreadable
 from kinesis_spout.storm.state.key_values import PICKLE_PROTOCOL
 from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest

@@ -7,8 +7,7 @@ from random import random
 from typing import TYPE_CHECKING
 
 from kinesis_spout.kinesis import Prefetcher, ShardGetters
-from kinesis_spout.kinesis.pace import ByteBudget
-from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.pace import ByteBudget, Pacing
 from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.clock import Clock
@@ -158,7 +157,7 @@ class FetchedShards:
     def _open(self, key: ShardKey, shard: ShardOffset) -> ShardFetcher:
         stream, shard_id = key
         options = self._options
-        listed = self._streams[stream].shard(shard_id)
+        listed = self._streams[stream].listed.get(shard_id)
         getter = self._getters_of(stream).open(
             shard_id,
             shard.position,

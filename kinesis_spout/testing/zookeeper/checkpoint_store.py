@@ -177,6 +177,7 @@ class InMemoryCheckpointStore:
             zookeeper.assignment = b""
             zookeeper.drained.clear()
             zookeeper.paused.clear()
+            zookeeper.audit.clear()
 
     # -- what operators look at
 

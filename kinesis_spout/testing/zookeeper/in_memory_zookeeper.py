@@ -14,6 +14,7 @@ epoch and version in one step, and a write is conditional on the version that th
 from collections.abc import Callable
 
 from kinesis_spout.model.errors import CheckpointUnreadable
+from kinesis_spout.ports.membership import AUDIT_ENTRIES
 from kinesis_spout.testing.zookeeper.checkpoint_store import InMemoryCheckpointStore
 from kinesis_spout.testing.zookeeper.coordinator import InMemoryCoordinator
 from kinesis_spout.testing.zookeeper.nodes import InMemoryNodes, Session
@@ -112,6 +113,17 @@ class InMemoryGroup:
     def paused(self) -> OperatorPause:
         with self._zookeeper.answering():
             return _operator_pause_of(self._zookeeper.paused)
+
+    def write_audit(self, entry: bytes) -> bool:
+        with self._zookeeper.answering():
+            if self._zookeeper.begun is None and not self._zookeeper.says:
+                return False
+            self._zookeeper.audit = [*self._zookeeper.audit, entry][-AUDIT_ENTRIES:]
+            return True
+
+    def audit(self) -> list[bytes]:
+        with self._zookeeper.answering():
+            return list(self._zookeeper.audit)
 
     def close(self) -> None:
         with self._zookeeper.lock:

@@ -77,6 +77,8 @@ class InMemoryNodes:
         self.drained: set[str] = set()
         self.paused: set[str | None] = set()
         """None stands for everything."""
+        self.audit: list[bytes] = []
+        """What operators changed."""
         self.pauses: dict[str, str] = {}
         """The notices of the members that have paused."""
         self._node_ids = itertools.count(1)
@@ -134,6 +136,7 @@ class InMemoryNodes:
             self.attached.clear()
             self.begun, self.deployments = None, ()
             self.assignment = b""
+            self.audit.clear()
 
     def forget_begun(self) -> None:
         """Undo the mark, as if the process had crashed between the shards' nodes and the mark."""

@@ -15,7 +15,7 @@ from tests.fault.suite.consumers.supervised import SupervisedConsumer, set_sink_
 from tests.fault.suite.judgement.evidence import CLOSED, KILLED, KILLED_LEADER, STOPPED, STOPPED_LEADER
 from tests.fault.suite.kinesis_proxy import WINDOWS, Window
 from tests.fault.suite.world import World
-from tests.support.fan_out.service import PushFault
+from tests.support.kinesis.fan_out.service import PushFault
 
 End = Callable[[], bool]
 """Ends a fault, and says whether it happened."""

@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-from tests.support.fan_out.service import OPERATIONS, FanOutService
+from tests.support.kinesis.fan_out.service import OPERATIONS, FanOutService
 
 _HOST: Final = "127.0.0.1"
 _JSON: Final = "application/x-amz-json-1.1"

@@ -25,9 +25,9 @@ from tests.fault.suite.judgement.zookeeper_history import ZooKeeperHistory
 from tests.fault.suite.kinesis_proxy import KinesisProxy
 from tests.fault.suite.producer import Producer
 from tests.fault.suite.small_disk import small_disk
-from tests.support.embedded_servers import java_processes
-from tests.support.fan_out.service import FanOutService
-from tests.support.zookeeper_proxy import ZooKeeperProxy
+from tests.support.kinesis.fan_out.service import FanOutService
+from tests.support.zookeeper.proxy import ZooKeeperProxy
+from tests.support.zookeeper.server import java_processes
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

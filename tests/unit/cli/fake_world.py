@@ -24,7 +24,7 @@ from kinesis_spout.testing import (
     ManualClock,
 )
 from shard_state import Checkpoint, Position
-from tests.support.shards import everywhere
+from tests.support.core.shards import everywhere
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

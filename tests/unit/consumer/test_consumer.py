@@ -13,9 +13,8 @@ from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.ports import Attachment, CheckpointStore, CheckpointWrite, CommitResult
 from kinesis_spout.testing import InMemoryDeadLetterSink, InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import SHARD_START, Checkpoint, Shard
-from tests.support.opened_spout import opened
-from tests.support.zookeeper_server import wait_until
-from tests.unit.consumer.world import FIRST, NEVER, World, values_of
+from tests.support.consumer.world import FIRST, NEVER, World, opened, values_of
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

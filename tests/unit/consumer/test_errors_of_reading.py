@@ -12,8 +12,7 @@ from kinesis_spout.model.errors import AccessDenied, KeyUnavailable, KinesisErro
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream
 from shard_state import Shard
-from tests.support.opened_spout import opened
-from tests.unit.consumer.world import FIRST, NEVER, World, values_of
+from tests.support.consumer.world import FIRST, NEVER, World, opened, values_of
 
 if TYPE_CHECKING:
     from kinesis_spout.plain.stream_tuples import Emitted

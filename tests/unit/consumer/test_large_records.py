@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.operations.dead_letters import Choice, ChosenLetters
-from tests.unit.consumer.world import World
+from tests.support.consumer.world import World
 
 LARGEST = [bytes([number]) * (10 * 1024 * 1024) for number in range(3)]
 

@@ -11,8 +11,7 @@ import pytest
 
 from kinesis_spout.consumer import lifecycle
 from kinesis_spout.model.errors import StoreUnavailable
-from tests.support.opened_spout import opened
-from tests.unit.consumer.world import FIRST, SECOND, World
+from tests.support.consumer.world import FIRST, SECOND, World, opened
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import pytest
 from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.model.handler import Reject, RetryLater
 from kinesis_spout.model.record import Record
-from tests.support.zookeeper_server import wait_until
-from tests.unit.consumer.world import FIRST, SECOND, World
+from tests.support.consumer.world import FIRST, SECOND, World
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import EngineWorld
 
-GUARDED = ("manager", "sharing", "counters", "failures", "read_errors", "letters")
+GUARDED = ("manager", "sharing", "counters", "failures", "figures", "read_errors", "letters")
 FREE = {
     "bounds", "guarantee",  # of the manager; they never change
     "start", "report",  # of the sharing; they do I/O, and take the lock themselves

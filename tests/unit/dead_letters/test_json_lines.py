@@ -15,7 +15,7 @@ import pytest
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.testing import ManualClock
-from tests.support.letters import letter
+from tests.support.consumer.letters import letter
 
 
 def files(directory: Path) -> list[Path]:

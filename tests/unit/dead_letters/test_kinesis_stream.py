@@ -13,7 +13,7 @@ from kinesis_spout.kinesis.client import KinesisClientSettings
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.testing import ManualClock
-from tests.support.letters import letter
+from tests.support.consumer.letters import letter
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -15,8 +15,8 @@ from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
 from kinesis_spout.testing import ManualClock
-from tests.support.letters import letter
-from tests.support.s3_server import SECRET, a_session, keys_in, s3_with_bucket
+from tests.support.consumer.letters import letter
+from tests.support.consumer.s3_server import SECRET, a_session, keys_in, s3_with_bucket
 
 NOBODY_LISTENS = "http://127.0.0.1:9"
 
@@ -127,7 +127,7 @@ WRITE_AND_EXIT = """
 import sys
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import KinesisClientSettings
-from tests.support.letters import letter
+from tests.support.consumer.letters import letter
 
 aws = KinesisClientSettings(aws_access_key_id="k", aws_secret_access_key="s", region="eu-west-1")
 sink = open_sink("s3://letters/dead", aws=aws)

@@ -10,7 +10,7 @@ from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.ports import DeadLetterSink
-from tests.support.letters import letter
+from tests.support.consumer.letters import letter
 
 
 def written_below(sink: DeadLetterSink, directory: Path) -> int:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from kinesis_spout.kinesis import KinesisShardLister
-from kinesis_spout.kinesis.errors import ExpiredNextToken
+from kinesis_spout.kinesis.calls import ExpiredNextToken
 from kinesis_spout.model.errors import AccessDenied, StreamNotFound, Throttled, Unavailable
 from kinesis_spout.testing import ManualClock
-from tests.support.in_memory_kinesis_client import client_error
+from tests.support.kinesis.in_memory_client import client_error
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

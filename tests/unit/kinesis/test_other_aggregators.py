@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate, take_apart
-from tests.support.aws_aggregation import aws
+from tests.support.kinesis.aws_aggregation import aws
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "aggregated_records.json").read_text())
 

@@ -3,9 +3,9 @@
 import pytest
 
 from kinesis_spout.consumer.consumer import LAST_COMMIT_SECONDS
-from kinesis_spout.kinesis import errors as kinesis_errors
+from kinesis_spout.kinesis import calls as kinesis_errors
 from kinesis_spout.kinesis import retry_policy
-from kinesis_spout.kinesis.errors import ResourceNotFound
+from kinesis_spout.kinesis.calls import ResourceNotFound
 from kinesis_spout.kinesis.retry_policy import (
     SLOW_SECONDS,
     STRAY_SECONDS,
@@ -31,7 +31,7 @@ from kinesis_spout.model.errors import (
     Unavailable,
 )
 from kinesis_spout.testing import ManualClock
-from tests.support.in_memory_kinesis_client import client_error
+from tests.support.kinesis.in_memory_client import client_error
 
 
 @pytest.mark.parametrize("error", [Unavailable("x"), ExpiredIterator("x"), InvalidIterator("x")])

@@ -14,7 +14,7 @@ from kinesis_spout.ports import MAX_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.testing import InMemoryZooKeeper, ManualClock
 from kinesis_spout.zookeeper import process_of, unique_member_name
 from shard_state import Checkpoint, Position, Shard
-from tests.support.shards import everywhere
+from tests.support.core.shards import everywhere
 
 SHARD_ID = "shardId-000000000000"
 START = Position.trim_horizon()

@@ -1,5 +1,7 @@
 """Redriven letters are on their stream again before they are marked, and are not redriven twice."""
 
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +13,10 @@ from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
-from kinesis_spout.operations.dead_letters import Choice, ChosenLetters
+from kinesis_spout.operations.dead_letters import Choice, ChosenLetters, kind_of
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.testing import InMemoryDeadLetterSink
-from tests.support.letters import letter as plain_letter
+from tests.support.consumer.letters import letter as plain_letter
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -161,3 +163,51 @@ def test_a_letter_of_a_user_record_is_redriven_alone_under_its_own_key(client: "
     assert chosen(sink, second.message_id).redrive(client) == 1
     assert on_stream(client, second.stream) == [("b", b"2")]
     assert [each.sequence_number for each in sink.read()] == ["7:0"]
+
+
+def test_no_more_letters_are_put_in_a_second_than_the_rate_allows(client: "KinesisClient") -> None:
+    sink = filled(*(letter(number) for number in range(5)))
+    batches: list[int] = []
+    started = time.monotonic()
+    assert chosen(sink).redrive(client, rate=20, done=batches.append) == 5
+    assert sum(batches) == 5
+    sink.write([letter(number) for number in range(10, 16)])
+    assert chosen(sink).redrive(client, rate=2, stop=SetAfter(2), done=batches.append) == 4
+    assert time.monotonic() - started >= 1.0
+    assert batches[1:] == [2, 2]
+
+
+class SetAfter(threading.Event):
+    """An event that is set after so many looks."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self._looks = looks
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._looks == 0:
+            return True
+        self._looks -= 1
+        return super().wait(timeout)
+
+
+def test_a_redrive_that_is_stopped_marks_what_it_put_and_leaves_the_rest(client: "KinesisClient") -> None:
+    sink = filled(*(letter(number) for number in range(600)))
+    stop = threading.Event()
+    assert chosen(sink).redrive(client, stop=stop, done=lambda _count: stop.set()) == 500
+    assert len(on_stream(client, "orders")) == 500
+    assert len(list(sink.read())) == 100
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ("ValueError: order 13: negative amount", "ValueError"),
+        ("my.module.LookupDown: gone", "my.module.LookupDown"),
+        ("KeyError", "KeyError"),
+        ("never had an aircraft", "rejected"),
+        ("", "rejected"),
+    ],
+)
+def test_the_kind_of_a_letter_is_the_exception_or_the_reason(error: str, kind: str) -> None:
+    assert kind_of(letter(1, error=error, reason="rejected")) == kind

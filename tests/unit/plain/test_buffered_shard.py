@@ -11,8 +11,8 @@ from kinesis_spout.plain.buffered_shard import BufferedShard
 from kinesis_spout.ports import Page
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryStream
 from shard_state import Position
-from tests.support.buffered_shard import buffered_shard
-from tests.support.kinesis_endpoints import wait_until
+from tests.support.consumer.buffered_shard import buffered_shard
+from tests.support.waiting import wait_until
 
 SHARD = "shardId-000000000000"
 

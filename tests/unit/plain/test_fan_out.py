@@ -6,12 +6,12 @@ from contextlib import ExitStack
 import pytest
 
 from kinesis_spout.testing import InMemoryStream
-from tests.support.fan_out.pushed_stream import serve, subscribed
-from tests.support.fan_out.server import FanOutServer
-from tests.support.fan_out.service import FanOutService, PushFault
-from tests.support.kinesis_endpoints import wait_until
-from tests.support.streams_under_test import LeapingClock
-from tests.unit.consumer.world import World
+from tests.support.consumer.world import World
+from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
+from tests.support.kinesis.fan_out.server import FanOutServer
+from tests.support.kinesis.fan_out.service import FanOutService, PushFault
+from tests.support.kinesis.streams_under_test import LeapingClock
+from tests.support.waiting import wait_until
 
 
 class Pushed(World):

@@ -17,7 +17,7 @@ from kinesis_spout.testing import (
 from kinesis_spout.testing.zookeeper.nodes import StoreFault
 from shard_state import Checkpoint, SequenceNumber
 from shard_state.checkpoint.hole_map import within
-from tests.support.opened_spout import opened
+from tests.support.consumer.world import opened
 
 FIRST = "shardId-000000000000"
 NEVER = 1e9

@@ -8,7 +8,7 @@ import pytest
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.testing import InMemoryDeadLetterSink
-from tests.support.opened_spout import opened
+from tests.support.consumer.world import opened
 from tests.unit.plain.test_bounded_runs import FIRST, Place
 
 MAXIMUM = {"maximum_record_age_seconds": 60.0}

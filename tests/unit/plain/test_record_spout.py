@@ -22,7 +22,7 @@ from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import MessageId
 from kinesis_spout.settings import SpoutConfig
 from shard_state import SequenceNumber, ShardPhase
-from tests.unit.consumer.world import FIRST, NEVER, SECOND, Diary, World, values_of
+from tests.support.consumer.world import FIRST, NEVER, SECOND, Diary, World, values_of
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from kinesis_spout.plain.listener import FailReason, SpoutListener
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.testing import InMemoryStreams, ManualClock, SteppedSpout
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 
 FIND_SECONDS = 30.0
 

@@ -33,8 +33,8 @@ from kinesis_spout.producer.spool import SqliteSpool
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock, SteppedProducer
 from tests.model.test_producer_model import SpoolInMemory
-from tests.support.in_memory_kinesis_client import client_error
-from tests.support.writable_kinesis import THROTTLED, WritableKinesis
+from tests.support.kinesis.in_memory_client import client_error
+from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 
 LOST = EndpointConnectionError(endpoint_url="memory:")
 
@@ -483,7 +483,7 @@ def test_a_program_that_forgets_to_close_sends_what_waits_and_is_warned(tmp_path
     script = tmp_path / "forgetful.py"
     script.write_text(
         "from kinesis_spout import KinesisProducer\n"
-        "from tests.support.writable_kinesis import THROTTLED, WritableKinesis\n"
+        "from tests.support.kinesis.writable import THROTTLED, WritableKinesis\n"
         "kinesis = WritableKinesis(s=1)\n"
         "producer = KinesisProducer('s', client=kinesis.client, linger_seconds=60)\n"
         "producer.put(b'1', 'k')\n"

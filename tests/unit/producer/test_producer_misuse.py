@@ -17,7 +17,7 @@ from kinesis_spout.model.errors import BufferFull, InvalidConfig, InvalidRecord,
 from kinesis_spout.producer import Ticket
 from kinesis_spout.testing import InMemorySpoolFolder, SteppedProducer
 from tests.model.test_producer_model import SpoolInMemory
-from tests.support.writable_kinesis import THROTTLED, WritableKinesis
+from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/s"
 DEADLINE_SECONDS = 30.0

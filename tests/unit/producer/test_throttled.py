@@ -7,8 +7,8 @@ import pytest
 
 from kinesis_spout.model.errors import BufferFull
 from kinesis_spout.testing import SteppedProducer
-from tests.support.throttling_kinesis import ThrottlingStream
-from tests.support.writable_kinesis import THROTTLED, WritableKinesis
+from tests.support.kinesis.throttling import ThrottlingStream
+from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 
 FREE = 1e9
 

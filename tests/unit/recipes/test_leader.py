@@ -10,7 +10,7 @@ import pytest
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.recipes.leader import HandOver, LeaderCareer, Term, stand_for
 from kinesis_spout.testing import InMemoryOffice, ManualClock
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 
 SESSION_SECONDS = 6.0
 

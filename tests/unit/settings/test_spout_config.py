@@ -13,10 +13,10 @@ from rich.pretty import pretty_repr
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import options
-from kinesis_spout.settings.grammar.zookeeper import acl_entries, embedded_directory
+from kinesis_spout.settings.grammar.zookeeper_address import acl_entries, embedded_directory
 from kinesis_spout.settings.rules import SECRETS
 from shard_state import Position
-from tests.support.shards import everywhere
+from tests.support.core.shards import everywhere
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 REQUIRED: dict[str, Any] = {"stream": "orders", "app": "billing"}

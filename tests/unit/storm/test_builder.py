@@ -10,7 +10,7 @@ from kinesis_spout import KinesisSpout
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm import BasicBolt, KeyValueState, StatefulBolt, Stream, TopologyBuilder, Tuple
 from kinesis_spout.storm.graph.plan import MOST_FUSED
-from tests.support.scripted_topology import Declared, Scripted, acks, begin
+from tests.support.storm.scripted_topology import Declared, Scripted, acks, begin
 
 
 class Counts(StatefulBolt):

@@ -6,7 +6,16 @@ import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm import KeyValueState, StatefulBolt, Topology, Tuple
-from tests.support.scripted_topology import Declared, Scripted, acks, begin, given, see, singles, values_of
+from tests.support.storm.scripted_topology import (
+    Declared,
+    Scripted,
+    acks,
+    begin,
+    given,
+    see,
+    singles,
+    values_of,
+)
 
 WORDS = ["a b a", "b poison", "c c", "a c"]
 

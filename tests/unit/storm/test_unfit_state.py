@@ -9,7 +9,7 @@ import pytest
 from kinesis_spout.storm import KeyValueState, StatefulBolt, Topology, Tuple
 from kinesis_spout.storm.local import LocalResult
 from kinesis_spout.testing import ManualClock
-from tests.support.scripted_topology import Scripted, UnloadableError, begin, passes_on, values_of
+from tests.support.storm.scripted_topology import Scripted, UnloadableError, begin, passes_on, values_of
 
 Batch = Sequence[tuple[str, str]]
 

@@ -15,7 +15,7 @@ from kinesis_spout.structured.progress_listener import (
     kinesis_progress,
 )
 from kinesis_spout.structured.source_progress import SourceProgress
-from tests.support.spark_versions import since_4_2
+from tests.support.spark.versions import since_4_2
 
 QUERY = UUID(int=7)
 

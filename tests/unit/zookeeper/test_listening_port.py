@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from kinesis_spout.zookeeper.embedded.java import is_free, port_for
+from kinesis_spout.zookeeper.java_server import is_free, port_for
 
 
 def test_the_same_directory_leads_to_the_same_port(tmp_path: Path) -> None:

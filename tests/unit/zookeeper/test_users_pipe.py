@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.zookeeper.embedded.users_pipe import UsersPipe
+from kinesis_spout.zookeeper.users_pipe import UsersPipe
 
 
 @pytest.fixture

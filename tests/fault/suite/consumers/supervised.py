@@ -15,7 +15,7 @@ from typing import Any, Final
 from tests.fault.suite.consumers.consumer import EXITED_BY_HANDLER, SinkFault
 from tests.fault.suite.consumers.delivery_log import Kind
 from tests.fault.suite.judgement.evidence import Sample
-from tests.support.zookeeper_proxy import ZooKeeperProxy
+from tests.support.zookeeper.proxy import ZooKeeperProxy
 
 REPOSITORY: Final = Path(__file__).parents[4]
 _RESTART_SECONDS: Final = 0.3

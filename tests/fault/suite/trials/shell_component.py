@@ -5,7 +5,7 @@ import sys
 
 from tests.fault.suite.trials.failing import Failing
 from tests.fault.suite.trials.plan import ALL, Place, TrialRecord
-from tests.support.shell_components.protocol import ack, emit, hello, read, send
+from tests.support.storm.shell_components.protocol import ack, emit, hello, read, send
 
 _DIED = 9
 

@@ -10,7 +10,7 @@ from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import StoreUnavailable
 from kinesis_spout.operations.stored_progress import StoredProgress
 from kinesis_spout.settings import SpoutConfig
-from tests.support.letters import LETTER, letter
+from tests.support.consumer.letters import LETTER, letter
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 

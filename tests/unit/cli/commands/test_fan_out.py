@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.settings import SpoutConfig
-from tests.support.in_memory_kinesis_client import client_error
+from tests.support.kinesis.in_memory_client import client_error
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 

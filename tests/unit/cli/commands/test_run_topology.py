@@ -18,7 +18,7 @@ from tests.unit.cli.fake_world import FakeWorld
 WIRED = """
 from kinesis_spout import KinesisSpout
 from kinesis_spout.storm import TopologyBuilder
-from tests.support.topology_components import Split
+from tests.support.storm.components import Split
 
 def words():
     builder = TopologyBuilder()

@@ -13,7 +13,7 @@ from tests.unit.cli.fake_world import FakeWorld
 
 WIRED = """
 from kinesis_spout.storm import TopologyBuilder
-from tests.support.topology_components import Sentences, Split
+from tests.support.storm.components import Sentences, Split
 
 builder = TopologyBuilder()
 builder.set_spout("sentences", Sentences())
@@ -29,7 +29,7 @@ def raises(): raise ZeroDivisionError("division by zero")
 def with_argument(stream): return builder
 
 def without_address():
-    from tests.support.topology_components import CountWords
+    from tests.support.storm.components import CountWords
     keeping = TopologyBuilder()
     keeping.set_spout("sentences", Sentences())
     keeping.set_bolt("split", Split()).shuffle_grouping("sentences")

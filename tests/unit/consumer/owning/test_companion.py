@@ -14,8 +14,7 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.settings import SpoutConfig
-from tests.support.opened_spout import opened
-from tests.unit.consumer.world import FIRST, NEVER, SECOND, World
+from tests.support.consumer.world import FIRST, NEVER, SECOND, World, opened
 
 NAME = "tally"
 

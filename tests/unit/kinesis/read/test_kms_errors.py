@@ -8,7 +8,7 @@ from kinesis_spout.kinesis import PollingShardGetter
 from kinesis_spout.model.errors import KeyUnavailable, KinesisError, Throttled
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position
-from tests.support.in_memory_kinesis_client import InMemoryKinesisClient, client_error
+from tests.support.kinesis.in_memory_client import InMemoryKinesisClient, client_error
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -8,9 +8,9 @@ from kinesis_spout.kinesis import PollingShardGetter, Prefetcher
 from kinesis_spout.model.errors import Throttled
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position
-from tests.support.buffered_shard import buffered_shard
-from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
-from tests.support.kinesis_endpoints import wait_until
+from tests.support.consumer.buffered_shard import buffered_shard
+from tests.support.kinesis.in_memory_client import InMemoryKinesisClient
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -3,7 +3,7 @@ from functools import partial
 
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.model.clock import SystemClock
-from tests.support.kinesis_endpoints import wait_until
+from tests.support.waiting import wait_until
 
 
 def test_a_fetch_runs_when_it_is_due_and_not_before() -> None:

@@ -10,7 +10,7 @@ from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
 from kinesis_spout.model.record import Record
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position
-from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
+from tests.support.kinesis.in_memory_client import InMemoryKinesisClient
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -19,7 +19,7 @@ from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.write.record_putter import RecordPutter
 from kinesis_spout.model.errors import Throttled
 from kinesis_spout.testing import ManualClock
-from tests.support.writable_kinesis import THROTTLED, Sent, WritableKinesis
+from tests.support.kinesis.writable import THROTTLED, Sent, WritableKinesis
 
 
 def putter(kinesis: WritableKinesis, clock: ManualClock | None = None, **options: Any) -> RecordPutter:

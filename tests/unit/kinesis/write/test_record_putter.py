@@ -14,8 +14,8 @@ from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLim
 from kinesis_spout.kinesis.write.record_putter import MAX_BUFFERED_RECORDS, RecordPutter, put_all
 from kinesis_spout.model.errors import AccessDenied, KinesisError, StreamNotFound, Throttled, Unavailable
 from kinesis_spout.testing import ManualClock
-from tests.support.in_memory_kinesis_client import client_error
-from tests.support.writable_kinesis import THROTTLED, WritableKinesis
+from tests.support.kinesis.in_memory_client import client_error
+from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 
 LOST = EndpointConnectionError(endpoint_url="memory:")
 

@@ -21,6 +21,7 @@ FORMS = {
         rates={"shardId-000000000001": 0.0, "shardId-000000000002": 1_200_000.0},
         ended=frozenset({"shardId-000000000003", "shardId-000000000000"}),
     ),
+    "watched": GroupMember(name="a", http="worker-3:9464"),
 }
 
 

@@ -16,7 +16,7 @@ from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.concurrency.record_run import RecordRun, RunRules
 from kinesis_spout.spark.tasks.handlers import record_handler
 from kinesis_spout.spark.tasks.journal import SliceNotes
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 
 PATIENCE_SECONDS = 20.0
 NAMES = ("kinesis-spout-handler", "kinesis-spout-handler-loop")

@@ -8,7 +8,7 @@ from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.model.handler import Reject
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.coalescing import CoalescingKey
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import Diary, EngineWorld, KillsWorker
 
 

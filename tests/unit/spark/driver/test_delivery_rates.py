@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.coalescing import CoalescingKey
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
 
 
@@ -82,7 +82,7 @@ def test_commits_go_on_and_records_arrive_while_the_rate_holds_back(world: Engin
     commits, beats = running.consumer.counters.commits, running.consumer.sharing.is_settled
     assert beats
     assert commits >= 1
-    assert running.engine._grants.due_at is not None
+    assert running.engine._planner.grants.due_at is not None
     assert diary.payloads == ["text-0"]
     assert running.query.status["message"].endswith(" s for the rate of deliveries")
     assert running.query.isActive
@@ -112,7 +112,7 @@ def test_a_shard_whose_slices_take_long_does_not_have_all_of_the_rate(two_shards
         diary(record)
 
     running = world.start(handle, max_deliveries_per_second=20, engine={"shards_per_task": 1})
-    shards = running.engine._shards
+    shards = running.engine._shards.by_id
     wait_until(
         lambda: len(shards) == 2 and min(s.tip_seen_at for s in shards.values()) > 0, "both tips are seen"
     )
@@ -160,7 +160,7 @@ def test_a_worker_that_dies_gives_back_what_it_was_granted(world: EngineWorld) -
     diary.until(texts(10))
     wait_until(lambda: running.consumer.manager.unresolved == 0, "all are finished")
     wait_until(lambda: running.consumer.deliveries._out == 0, "nothing is granted any more")
-    assert running.engine._grants._of == {}
+    assert running.engine._planner.grants._of == {}
 
 
 def test_the_newest_record_of_a_key_stands_for_the_others_however_low_the_rate(world: EngineWorld) -> None:
@@ -193,9 +193,9 @@ def test_two_members_share_the_rate_of_the_application(two_shards: EngineWorld) 
 def test_without_records_a_rate_costs_no_jobs_and_no_turns(world: EngineWorld) -> None:
     diary = Diary()
     running = world.start(diary, max_deliveries_per_second=5)
-    wait_until(lambda: running.engine._shards[FIRST].tip_seen_at > 0, "the tip is seen")
+    wait_until(lambda: running.engine._shards.by_id[FIRST].tip_seen_at > 0, "the tip is seen")
     batches = len(running.runner.batches)
-    assert running.engine._grants.due_at is None
+    assert running.engine._planner.grants.due_at is None
     world.put("news")
     diary.until(["news"])
     assert len(running.runner.batches) <= batches + 1

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from kinesis_spout.kinesis.read.getter import Cursor
+from kinesis_spout.kinesis.pace import aligned_idle_period
+from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
-from kinesis_spout.spark.driver.batches.running_batches import HandlingTime, RunningBatches, pack
-from kinesis_spout.spark.driver.polling.driver_shard import DriverShard
+from kinesis_spout.spark.driver.driver_shards import DriverShard
+from kinesis_spout.spark.driver.retry_data import RetryBuffer
+from kinesis_spout.spark.driver.running_batches import HandlingTime, RunningBatches, pack
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import Position, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 
@@ -212,7 +213,7 @@ def test_records_stay_until_a_slice_has_dealt_with_them() -> None:
     shard.settled(2)
     assert shard.carried(9) == (record(3),)
     shard.settled(1)
-    assert (shard.size_bytes, shard.is_idle) == (0, True)
+    assert (shard.size_bytes, shard.may_read) == (0, True)
 
 
 def test_polls_get_rarer_only_after_some_empty_ones_and_at_once_frequent_again() -> None:
@@ -221,14 +222,14 @@ def test_polls_get_rarer_only_after_some_empty_ones_and_at_once_frequent_again()
     for _ in range(12):
         shard.fetching_since = 0.0
         shard.take_in(page())
-        periods.append(shard.poll_period(0.2, 1.0))
+        periods.append(aligned_idle_period(shard.empty_polls, 0.2, 1.0))
 
     assert periods[:5] == [0.2] * 5
     assert periods == sorted(periods)
     assert periods[-3:] == [0.8] * 3, "the ticks of a rarer poll are ticks of the more frequent ones"
     shard.fetching_since = 0.0
     shard.take_in(page(record(1)))
-    assert shard.poll_period(0.2, 1.0) == 0.2
+    assert aligned_idle_period(shard.empty_polls, 0.2, 1.0) == 0.2
 
 
 def test_the_tip_counts_as_seen_from_when_the_poll_began() -> None:
@@ -281,4 +282,4 @@ def test_a_page_that_is_dropped_takes_the_place_behind_it_along() -> None:
     assert shard.size_bytes == sum(len(each.data) for each in (record(1), record(2)))
     shard.drop_page()
 
-    assert (shard.cursor.iterator, shard.size_bytes, shard.is_idle) == (None, 0, True)
+    assert (shard.cursor.iterator, shard.size_bytes, shard.may_read) == (None, 0, True)

@@ -6,8 +6,7 @@ from time import monotonic
 
 import pytest
 
-from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
-from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.kinesis.pace import ApplicationBudget, Pace, ShardPaces
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import (
     AccessDenied,
@@ -21,7 +20,7 @@ from kinesis_spout.model.handler import Reject
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
 from shard_state import PositionType, ShardPhase, SliceKind
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
 
 
@@ -128,7 +127,7 @@ def test_a_failed_record_comes_again_with_its_attempt_and_the_others_are_not_tou
 
     assert diary.attempts("b") == [1, 2, 3]
     assert diary.attempts("a") == diary.attempts("c") == [1]
-    assert running.engine._retry_data.size_bytes == 0
+    assert running.engine._shards.retry_data.size_bytes == 0
     world.until_stored(records[-1])
 
 
@@ -170,7 +169,7 @@ def test_nothing_of_an_isolated_record_without_retries_stays_in_the_buffer(world
     running.query.processAllAvailable()
 
     assert [letter.data for letter in world.dead_letters.letters] == [b"a"]
-    assert running.engine._retry_data.size_bytes == 0
+    assert running.engine._shards.retry_data.size_bytes == 0
 
 
 def test_a_killer_in_one_shard_dead_letters_nothing_of_another_that_shared_its_batch(
@@ -350,7 +349,7 @@ def test_permissions_that_are_taken_away_later_are_asked_for_again_slowly(world:
 
     def rests() -> bool:
         with running.consumer.lock:
-            return running.engine._shards[FIRST].next_poll_at - running.consumer.now > 20
+            return running.engine._shards.by_id[FIRST].next_poll_at - running.consumer.now > 20
 
     wait_until(rests, "the second refusal in a row rests the shard")
 
@@ -440,10 +439,10 @@ def test_the_driver_stops_fetching_at_three_quarters_of_what_it_may_hold(two_sha
     world.put_in(SECOND, "small")
     tip = running.engine._tip
     with running.consumer.lock:
-        running.engine._shards[SECOND].next_poll_at = 0.0
+        running.engine._shards.by_id[SECOND].next_poll_at = 0.0
         tip.look_again(SECOND)
     wait_until(lambda: tip.room.parked, "the other shard waits for room")
-    assert running.engine._shards[SECOND].fetching_since is None
+    assert running.engine._shards.by_id[SECOND].fetching_since is None
 
     running.runner.open_gate()
     running.query.processAllAvailable()
@@ -588,7 +587,7 @@ def test_retries_whose_data_was_not_kept_are_read_again(world: EngineWorld) -> N
     assert all(diary.attempts(name) == [1, 2] for name in texts(30))
     starts = {position.type for _, position in world.getters_opened}
     assert PositionType.AT_SEQUENCE_NUMBER in starts, "they were read again, each from itself on"
-    assert running.engine._retry_data.size_bytes == 0
+    assert running.engine._shards.retry_data.size_bytes == 0
     assert world.dead_letters.letters == []
 
 
@@ -648,7 +647,7 @@ def test_due_retries_that_cannot_go_out_do_not_keep_the_engine_busy(two_shards: 
 
     def poll_in(seconds: float) -> None:
         for shard_id in (FIRST, SECOND):
-            running.engine._shards[shard_id].next_poll_at = running.consumer.now + seconds
+            running.engine._shards.by_id[shard_id].next_poll_at = running.consumer.now + seconds
             running.engine._tip.look_again(shard_id)
 
     with running.consumer.lock:
@@ -673,7 +672,7 @@ def test_due_retries_of_a_shard_that_rests_do_not_keep_the_engine_busy(world: En
     wait_until(lambda: running.engine._settling.deaths == 1, "the job of the retry has died")
 
     with running.consumer.lock:
-        running.engine._shards[FIRST].next_poll_at = running.consumer.now + 60
+        running.engine._shards.by_id[FIRST].next_poll_at = running.consumer.now + 60
         running.engine._tip.look_again(FIRST)
         waits = [running.engine._start_work() for _ in range(3)]
     assert min(waits) > 0.1

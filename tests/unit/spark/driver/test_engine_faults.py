@@ -8,7 +8,7 @@ import pytest
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError, StateUnavailable
 from kinesis_spout.model.record import Record
 from shard_state import SliceKind
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, RunningQuery
 
 
@@ -177,7 +177,7 @@ def test_pages_that_wait_for_congested_shards_do_not_keep_the_others_from_being_
     big = "x" * 90_000
     (record,) = world.put_in(FIRST, big)
     with running.consumer.lock:
-        shard = running.engine._shards[FIRST]
+        shard = running.engine._shards.by_id[FIRST]
         shard.fetching_since = running.consumer.now
         getter = running.consumer.ports.open_getter(FIRST, running.consumer.manager.shard(FIRST).position)  # type: ignore[union-attr]
         shard.getter = getter
@@ -199,4 +199,4 @@ def _rests(running: RunningQuery) -> bool:
     with running.consumer.lock:
         running.engine._start_work()
         due = running.consumer.manager.next_due()
-        return not running.engine._running and (due is None or due <= running.consumer.now)
+        return not running.engine._running.batches and (due is None or due <= running.consumer.now)

@@ -10,7 +10,7 @@ import pytest
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.testing import InMemoryShardGetter
 from shard_state import SliceKind, SlicePlan
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, NEVER, SECOND, Diary, EngineWorld, RunningQuery
 
 SHARDS = 8
@@ -69,7 +69,7 @@ def put_before_all_are_polled(world: EngineWorld, running: RunningQuery, shard_i
                 return False
             for shard_id in shard_ids:
                 world.put_in(shard_id, shard_id)
-                running.engine._shards[shard_id].next_poll_at = 0.0
+                running.engine._shards.by_id[shard_id].next_poll_at = 0.0
                 running.engine._tip.look_again(shard_id)
             return True
 
@@ -96,7 +96,7 @@ def test_records_wait_for_the_polls_that_are_under_way(
     running.query.processAllAvailable()
     polls.close()
     world.put_in(FIRST, "a")
-    wait_until(lambda: running.engine._shards[FIRST].records, "the first record is there")
+    wait_until(lambda: running.engine._shards.by_id[FIRST].records, "the first record is there")
     world.put_in(SECOND, "b")
     assert carried(running) == []
     polls.gate.set()
@@ -173,11 +173,11 @@ def test_a_shard_with_a_backlog_is_not_read_before_its_read_limits_allow(two_sha
     running.query.processAllAvailable()
     with running.consumer.lock:
         now = running.consumer.now
-        for shard_id, shard in running.engine._shards.items():
+        for shard_id, shard in running.engine._shards.by_id.items():
             running.consumer.manager.page_fetched(shard_id, full=True)
             shard.read_at = now if shard_id == SECOND else now + NEVER
-        running.engine._plan(now)
-        planned: Sequence[SlicePlan] = [plan for plans in running.engine._planned for plan in plans]
+        running.engine._planner.plan(now)
+        planned: Sequence[SlicePlan] = [plan for plans in running.engine._planner.planned for plan in plans]
 
     assert [(plan.shard_id, plan.kind) for plan in planned] == [(SECOND, SliceKind.READ)]
 
@@ -187,12 +187,12 @@ def test_nothing_of_a_barred_shard_is_planned(two_shards: EngineWorld) -> None:
     running.query.processAllAvailable()
     with running.consumer.lock:
         now = running.consumer.now
-        for shard_id, shard in running.engine._shards.items():
+        for shard_id, shard in running.engine._shards.by_id.items():
             running.consumer.manager.page_fetched(shard_id, full=True)
             shard.read_at = now
-        running.engine._shards[FIRST].barred_until = now + NEVER
-        running.engine._plan(now)
-        planned = [plan.shard_id for plans in running.engine._planned for plan in plans]
+        running.engine._shards.by_id[FIRST].barred_until = now + NEVER
+        running.engine._planner.plan(now)
+        planned = [plan.shard_id for plans in running.engine._planner.planned for plan in plans]
 
     assert planned == [SECOND]
 
@@ -210,9 +210,9 @@ def test_a_plan_of_an_ownership_that_ended_is_not_launched_for_the_next_one(two_
     wait_until(lambda: running.runner.hanging, "the only slot is taken")
     with running.consumer.lock:
         running.consumer.manager.page_fetched(SECOND, full=True)
-        running.engine._shards[SECOND].read_at = 0.0
-        running.engine._plan(running.consumer.now)
-        assert [len(plans) for plans in running.engine._planned] == [1], "a plan waits for its turn"
+        running.engine._shards.by_id[SECOND].read_at = 0.0
+        running.engine._planner.plan(running.consumer.now)
+        assert [len(plans) for plans in running.engine._planner.planned] == [1], "a plan waits for its turn"
     epoch = world.stored(SECOND).epoch
     world.zookeeper.expire("member-1")
     wait_until(

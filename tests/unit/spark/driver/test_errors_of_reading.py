@@ -7,7 +7,7 @@ import pytest
 
 from kinesis_spout.model.errors import AccessDenied, KeyUnavailable, ShardNotFound
 from shard_state import SliceKind
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, Diary, EngineWorld, RunningQuery
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from kinesis_spout.testing import InMemoryStream
 from shard_state import SliceKind
-from tests.support.fan_out.pushed_stream import serve, subscribed
-from tests.support.fan_out.server import FanOutServer
-from tests.support.fan_out.service import PushFault
+from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
+from tests.support.kinesis.fan_out.server import FanOutServer
+from tests.support.kinesis.fan_out.service import PushFault
 from tests.unit.spark.driver.world import FIRST, Diary, EngineWorld, StreamClient
 
 DRIVER_READS = {"driver_reads_all": True, "poll_seconds": 5.0, "idle_poll_seconds": 5.0}

@@ -6,7 +6,7 @@ import pytest
 
 from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.model.record import Record
-from tests.support.kinesis_endpoints import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import EngineWorld
 
 LARGEST = [bytes([number]) * (10 * 1024 * 1024) for number in range(3)]

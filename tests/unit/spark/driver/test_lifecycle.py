@@ -9,7 +9,7 @@ import pytest
 from kinesis_spout.consumer import lifecycle
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.testing import InMemoryDeadLetterSink
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import Diary, EngineWorld
 
 MIB = 1024 * 1024

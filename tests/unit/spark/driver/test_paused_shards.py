@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from kinesis_spout.testing import InMemoryCoordinator
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld
 
 
@@ -64,7 +64,7 @@ def test_no_batch_begins_before_zookeeper_has_answered_a_process_that_was_stoppe
     assert isinstance(coordinator, InMemoryCoordinator)
     coordinator.is_heard = False
     world.put_in(FIRST, "after")
-    wait_until(lambda: running.engine._shards[FIRST].records, "it is read all the same")
+    wait_until(lambda: running.engine._shards.by_id[FIRST].records, "it is read all the same")
     assert diary.payloads == ["before"]
     coordinator.is_heard = True
     diary.until(["before", "after"])

@@ -9,7 +9,7 @@ import pytest
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import Death, EngineWorld, KillsWorker, RunningQuery
 
 

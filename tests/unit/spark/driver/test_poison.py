@@ -8,7 +8,7 @@ import pytest
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
 
 ALWAYS = [KillsWorker()] * 1_000
@@ -108,18 +108,18 @@ def test_an_outage_is_not_taken_for_a_stream_full_of_poison(world: EngineWorld) 
     diary = Diary(**dict.fromkeys(texts(200), ALWAYS))
     running = world.start(diary, retry_limit=0, blind=HandlerKilledWorker, engine=PATIENT)
     wait_until(lambda: running.engine._settling.deaths > 16, "jobs die")
-    wait_until(lambda: not running.engine._running, "and no other begins")
+    wait_until(lambda: not running.engine._running.batches, "and no other begins")
 
     assert len(world.dead_letters.letters) <= 2
     with running.consumer.lock:
-        assert running.engine._shards[FIRST].barred_until > running.consumer.now + 1_000
+        assert running.engine._shards.by_id[FIRST].barred_until > running.consumer.now + 1_000
 
 
 def test_a_handler_that_kills_every_worker_is_slowed_down_as_well(world: EngineWorld) -> None:
     world.put_in(FIRST, *texts(200))
     running = world.start(Diary(**dict.fromkeys(texts(200), ALWAYS)), retry_limit=0, engine=PATIENT)
     wait_until(lambda: running.engine._settling.deaths > 16, "workers die")
-    wait_until(lambda: not running.engine._running, "and no other begins")
+    wait_until(lambda: not running.engine._running.batches, "and no other begins")
 
     assert len(world.dead_letters.letters) <= 18
 

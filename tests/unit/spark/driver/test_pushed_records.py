@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from kinesis_spout.ports import Page, ShardGetter
-from kinesis_spout.spark.driver.polling.driver_shard import DriverShard
+from kinesis_spout.spark.driver.driver_shards import DriverShard
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.testing import InMemoryShardGetter
 from shard_state import Position
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, NEVER, SECOND, Diary, EngineWorld, RunningQuery
 
 NO_REST = 0.0
@@ -86,7 +86,7 @@ def pushing() -> Iterator[Pushing]:
 
 
 def shard_of(running: RunningQuery, shard_id: str) -> DriverShard:
-    return running.engine._shards[shard_id]
+    return running.engine._shards.by_id[shard_id]
 
 
 def payloads(batch: Sequence[WorkSlice]) -> list[str]:
@@ -107,7 +107,7 @@ def hold_first(pushing: Pushing, running: RunningQuery) -> None:
 def end_rest(running: RunningQuery) -> None:
     with running.consumer.lock:
         running.engine._tip.rests_until = running.consumer.now
-        for shard_id, shard in running.engine._shards.items():
+        for shard_id, shard in running.engine._shards.by_id.items():
             running.engine._tip.came(shard_id, shard)
     running.engine.resumed()
 
@@ -232,11 +232,11 @@ def test_lost_shards_give_their_bytes_back(pushing: Pushing) -> None:
     running = pushing.start(spacing_seconds=NO_REST, max_concurrent_batches=1)
     hold_first(pushing, running)
     pushing.push(SECOND, "b" * 1_000)
-    held = running.engine._held
+    held = running.engine._shards.held
     wait_until(lambda: held.size_bytes > 1_000, "both shards hold records")
 
     with running.consumer.lock:
-        assert held.size_bytes == sum(shard.size_bytes for shard in running.engine._shards.values())
+        assert held.size_bytes == sum(shard.size_bytes for shard in running.engine._shards.by_id.values())
         running.engine.shards_lost([SECOND])
         assert held.size_bytes == shard_of(running, FIRST).size_bytes
         running.engine.shards_lost([FIRST])

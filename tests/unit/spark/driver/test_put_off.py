@@ -7,7 +7,7 @@ import pytest
 from kinesis_spout.model.handler import NotNow
 from kinesis_spout.model.record import Record
 from kinesis_spout.recipes import KeyedRate
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import Diary, EngineWorld
 
 

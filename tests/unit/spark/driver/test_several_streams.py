@@ -16,7 +16,7 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.query import SpoutQuery, start_query
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
 from kinesis_spout.testing import InMemoryStreams
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import InProcessRunner, StreamClient, task_settings
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from time import monotonic
 import pytest
 
 from kinesis_spout.model.errors import HandlerKilledWorker
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, RunningQuery
 
 

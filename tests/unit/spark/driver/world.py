@@ -23,7 +23,7 @@ from msgspec import structs
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import OpenGetter, Ports
 from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
-from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.kinesis.pace import ShardPaces
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.model.handler import failure_of
@@ -34,7 +34,7 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
-from kinesis_spout.spark.driver.query import OneOf, SpoutQuery, StreamEngine
+from kinesis_spout.spark.driver.query import OneOf, SpoutQuery
 from kinesis_spout.spark.tasks import journal
 from kinesis_spout.spark.tasks.coalescing import CoalescingKey, order_with
 from kinesis_spout.spark.tasks.delivery import Failed
@@ -52,8 +52,8 @@ from kinesis_spout.testing import (
     ManualClock,
 )
 from shard_state import Checkpoint, Order, Position, Shard, SliceKind
-from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
-from tests.support.zookeeper_server import wait_until
+from tests.support.kinesis.in_memory_client import InMemoryKinesisClient
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -243,7 +243,7 @@ class RunningQuery:
         self.query = query
         self.runner = runner
         self.engine = engine
-        self.consumer = engine._consumer
+        self.consumer = engine.consumer
 
     def stop(self) -> None:
         self.query.stop()
@@ -348,9 +348,7 @@ class EngineWorld:
         }
         made = MicroBatchEngine(consumer, runner, EngineSettings(**engine_settings), "test")
         made.start()
-        running = RunningQuery(
-            SpoutQuery(config, OneOf("orders", StreamEngine(consumer, made)), "test"), runner, made
-        )
+        running = RunningQuery(SpoutQuery(config, OneOf("orders", made), "test"), runner, made)
         self._queries.append(running)
         return running
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.consumer.record_age import RecordAge
-from kinesis_spout.kinesis.read.getter import Cursor
+from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.model.errors import DataLoss, KeyUnavailable, KinesisError, Throttled, Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.dataframe.caching_delivery import CachingDelivery
@@ -19,7 +19,7 @@ from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import Fate, Order, Position, RunBounds, SliceKind, SlicePlan
-from tests.support.zookeeper_server import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, StreamClient, task_settings
 
 

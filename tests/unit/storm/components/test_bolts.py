@@ -11,7 +11,16 @@ from kinesis_spout.storm import BasicBolt, BatchBolt, Bolt, FailedException, Tup
 from kinesis_spout.storm.local import LocalResult
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.testing import ManualClock
-from tests.support.scripted_topology import Scripted, acks, begin, given, passes_on, see, singles, values_of
+from tests.support.storm.scripted_topology import (
+    Scripted,
+    acks,
+    begin,
+    given,
+    passes_on,
+    see,
+    singles,
+    values_of,
+)
 
 
 class Picky(BasicBolt):

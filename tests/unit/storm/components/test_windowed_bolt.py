@@ -14,7 +14,7 @@ from kinesis_spout.storm import Count, Seconds, TopologyBuilder, Tuple, Window
 from kinesis_spout.storm.components.open_windows import OpenWindows, restored_windows
 from kinesis_spout.storm.components.windowed_bolt import ticks_every
 from kinesis_spout.storm.state.key_values import read_value
-from tests.support.windowed_topology import (
+from tests.support.storm.windowed_topology import (
     FAILS,
     RAISES,
     After,

@@ -2,7 +2,7 @@
 
 from kinesis_spout.storm.graph.component_graph import ComponentGraph
 from kinesis_spout.storm.graph.plan import plan_of
-from tests.support.scripted_topology import Declared, Scripted, begin
+from tests.support.storm.scripted_topology import Declared, Scripted, begin
 
 
 def word_count() -> ComponentGraph:

@@ -31,8 +31,8 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
 from kinesis_spout.storm.hosting.processes.placement import Placement
 from kinesis_spout.storm.local import LocalTopology
 from kinesis_spout.storm.running.program import SHELL_PLACEMENT
-from tests.support.shell_topology import KEY, shell_bolt, topology, words
-from tests.support.zookeeper_server import wait_until
+from tests.support.storm.shell_topology import KEY, shell_bolt, topology, words
+from tests.support.waiting import wait_until
 from tests.unit.storm.hosting.test_host_process import host_processes
 
 

@@ -16,8 +16,8 @@ from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
 from kinesis_spout.storm.hosting.processes.children import Lease, NotYet
 from kinesis_spout.storm.hosting.processes.host_socket import folder_of
 from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
-from tests.support.shell_topology import ENVIRONMENT, KEY, command, shell_bolt, topology, words
-from tests.support.zookeeper_server import wait_until
+from tests.support.storm.shell_topology import ENVIRONMENT, KEY, command, shell_bolt, topology, words
+from tests.support.waiting import wait_until
 
 SETTINGS = ChildSettings(command=tuple(command("counts")), environment=ENVIRONMENT)
 

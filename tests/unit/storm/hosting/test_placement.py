@@ -13,7 +13,7 @@ import pytest
 from kinesis_spout.processes.keyed_connections import Machine
 from kinesis_spout.storm.hosting.processes.host_socket import AskMachine
 from kinesis_spout.storm.hosting.processes.placement import Placement, placement_of
-from tests.support.shell_topology import KEY
+from tests.support.storm.shell_topology import KEY
 
 ONE, OTHER, THIRD = (Machine("127.0.0.1", port) for port in (1, 2, 3))
 

@@ -13,9 +13,9 @@ from kinesis_spout.storm import ShellBolt, TopologyBuilder
 from kinesis_spout.storm.components import DEFAULT_STREAM, BasicBolt, Tuple
 from kinesis_spout.storm.hosting.component_reports import MOST_LINES, MOST_METRICS
 from kinesis_spout.storm.local import LocalResult
-from tests.support.hang_clock import LEAP_SECONDS, HangClock
-from tests.support.shell_topology import ROOT, Words, shell_bolt, topology, words
-from tests.support.zookeeper_server import wait_until
+from tests.support.storm.hang_clock import LEAP_SECONDS, HangClock
+from tests.support.storm.shell_topology import ROOT, Words, shell_bolt, topology, words
+from tests.support.waiting import wait_until
 
 LONG_SECONDS = 600.0
 

@@ -7,8 +7,8 @@ import pytest
 
 from kinesis_spout.storm import ShellSpout
 from kinesis_spout.storm.components import TaskContext
-from tests.support.shell_topology import COMPONENTS, ENVIRONMENT, Collected
-from tests.support.zookeeper_server import wait_until
+from tests.support.storm.shell_topology import COMPONENTS, ENVIRONMENT, Collected
+from tests.support.waiting import wait_until
 
 CONTEXT = TaskContext(topology="words", component="shell", task=1, index=0, parallelism=1)
 

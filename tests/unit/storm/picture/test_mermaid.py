@@ -41,7 +41,7 @@ def test_a_spout_is_drawn_with_what_became_of_its_tuples_and_how_long_it_took() 
 
 
 def test_a_local_run_can_be_drawn_with_its_counts() -> None:
-    from tests.support.topology_components import Sentences, Split  # noqa: PLC0415
+    from tests.support.storm.components import Sentences, Split  # noqa: PLC0415
 
     builder = TopologyBuilder()
     builder.set_spout("sentences", Sentences())

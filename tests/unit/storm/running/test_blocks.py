@@ -11,7 +11,7 @@ from kinesis_spout.storm.components.tuples import Source
 from kinesis_spout.storm.local import LocalResult
 from kinesis_spout.storm.running.blocks import FULL_BLOCK, Outbox, Parcel, TupleBlock
 from kinesis_spout.storm.running.stage_run import StageRun
-from tests.support.scripted_topology import Scripted, UnloadableError, begin, given, singles
+from tests.support.storm.scripted_topology import Scripted, UnloadableError, begin, given, singles
 
 SOURCE = Source("bolt", "default", 7, ("value",))
 

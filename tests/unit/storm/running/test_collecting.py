@@ -12,7 +12,7 @@ from kinesis_spout.storm.running.bolt_task import _LOOK_THROUGH
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.testing import ManualClock
-from tests.support.scripted_topology import (
+from tests.support.storm.scripted_topology import (
     Declared,
     Script,
     Scripted,

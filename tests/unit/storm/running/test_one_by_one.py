@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kinesis_spout.storm import BasicBolt, Bolt, KeyValueState, StatefulBolt, TopologyBuilder, Tuple
 from kinesis_spout.storm.local import LocalResult, LocalTopology
 from kinesis_spout.testing import ManualClock
-from tests.support.scripted_topology import Scripted, acks, begin, passes_on, values_of
+from tests.support.storm.scripted_topology import Scripted, acks, begin, passes_on, values_of
 
 if TYPE_CHECKING:
     from kinesis_spout.storm.running.collecting import Collector

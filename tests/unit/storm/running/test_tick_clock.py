@@ -8,7 +8,7 @@ from kinesis_spout.storm import Bolt, KeyValueState, StatefulBolt, TopologyBuild
 from kinesis_spout.storm.running.clocks import TickClock
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.state.key_values import PartitionState
-from tests.support.topology_components import Sentences
+from tests.support.storm.components import Sentences
 
 TICKED: list[str] = []
 """In which micro-batch the bolt ticked. Here, as its tasks are copies."""

@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.kinesis.pace import ShardPaces
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver import query as driver_query
@@ -29,14 +29,16 @@ from kinesis_spout.storm import (
     Window,
     WindowedBolt,
 )
-from kinesis_spout.storm.spark.query import TopologyQuery
-from kinesis_spout.storm.spark.tasks import kept_runs
-from kinesis_spout.storm.state import StateFiles, StateManifest, StatePartition
+from kinesis_spout.storm.spark import kept_runs
+from kinesis_spout.storm.spark.topology_query import TopologyQuery
+from kinesis_spout.storm.state.files import StateFiles
+from kinesis_spout.storm.state.manifest import StateManifest
+from kinesis_spout.storm.state.partition import StatePartition
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryShardLister
 from shard_state import Position
-from tests.support.spark_here import SparkHere
-from tests.support.topology_components import TimedKeys
-from tests.support.zookeeper_server import wait_until
+from tests.support.spark.spark_here import SparkHere
+from tests.support.storm.components import TimedKeys
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import EngineWorld, task_settings
 
 WINDOWS: list[tuple[Any, ...]] = []

@@ -8,7 +8,7 @@ from kinesis_spout import KinesisSpout
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm import Bolt, KeyValueState, Spout, StatefulBolt, TopologyBuilder, Tuple
 from kinesis_spout.storm.spark.start import check_runnable
-from tests.support.topology_components import Sentences, Split
+from tests.support.storm.components import Sentences, Split
 
 
 class Keeps(StatefulBolt):

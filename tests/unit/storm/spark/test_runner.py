@@ -9,9 +9,9 @@ import pytest
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.storm import KeyValueState, StatefulBolt, TopologyBuilder, Tuple
 from kinesis_spout.storm.spark.runner import TopologyRunner
-from kinesis_spout.storm.state import StateManifest
-from tests.support.spark_here import SparkHere
-from tests.support.topology_components import Sentences
+from kinesis_spout.storm.state.manifest import StateManifest
+from tests.support.spark.spark_here import SparkHere
+from tests.support.storm.components import Sentences
 
 STORED_AT = 4_000_000_000.0
 """Later than any machine's clock will be for long."""

@@ -5,10 +5,10 @@ import threading
 import pytest
 
 from kinesis_spout.storm import TopologyBuilder
-from kinesis_spout.storm.spark.query import TopologyQuery
-from tests.support.scripted_topology import Declared, Scripted, acks
-from tests.support.spark_here import SparkHere
-from tests.support.zookeeper_server import wait_until
+from kinesis_spout.storm.spark.topology_query import TopologyQuery
+from tests.support.spark.spark_here import SparkHere
+from tests.support.storm.scripted_topology import Declared, Scripted, acks
+from tests.support.waiting import wait_until
 
 
 class Idle(Declared):

@@ -25,7 +25,7 @@ from kinesis_spout.storm.graph.plan import context_of
 from kinesis_spout.storm.hosting.shell_settings import ShellSettings
 from kinesis_spout.storm.running.program import program_of
 from kinesis_spout.storm.spark import start
-from tests.support.scripted_topology import Declared, Scripted
+from tests.support.storm.scripted_topology import Declared, Scripted
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

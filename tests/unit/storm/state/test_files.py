@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from kinesis_spout.model.errors import InvalidConfig, StateUnavailable, StateUnreadable
-from kinesis_spout.storm.state import StateFiles
-from tests.support.s3_server import SECRET, keys_in, s3_with_bucket
-from tests.support.state_places import place
+from kinesis_spout.storm.state.files import StateFiles
+from tests.support.consumer.s3_server import SECRET, keys_in, s3_with_bucket
+from tests.support.storm.state_places import place
 
 ROWS: dict[object, bytes | None] = {
     "a": pickle.dumps(1),

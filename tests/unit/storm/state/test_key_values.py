@@ -6,9 +6,8 @@ import pickle
 import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.state import PartitionState
-from kinesis_spout.storm.state.key_values import task_of
-from tests.support.state_places import keys_of
+from kinesis_spout.storm.state.key_values import PartitionState, task_of
+from tests.support.storm.state_places import keys_of
 
 
 def test_what_is_put_is_given_until_it_is_deleted() -> None:

@@ -23,8 +23,8 @@ from kinesis_spout.testing import InMemoryProcess, InMemoryStream, InMemoryZooKe
 from kinesis_spout.testing.zookeeper.checkpoint_store import InMemoryCheckpointStore
 from shard_state import Checkpoint, Position, SequenceNumber, Shard
 from shard_state.sequence_number import SHARD_END, SHARD_START
-from tests.support.shards import everywhere
-from tests.support.zookeeper_server import wait_until
+from tests.support.core.shards import everywhere
+from tests.support.waiting import wait_until
 from tests.unit.structured.spark_in_memory import SparkInMemory, options
 
 ORDERS, RETURNS = "orders", "returns"

@@ -6,9 +6,9 @@ from contextlib import ExitStack
 import pytest
 
 from kinesis_spout.testing import InMemoryStream
-from tests.support.fan_out.pushed_stream import PushingClient, serve
-from tests.support.fan_out.server import FanOutServer
-from tests.support.kinesis_endpoints import wait_until
+from tests.support.kinesis.fan_out.pushed_stream import PushingClient, serve
+from tests.support.kinesis.fan_out.server import FanOutServer
+from tests.support.waiting import wait_until
 from tests.unit.structured import spark_in_memory
 from tests.unit.structured.spark_in_memory import Row, SparkInMemory, options
 

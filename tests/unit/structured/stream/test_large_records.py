@@ -7,7 +7,7 @@ import pytest
 
 from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.testing import InMemoryStream
-from tests.support.kinesis_endpoints import wait_until
+from tests.support.waiting import wait_until
 from tests.unit.structured.spark_in_memory import Batch, SparkInMemory, options
 
 LARGEST = [bytes([number]) * (10 * 1024 * 1024) for number in range(3)]

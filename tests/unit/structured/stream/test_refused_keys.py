@@ -11,7 +11,7 @@ from kinesis_spout.structured.pages.page_buffer import PageBuffer
 from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, ShardFetcher
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position
-from tests.support.in_memory_kinesis_client import InMemoryKinesisClient
+from tests.support.kinesis.in_memory_client import InMemoryKinesisClient
 
 SHARD = "shardId-000000000000"
 

@@ -9,9 +9,9 @@ import pytest
 
 from kinesis_spout.model.errors import CheckpointUnreadable, DataLoss, StreamNotFound, StreamRecreated
 from kinesis_spout.structured.stream import read_ahead
-from tests.support.in_memory_account import ARN, InMemoryAccountClient
-from tests.support.in_memory_kinesis_client import client_error
-from tests.support.zookeeper_server import wait_until
+from tests.support.kinesis.in_memory_account import ARN, InMemoryAccountClient
+from tests.support.kinesis.in_memory_client import client_error
+from tests.support.waiting import wait_until
 from tests.unit.structured.spark_in_memory import Batch, SparkInMemory, options_over
 
 HOUR = 3600.0

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from kinesis_spout.structured.stream import read_ahead
-from tests.support.in_memory_account import InMemoryAccountClient
-from tests.support.zookeeper_server import wait_until
+from tests.support.kinesis.in_memory_account import InMemoryAccountClient
+from tests.support.waiting import wait_until
 from tests.unit.structured.spark_in_memory import SparkInMemory, options_over
 from tests.unit.structured.stream.test_stream_patterns import streams_of
 

@@ -7,7 +7,7 @@ from kinesis_spout.model.errors import CheckpointUnreadable, StreamRecreated
 from kinesis_spout.zookeeper import Application
 from kinesis_spout.zookeeper.progress.application import MAX_DEPLOYMENTS
 from shard_state import Position, SequenceNumber, StartPositions
-from tests.support.shards import everywhere
+from tests.support.core.shards import everywhere
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 STARTS = [

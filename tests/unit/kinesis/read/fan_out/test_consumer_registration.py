@@ -10,10 +10,10 @@ from kinesis_spout.kinesis.read.fan_out.consumer_registration import (
 )
 from kinesis_spout.model.errors import KinesisError, Throttled
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from tests.support.fan_out.pushed_stream import serve
-from tests.support.fan_out.server import FanOutServer
-from tests.support.fan_out.service import FanOutService
-from tests.support.in_memory_kinesis_client import client_error
+from tests.support.kinesis.fan_out.pushed_stream import serve
+from tests.support.kinesis.fan_out.server import FanOutServer
+from tests.support.kinesis.fan_out.service import FanOutService
+from tests.support.kinesis.in_memory_client import client_error
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
 

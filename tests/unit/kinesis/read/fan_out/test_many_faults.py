@@ -9,11 +9,11 @@ from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionP
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.testing import InMemoryStream
 from shard_state import Position
-from tests.support.fan_out.pushed_stream import serve, subscribed
-from tests.support.fan_out.server import FanOutServer
-from tests.support.fan_out.service import FanOutService, PushFault
-from tests.support.kinesis_endpoints import wait_until
-from tests.support.streams_under_test import LeapingClock
+from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
+from tests.support.kinesis.fan_out.server import FanOutServer
+from tests.support.kinesis.fan_out.service import FanOutService, PushFault
+from tests.support.kinesis.streams_under_test import LeapingClock
+from tests.support.waiting import wait_until
 
 FAULTS = 120
 RENEWAL_SECONDS = 0.3

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from kinesis_spout.kinesis import ReadSettings
-from kinesis_spout.kinesis.errors import ResourceInUse
-from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter, FanOutStream
+from kinesis_spout.kinesis.calls import ResourceInUse
+from kinesis_spout.kinesis.read.fan_out.pushed_getter import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods
 from kinesis_spout.kinesis.read.read_settings import DEFAULT
 from kinesis_spout.model.errors import AccessDenied, KinesisError, Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.testing import InMemoryStream
 from shard_state import Position
-from tests.support.fan_out.pushed_stream import serve, subscribed
-from tests.support.fan_out.server import FanOutServer
-from tests.support.fan_out.service import FanOutService, PushFault
+from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
+from tests.support.kinesis.fan_out.server import FanOutServer
+from tests.support.kinesis.fan_out.service import FanOutService, PushFault
 
 SHARD = "shardId-000000000000"
 DEADLINE_SECONDS = 20.0

@@ -13,10 +13,10 @@ from kinesis_spout.kinesis.read.fan_out.subscribe_call import subscribe
 from kinesis_spout.model.errors import InvalidConfig, KinesisError, Unavailable
 from kinesis_spout.testing import InMemoryStream
 from shard_state import Position
-from tests.support.aws_front import Front, front_of
-from tests.support.fan_out.pushed_stream import serve, subscribed
-from tests.support.fan_out.server import FanOutServer
-from tests.support.own_certificate import own_certificate
+from tests.support.kinesis.aws_front import Front, front_of
+from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
+from tests.support.kinesis.fan_out.server import FanOutServer
+from tests.support.kinesis.own_certificate import own_certificate
 
 SHARD = "shardId-000000000000"
 PASSWORD = "hush-proxy"

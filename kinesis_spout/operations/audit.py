@@ -1,0 +1,113 @@
+"""Who changed what of an application, when and why: in the log, and with the application in ZooKeeper.
+
+An entry is written after its change, so none tells of a change that was refused. Where it cannot be stored (the
+application is not there any more, ZooKeeper does not answer), the change stays, and the log alone has the entry.
+"""
+
+import getpass
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import msgspec
+
+from kinesis_spout.model.clock import moment
+from kinesis_spout.model.errors import StoreError
+from kinesis_spout.operations.stored_progress import StoredProgress
+from kinesis_spout.operations.world import World, begun_progress
+from kinesis_spout.settings import SpoutConfig
+
+_log = logging.getLogger(__name__)
+
+_MAX_CHARS: Final = 2_000
+"""Of one text of an entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """Who makes a change, and why."""
+
+    who: str
+    why: str = ""
+    door: str = "command line"
+
+    @classmethod
+    def here(cls) -> Self:
+        """The user of this process, on this machine."""
+        try:
+            user = getpass.getuser()
+        except (KeyError, OSError):  # no name for its number, as in many containers
+            user = "unknown"
+        return cls(who=f"{user}@{socket.gethostname()}")
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    at: float
+    who: str
+    door: str
+    """Through which it was made: "command line" or "web page"."""
+    what: str
+    """``pause``, ``resume``, ``drain``, ``undrain``, ``reset``, ``forget`` or ``redrive``."""
+    of: str
+    """Shards, a member, or letters, as text."""
+    why: str = ""
+
+    def document(self) -> dict[str, Any]:
+        return msgspec.structs.asdict(self) | {"at": moment(self.at)}
+
+
+class Audit:
+    """Writes the entries of one operator's change, once it is made."""
+
+    def __init__(self, world: World, config: SpoutConfig, by: Operator | None) -> None:
+        self._world = world
+        self._config = config
+        self._by = by or Operator.here()
+
+    def note(self, progress: StoredProgress, what: str, of: str) -> None:
+        self._note(what, of, progress.group.write_audit)
+
+    def note_apart(self, what: str, of: str) -> None:
+        """The same for an operation that is not connected to ZooKeeper."""
+
+        def write(entry: bytes) -> bool:
+            with self._world.progress(self._config) as progress:
+                return progress.group.write_audit(entry)
+
+        self._note(what, of, write)
+
+    def _note(self, what: str, of: str, write: Callable[[bytes], bool]) -> None:
+        by = self._by
+        entry = AuditEntry(
+            at=self._world.time(),
+            who=by.who[:_MAX_CHARS],
+            door=by.door,
+            what=what,
+            of=of[:_MAX_CHARS],
+            why=by.why[:_MAX_CHARS],
+        )
+        place = f"{self._config.app} on {self._config.stream_name}"
+        _log.info("%s: %s %s, by %s (%s): %s", place, what, entry.of, entry.who, entry.door, entry.why or "-")
+        try:
+            write(msgspec.json.encode(entry))
+        except StoreError as error:
+            self._world.listener.note(f"the audit entry of this change could not be stored: {error}")
+
+
+def read_audit(world: World, config: SpoutConfig) -> list[AuditEntry]:
+    """The entries that are kept, oldest first. One that cannot be read is shown as such."""
+    with begun_progress(world, config) as progress:
+        return audit_of(progress)
+
+
+def audit_of(progress: StoredProgress) -> list[AuditEntry]:
+    return [_decoded(stored) for stored in progress.group.audit()]
+
+
+def _decoded(stored: bytes) -> AuditEntry:
+    try:
+        return msgspec.json.decode(stored, type=AuditEntry)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return AuditEntry(at=0.0, who="?", door="?", what="unreadable entry", of=repr(stored[:200]))

@@ -1,0 +1,219 @@
+"""What the next micro-batches are made of, and when to plan them.
+
+A Spark job costs far more than a slice, so what comes at nearly the same time goes out in one: records that
+polls bring wait for the other polls that are under way, and retries for others that are about due,
+``gather_seconds`` at most, or a few times that while a job runs. While the maximum of jobs runs, everything
+gathers anyway.
+
+Records that are pushed come one by one, and the next one's time is unknown. So the first goes out at once,
+and what follows closely waits until ``spacing_seconds`` have passed since the last job began: a steady
+trickle makes as many jobs a second as that allows, however fast a job is.
+
+A micro-batch is planned within its delivery grant, so nothing on an executor has to wait: the driver only
+plans less, or later. Commits, polls and other streams continue meanwhile. The driver waits until a job is
+worth it: a quarter of what a window holds (``consumer.rate_window``), or one delivery.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from kinesis_spout.consumer.delivery_rate import DeliveryRate, Grant
+from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.kinesis.read.polled_getter import Cursor
+from kinesis_spout.kinesis.read.user_records import HashKeys
+from kinesis_spout.spark.driver.driver_shards import DriverShards
+from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES
+from kinesis_spout.spark.driver.tip_poller import TipPoller
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from shard_state import SliceKind, SlicePlan
+
+LONGEST_WAIT_SECONDS: Final = 1.0
+"""Between two looks for work."""
+_SHORTEST_WAIT_SECONDS: Final = 0.001
+_PATIENCE_WHILE_RUNNING: Final = 8.0
+"""While a job runs, records wait so many gather times for polls: a second job would slow both."""
+_SPACINGS_WHILE_RUNNING: Final = 2.0
+"""While a job runs, pushed records wait so many spacings for its end before another starts."""
+_WORTH_A_JOB: Final = 0.25
+
+_Slice = tuple[str, int, bool]
+
+
+class BatchPlanner:
+    """Plans one stream's batches. Mutable; the engine's thread's only, under the consumer's lock."""
+
+    def __init__(self, shards: DriverShards, tip: TipPoller) -> None:
+        self._consumer = shards.consumer
+        self._manager = shards.consumer.manager
+        self._settings = shards.settings
+        self._shards = shards
+        self._retry_data = shards.retry_data
+        self._tip = tip
+        self.grants = DeliveryGrants(shards.consumer.deliveries, shards.consumer)
+        self.planned: deque[list[SlicePlan]] = deque()
+        """The batches that wait for a slot, each as its slices."""
+        self.plan_at = 0.0
+        """When to plan next, unless polls bring records before; monotonic."""
+
+    def plan(self, now: float) -> None:
+        """Plan what may go out now, and when to plan next."""
+        self._tip.arrived_at = self.grants.due_at = None
+        self._plan(now)
+        self.plan_at = self._next_plan(now)
+
+    def _plan(self, now: float) -> None:
+        shards = self._shards.by_id.items()
+        letters_bytes, most = self._consumer.letters.size_bytes, self._shards.max_bytes()
+        if letters_bytes > most // 2:
+            return  # Retries can be read again, and be given up: their data would come on top.
+        may_read = letters_bytes <= most // 4
+        granted = self.grants.ask(now)
+        plans = self._manager.plan(
+            now,
+            carried={shard_id: len(shard.records) for shard_id, shard in shards},
+            resting={shard_id for shard_id, shard in shards if shard.read_at > now or not may_read},
+            barred={shard_id for shard_id, shard in shards if shard.barred_until > now},
+            most=granted,
+            coalesces=self._settings.coalescing is not None,
+        )
+        if granted is not None:
+            self.grants.planned(plans, now)
+        together: list[SlicePlan] = []
+        for plan in plans:
+            # A slice that must be read again first takes time that others should not wait for.
+            is_incomplete = any(
+                self._retry_data.get(plan.shard_id, retry.sequence) is None for retry in plan.retries
+            )
+            if plan.alone or is_incomplete:
+                self.planned.append([plan])
+            else:
+                together.append(plan)
+        if together:
+            self.planned.append(together)
+
+    def _next_plan(self, now: float) -> float:
+        """When something can be planned, if nothing comes up before."""
+        waits = [shard.barred_until for shard in self._shards.by_id.values()]
+        if self.grants.due_at is not None:
+            # Also where it is due already: the rest was possibly not granted yet.
+            waits.append(max(self.grants.due_at, now + _SHORTEST_WAIT_SECONDS))
+        # The end of a shard's read limits does not concern a shard that the driver reads.
+        waits += [
+            shard.read_at
+            for shard_id, shard in self._shards.by_id.items()
+            if shard.read_at > now and self._manager.is_for_executors(shard_id)
+        ]
+        retries_due = self._manager.next_due()
+        if retries_due is not None and retries_due > now:
+            waits.append(retries_due + self._settings.gather_seconds)
+        # What is due already and did not start waits for something else, which wakes the engine.
+        return min((at for at in waits if at > now), default=now + LONGEST_WAIT_SECONDS)
+
+    def due_at(self, *, while_running: bool) -> float:
+        """When to plan next: what comes at nearly the same time has gathered by then; monotonic."""
+        arrived_at = self._tip.arrived_at
+        if arrived_at is None:
+            return self.plan_at
+        if self._settings.driver_reads_all:
+            return self._pushed_due_at(arrived_at, while_running=while_running)
+        if not self._tip.is_polling:
+            return arrived_at
+        patience = _PATIENCE_WHILE_RUNNING if while_running else 1.0
+        return arrived_at + patience * self._settings.gather_seconds
+
+    def _pushed_due_at(self, arrived_at: float, *, while_running: bool) -> float:
+        spacing = self._settings.spacing_seconds
+        if while_running:
+            return arrived_at + _SPACINGS_WHILE_RUNNING * spacing
+        is_worth_a_job = self._shards.held.size_bytes >= WORTH_A_JOB_BYTES
+        due_at = arrived_at if is_worth_a_job else max(arrived_at, self._tip.rests_until)
+        # Records that came meanwhile are being read, which takes no call: they are here in a moment.
+        return due_at + self._settings.gather_seconds if self._tip.is_polling else due_at
+
+    def work(self, plan: SlicePlan) -> WorkSlice:
+        """What travels to the executors for a slice of a shard that is still owned."""
+        consumer, shard, age = self._consumer, self._shards.by_id[plan.shard_id], None
+        if self._manager.breaker.pause is None:  # Otherwise nothing is given up now.
+            age = RecordAge.of(consumer.config, consumer.ports.clock.time())
+        if plan.kind is SliceKind.READ:
+            shard.close_getter()
+            state = self._manager.shard(plan.shard_id)
+            hash_keys = None if state is None else HashKeys.to_check(state.shard)
+            cursor = self._paced(shard.cursor, plan.shard_id)
+            return WorkSlice(plan=plan, age=age, cursor=cursor, hash_keys=hash_keys)
+        if plan.kind is SliceKind.CARRIED:
+            return WorkSlice(plan=plan, age=age, records=shard.carried(plan.limit))
+        kept = (self._retry_data.get(plan.shard_id, retry.sequence) for retry in plan.retries)
+        return WorkSlice(plan=plan, age=age, records=tuple(record for record in kept if record is not None))
+
+    def _paced(self, cursor: Cursor, shard_id: str) -> Cursor:
+        """Set how fast executors read on, and not before the driver's own reads since are paid for."""
+        paces = self._consumer.ports.paces
+        return replace(
+            cursor,
+            not_before=max(cursor.not_before, paces.not_before(shard_id)),
+            pace=paces.elsewhere,
+            throttled_to=paces.of(shard_id).throttled_to,
+        )
+
+
+class DeliveryGrants:
+    """The grants of one stream's slices: requested at planning, paid when a slice ends. Mutable."""
+
+    def __init__(self, rate: DeliveryRate, stream: object) -> None:
+        self._rate = rate
+        self._stream = stream
+        self._grant: Grant | None = None
+        self._of: dict[_Slice, Grant] = {}
+        """The grants of running slices: of a shard at most a fresh one and one of retries."""
+        self.due_at: float | None = None
+        """When to plan again if something can wait for a grant; None: nothing waits for one."""
+
+    def ask(self, now: float) -> int | None:
+        """How many deliveries may be planned now; None: any number. ``planned`` follows."""
+        if not self._rate.is_limited:
+            return None
+        self._grant = self._rate.granted(self._stream, now, worth=_WORTH_A_JOB)
+        return self._grant.deliveries
+
+    def planned(self, plans: Sequence[SlicePlan], now: float) -> None:
+        """Take in what was planned of the last grant; the rest is free again."""
+        grant, self._grant = self._grant, None
+        if grant is None:
+            return
+        used = 0
+        for plan in plans:
+            used += plan.most_deliveries
+            self._of[_slice(plan)] = Grant(plan.most_deliveries, grant.at)
+        self._rate.ended(Grant(grant.deliveries - used, grant.at), 0)
+        more_may_wait = used == grant.deliveries
+        self.due_at = self._rate.due_at(self._stream, now, worth=_WORTH_A_JOB) if more_may_wait else None
+
+    def not_sent(self, plan: SlicePlan) -> None:
+        self._end(plan, 0)
+
+    def ended(self, plans: Sequence[SlicePlan], results: Sequence[WorkResult] = ()) -> None:
+        """A batch has ended. What is not known of it counts as delivered."""
+        if not self._of:
+            return
+        for result in results:
+            if not result.lost:
+                self._end(result.plan, result.delivered + result.suspects)
+        for plan in plans:
+            self._end(plan, plan.most_deliveries)
+
+    def close(self) -> None:
+        for grant in self._of.values():
+            self._rate.ended(grant, grant.deliveries)
+        self._of.clear()
+
+    def _end(self, plan: SlicePlan, delivered: int) -> None:
+        grant = self._of.pop(_slice(plan), None)
+        if grant is not None:
+            self._rate.ended(grant, delivered)
+
+
+def _slice(plan: SlicePlan) -> _Slice:
+    return plan.shard_id, plan.epoch, plan.is_fresh

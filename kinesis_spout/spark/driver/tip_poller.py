@@ -1,0 +1,286 @@
+"""The driver's own reading: polls of the shards that are at their tip.
+
+Polls run on the threads of a ``Prefetcher``, which take in the pages under the consumer's lock and wake the
+engine. A shard that cannot be polled when its time has come is looked at again when a slice of it ends, or a
+little later.
+
+Polls are *aligned*: all shards share one clock whose ticks are a little further apart than the read limits
+require, and a shard that is polled less often keeps to every second tick, every fourth, and so on. So records
+that were put into many shards at once are found at once, and go out in one Spark job.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from kinesis_spout.kinesis import Prefetcher
+from kinesis_spout.kinesis.pace import aligned_idle_period
+from kinesis_spout.kinesis.read.polled_getter import Cursor
+from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES, Room, ShardReader
+from kinesis_spout.kinesis.retry_policy import Action
+from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.ports import Page, ShardGetter
+from kinesis_spout.spark.driver.driver_shards import DriverShard, DriverShards
+
+_FETCH_THREADS: Final = 16
+_LOOK_AGAIN_SECONDS: Final = 0.5
+"""When to look again at a shard that could not be polled, if no event comes before."""
+_BEHIND_MILLIS: Final = 5_000
+"""If a page ends further behind the tip than this, executors should read."""
+
+ALLOWANCE: Final = 0.1
+"""How late a poll can be without missing the next tick, as a part of a tick."""
+
+
+def tick_seconds(poll_seconds: float) -> float:
+    """The time between ticks, for polls of one shard that must be ``poll_seconds`` apart."""
+    return poll_seconds * (1 + ALLOWANCE)
+
+
+def aligned(earliest: float, period: float) -> float:
+    """The first tick after ``earliest`` among those that are ``period`` apart; monotonic times."""
+    return (math.floor(earliest / period) + 1) * period
+
+
+class TipPoller:
+    """Guarded by the consumer's lock. ``call`` queues a function for the engine's thread."""
+
+    def __init__(
+        self,
+        shards: DriverShards,
+        *,
+        call: Callable[[Callable[[], None]], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self.consumer = consumer = shards.consumer
+        self.shards = shards.by_id
+        self.settings = shards.settings
+        self.call = call
+        self.wake = wake
+        self.polls = Prefetcher(
+            threads=_FETCH_THREADS, clock=consumer.ports.clock, name="kinesis-spout-fetch"
+        )
+        # The last page can exceed three quarters of what the driver may hold.
+        self.room = Room(lambda: shards.max_bytes() * 3 // 4 + PAGE_BYTES - 1, shards.kept_bytes)
+        self.is_stopped = False
+        self._readers: dict[str, _TipReader] = {}
+        self.arrived_at: float | None = None
+        """When the first records came that no plan has looked at; monotonic. The engine resets it."""
+        self.rests_until = -math.inf
+        """Pushed records wait until then, to be read together; monotonic. The engine sets it."""
+
+    @property
+    def is_polling(self) -> bool:
+        return self.room.under_way > 0 or self.polls.is_behind
+
+    def look_again(self, shard_id: str) -> None:
+        """Poll a shard when it is due: it is new, or a slice of it has ended."""
+        shard = self.shards.get(shard_id)
+        if shard is None:
+            return
+        reader = self._readers.get(shard_id)
+        if reader is None or reader.shard is not shard:
+            reader = self._readers[shard_id] = _TipReader(self, shard_id, shard)
+        reader.resume()
+
+    def forget(self, shard_id: str) -> None:
+        reader = self._readers.pop(shard_id, None)
+        if reader is not None:
+            self.polls.withdraw(reader.fetch)
+
+    def go_on(self) -> None:
+        """Let the readers that wait for room look again, if there can be some."""
+        if self.room.has_room(self.room.parked[0]) or self.drop_stuck_pages():
+            self.room.resume_all()
+
+    def drop_stuck_pages(self) -> bool:
+        """Drop pages that cannot go out now, so that other shards are polled; True if there were any."""
+        stuck = [
+            shard
+            for shard_id, shard in self.shards.items()
+            if shard.records and not self.consumer.manager.may_carry(shard_id)
+        ]
+        for shard in stuck:
+            shard.drop_page()
+        return bool(stuck)
+
+    def came(self, shard_id: str, shard: DriverShard) -> None:
+        """Read what was pushed: at once, or when the rest is over and no slice of the shard is out."""
+        if self.shards.get(shard_id) is not shard:
+            return
+        shard.has_news = True
+        shard.next_poll_at = min(shard.next_poll_at, max(self.consumer.now, self.rests_until))
+        if shard.may_read:
+            self.look_again(shard_id)
+
+    def reading_failed(self, shard_id: str, shard: DriverShard, error: Exception) -> float:
+        """Decide what an error of reading means for its shard, wherever it was read. Returns seconds to wait."""
+        consumer = self.consumer
+        reaction = consumer.reading_failed(shard_id, error)
+        if reaction.action is Action.END_SHARD:
+            consumer.shard_trimmed(shard_id)
+        elif reaction.action is Action.RETRY and isinstance(error, KinesisSpoutError):
+            consumer.last_error = shard.error = error
+            again_at = consumer.now + reaction.wait_seconds
+            shard.next_poll_at = max(shard.next_poll_at, again_at)
+            shard.read_at = max(shard.read_at, again_at)
+        else:
+            consumer.end_with(error)
+        return reaction.wait_seconds
+
+    def recovered(self, shard: DriverShard) -> None:
+        if self.consumer.last_error is shard.error:
+            self.consumer.last_error = None
+        shard.error = None
+
+    def end_if_carried(self, shard_id: str, shard: DriverShard) -> None:
+        """End a shard, for good or for this run, once its last page was carried away."""
+        if shard.at_end and not shard.records:
+            self.consumer.manager.end_read(shard_id)
+        elif shard.at_bound and not shard.records:
+            self.consumer.manager.reach_bound(shard_id)
+
+    def stop(self) -> None:
+        """Begin no more polls, and drop the pages of those under way."""
+        self.is_stopped = True
+        self.polls.stop()
+
+
+class _TipReader(ShardReader[Page]):
+    """Polls one shard while it is owned. Mutable; guarded by the consumer's lock."""
+
+    def __init__(self, tip: TipPoller, shard_id: str, shard: DriverShard) -> None:
+        consumer, settings = tip.consumer, tip.settings
+        super().__init__(
+            tip.polls,
+            tip.room,
+            lock=consumer.lock,
+            clock=consumer.ports.clock,
+            periods=(tick_seconds(settings.poll_seconds), settings.idle_poll_seconds),
+        )
+        self.shard = shard
+        self._shard_id = shard_id
+        self._tip = tip
+        self._consumer = consumer
+        self._settings = settings
+        self._getter: ShardGetter | None = None
+        """Of the read under way."""
+
+    @property
+    def ready_at(self) -> float:
+        return self.shard.next_poll_at
+
+    @property
+    def held_bytes(self) -> int:
+        return self.shard.size_bytes
+
+    def _wanted(self) -> int:
+        shard, now = self.shard, self._consumer.now
+        if not self._is_owned:
+            return 0
+        due_at = shard.next_poll_at
+        if not shard.may_read or not self._consumer.manager.wants_page(self._shard_id):
+            due_at = now + _LOOK_AGAIN_SECONDS
+        if due_at > now:
+            self._prefetcher.submit(self.fetch, due_at)
+            return self._declined()
+        if not self._room.has_room(self):
+            self._tip.drop_stuck_pages()
+        if not self._room.has_room(self):
+            self._room.park(self)
+            return self._declined()
+        self._getter = None
+        self._getter = shard.getter or self._open()
+        shard.fetching_since, shard.has_news = now, False
+        return self._settings.records_per_fetch
+
+    def _declined(self) -> int:
+        if self._tip.arrived_at is not None:
+            self._tip.wake()  # the engine has possibly waited for this poll
+        return 0
+
+    def _open(self) -> ShardGetter:
+        shard, state = self.shard, self._consumer.manager.shard(self._shard_id)
+        assert state is not None
+        getter = shard.getter = self._consumer.ports.open_getter(self._shard_id, state.position)
+        getter.when_ready(partial(self._tip.call, partial(self._tip.came, self._shard_id, shard)))
+        # From here on the driver reads; the executors' last iterator would lead back.
+        shard.cursor = Cursor()
+        return getter
+
+    def _read(self, limit: int) -> Page:
+        assert self._getter is not None
+        return self._getter.read(limit)
+
+    def _keep(self, page: Page, begun_at: float) -> float | None:
+        del begun_at  # ``fetching_since`` says it
+        getter, shard, consumer = self._getter, self.shard, self._consumer
+        assert getter is not None
+        if shard.getter is not getter or not self._is_owned:
+            return self._again()
+        now, state = consumer.now, consumer.manager.shard(self._shard_id)
+        bound = None if state is None else state.bound
+        seen_at = page.pushed_at or shard.fetching_since or now
+        begun = consumer.ports.clock.time() - (now - seen_at)
+        shard.take_in(page, bound)
+        if not page.says_nothing:
+            consumer.read_errors.worked(self._shard_id)
+            if shard.error is not None:
+                self._tip.recovered(shard)
+        if page.records and self._tip.arrived_at is None:
+            self._tip.arrived_at = now
+        consumer.counters.bytes_read += page.size_bytes
+        consumer.counters.damaged_aggregates += page.damaged_aggregates
+        consumer.counters.records_outside_shard += page.records_outside_shard
+        consumer.sharing.read_bytes[self._shard_id] += page.size_bytes
+        reads_all = self._settings.driver_reads_all
+        is_full = page.holds_at_least(self._settings.records_per_fetch)
+        has_backlog = (is_full or page.millis_behind_latest > _BEHIND_MILLIS) and not page.at_end
+        consumer.manager.page_fetched(self._shard_id, full=has_backlog and not reads_all)
+        # Pushed records that did not fit are there already, so no push reports them.
+        self._schedule_next(getter, now, has_more=reads_all and is_full)
+        self._tip.end_if_carried(self._shard_id, shard)
+        if not (
+            page.records or shard.records or page.at_end or page.says_nothing or page.millis_behind_latest
+        ):
+            consumer.manager.ends_at_tip(self._shard_id, begun)
+        has_news = bool(page.records or page.at_end or page.millis_behind_latest)
+        if has_news or bound is not None or self._tip.arrived_at is not None:
+            self._tip.wake()
+        return shard.next_poll_at
+
+    def _schedule_next(self, getter: ShardGetter, now: float, *, has_more: bool) -> None:
+        shard = self.shard
+        if shard.has_news or has_more:
+            shard.next_poll_at = now if has_more else max(now, self._tip.rests_until)
+        else:
+            # A poll that began a little late must not cost the shard a tick: the getter waits for the read limits.
+            earliest = getter.ready_at - ALLOWANCE * self._settings.poll_seconds
+            shard.next_poll_at = aligned(
+                max(earliest, now), aligned_idle_period(shard.empty_polls, *self._periods)
+            )
+        shard.read_at = getter.ready_at
+
+    def _failed(self, error: Exception) -> float | None:
+        getter, shard = self._getter, self.shard
+        if shard.getter is not getter or not self._is_owned:
+            return self._again()
+        shard.fetching_since = None
+        shard.next_poll_at = self._consumer.now + self._settings.poll_seconds
+        if getter is not None:
+            shard.next_poll_at = max(getter.ready_at, shard.next_poll_at)
+        self._tip.reading_failed(self._shard_id, shard, error)
+        self._tip.wake()
+        return shard.next_poll_at
+
+    @property
+    def _is_owned(self) -> bool:
+        return self._tip.shards.get(self._shard_id) is self.shard and not self._tip.is_stopped
+
+    def _again(self) -> float | None:
+        """Poll again: the page just read follows on one that was dropped meanwhile."""
+        self.shard.fetching_since = None
+        self.shard.next_poll_at = self._consumer.now
+        self._tip.wake()
+        return self.shard.next_poll_at if self._is_owned else None
