@@ -291,9 +291,7 @@ class HandlerDelivery(SliceDelivery):
         reached = 0
         while reached < len(run) and self.room and not self._notes.must_stop:
             # Every record can fail, so no more are handed over at a time than failures can be kept.
-            most = min(
-                self._plan.max_failures - len(self.failures), self._plan.most_deliveries - self.delivered
-            )
+            most = self._plan.max_failures - len(self.failures)
             part = run[reached : reached + min(most, self._plan.portion or most)]
             delivered = self._hand_over(part, until)
             reached += delivered
@@ -302,6 +300,7 @@ class HandlerDelivery(SliceDelivery):
         return reached
 
     def _hand_over(self, part: Sequence[Record], until: float) -> int:
+        part = part[: self._plan.most_deliveries - self.delivered]
         self._notes.begin(self.count)
         began = self._settings.clock()
         delivered, failed = self._handler(part, until, self._notes)
