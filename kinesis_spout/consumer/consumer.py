@@ -200,7 +200,7 @@ class Consumer(ConsumerState):
     @property
     def breaker_pause(self) -> BreakerPause | None:
         with self.lock:
-            return self.manager.breaker_pause
+            return self.manager.breaker.pause
 
     def resume(self) -> bool:
         """End the breaker's pause; False if there is none."""
@@ -366,7 +366,7 @@ class Consumer(ConsumerState):
 
     def _tell_of_pauses(self) -> None:
         with self.lock:
-            notices, pause = self.manager.take_notices(), self.manager.breaker_pause
+            notices, pause = self.manager.breaker.take_notices(), self.manager.breaker.pause
             mostly = most_frequent(self.failures)
         for notice in notices:
             self._pauses.log(notice, mostly)
