@@ -6,7 +6,7 @@ node. If it is late, the next owner fences it, one session time-out later.
 """
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -80,6 +80,13 @@ class Sharing:
         self._said = GroupMember(name=self._member)
 
     # What it should own
+
+    @property
+    def assigned(self) -> Counter[str]:
+        """Of each living member how many shards."""
+        shards = Counter(dict.fromkeys(self._assignment.members, 0))
+        shards.update(self._assignment.owners.values())
+        return shards
 
     @property
     def is_settled(self) -> bool:
