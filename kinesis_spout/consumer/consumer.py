@@ -14,6 +14,7 @@ Transient errors (see ``kinesis.retry_policy``) are retried without end, with ba
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from time import monotonic
@@ -187,6 +188,11 @@ class Consumer(ConsumerState):
             return self.manager.status()
 
     @property
+    def assigned(self) -> Counter[str]:
+        with self.lock:
+            return self.sharing.assigned
+
+    @property
     def retried_error(self) -> KinesisSpoutError | None:
         with self.lock:
             return self.last_error or next(iter(self.read_errors.current), None)
@@ -194,7 +200,7 @@ class Consumer(ConsumerState):
     @property
     def breaker_pause(self) -> BreakerPause | None:
         with self.lock:
-            return self.manager.breaker_pause
+            return self.manager.breaker.pause
 
     def resume(self) -> bool:
         """End the breaker's pause; False if there is none."""
@@ -360,7 +366,7 @@ class Consumer(ConsumerState):
 
     def _tell_of_pauses(self) -> None:
         with self.lock:
-            notices, pause = self.manager.take_notices(), self.manager.breaker_pause
+            notices, pause = self.manager.breaker.take_notices(), self.manager.breaker.pause
             mostly = most_frequent(self.failures)
         for notice in notices:
             self._pauses.log(notice, mostly)
