@@ -15,8 +15,8 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
 
 The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter for
 every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or from
-``take_retry``, and with AT_MOST_ONCE report a fresh one to ``emit`` only if it ``may_hand_out``; report shards
-as listed again after an end was read, so that the children are found; make one commit at a time, the next
+``take_retry``, and with AT_MOST_ONCE report a fresh one to ``emit`` only if its shard ``may_hand_out`` it; report
+shards as listed again after an end was read, so that the children are found; make one commit at a time, the next
 ``to_commit`` only when the outcome of the last is known and was reported: of two that are under way the older
 could be stored last, and move the checkpoint back (invariant 1); report a ``fail`` only of a delivery that was
 made under the present epoch of its shard (invariant 17).
@@ -199,18 +199,6 @@ class StateManager:
             return False
         slices = self._shards.staying(shard_id)
         return slices is not None and slices.state.may_read
-
-    def claim(self, shard_id: str, first: SequenceNumber, last: SequenceNumber) -> bool:
-        """Claim the records of an owned shard that are to be handed out next, by their first and last.
-
-        Returns:
-            Whether that has to be stored now: not if the first was claimed before, or nothing has to be claimed.
-        """
-        return self._owned[shard_id].state.claim(first, last)
-
-    def may_hand_out(self, shard_id: str, sequence: SequenceNumber) -> bool:
-        """Tell whether a fresh record of an owned shard may be handed out: claimed, with AT_MOST_ONCE."""
-        return self._owned[shard_id].state.may_hand_out(sequence)
 
     def end_claims(self, shard_ids: Iterable[str]) -> None:
         """Take back what was claimed of owned shards and not handed out, before their last commit."""

@@ -288,11 +288,12 @@ class BufferedShards:
 
     def _is_claimed(self, shard_id: str, getter: BufferedShard) -> bool:
         """Whether the next record may be handed out; if not, claims it and some more at the next commit."""
-        manager, following = self._consumer.manager, getter.ahead(1)
-        if following is None or manager.may_hand_out(shard_id, following[0]):
+        state, following = self._consumer.manager.shard(shard_id), getter.ahead(1)
+        assert state is not None, "only owned shards are read"
+        if following is None or state.may_hand_out(following[0]):
             return True  # the poll says why there is none
         ahead = getter.ahead(MAX_CLAIMED)
-        if ahead is not None and manager.claim(shard_id, *ahead):
+        if ahead is not None and state.claim(*ahead):
             self._consumer.commit_soon()
         return False
 

@@ -31,7 +31,7 @@ __all__ = [
     "stand_for",
 ]
 
-_MODULES: Final = {
+_NAMES: Final = {
     "kinesis_spout.recipes.coalescing.in_process": ("AsyncQueueCoordinator", "QueueCoordinator"),
     "kinesis_spout.recipes.coalescing.lines": ("CoalescingCounts",),
     "kinesis_spout.recipes.coalescing.processes": ("ZooKeeperQueueCoordinator", "coalesce_across"),
@@ -40,6 +40,4 @@ _MODULES: Final = {
     "kinesis_spout.recipes.leader": ("HandOver", "Leader", "LeaderCareer", "Term", "stand_for"),
 }
 
-__getattr__, __dir__ = lazy_names(
-    __name__, {name: module for module, names in _MODULES.items() for name in names}
-)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -382,12 +382,18 @@ class LocalShardState:
     # Claiming, where a record is delivered at most once
 
     def claim(self, first: SequenceNumber, last: SequenceNumber) -> bool:
+        """Claim the records that are to be handed out next, by their first and last.
+
+        Returns:
+            Whether that has to be stored now: not if the first was claimed before, or nothing has to be claimed.
+        """
         claimed = self._guarantee is Guarantee.AT_MOST_ONCE and self._claims.claim(first, last)
         if claimed:
             self.revision += 1
         return claimed
 
     def may_hand_out(self, sequence: SequenceNumber) -> bool:
+        """Tell whether a fresh record may be handed out: with AT_MOST_ONCE, once its claim is stored."""
         return self._guarantee is not Guarantee.AT_MOST_ONCE or self._claims.cover(sequence)
 
     def end_claims(self) -> None:

@@ -37,7 +37,7 @@ def settle_fresh(
             for failure in outcome.failures
             if not failure.held
         }
-        carved = _carved(outcome, decisions)
+        carved = _carved(outcome, decisions) if outcome.failures or outcome.open_records else ()
         state.tracker.emitted_span(outcome.first, outcome.last, outcome.count)
         state.tracker.settle(outcome.first, carved)
         if outcome.failures:

@@ -225,7 +225,7 @@ class InflightRecordTracker:
         if span is None or span.state is not _IN_FLIGHT:
             return False
         pieces = span.pieces(carved) if carved else []
-        self._count(span, -1)
+        self.unresolved -= span.count
         span.deadline = None
         del self._unresolved[first]
         if carved:
@@ -242,7 +242,7 @@ class InflightRecordTracker:
         Returns:
             Whether they could be kept.
         """
-        if self._head is not None or fits(self.anchor, first_read):
+        if self.restored is None or self._head is not None or fits(self.anchor, first_read):
             return True
         self.restored = None
         return False
