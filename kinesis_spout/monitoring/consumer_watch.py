@@ -166,7 +166,7 @@ class ConsumerWatch:
     def _looked(self, now: float) -> ConsumerLook:
         consumer = self._consumer
         with consumer.lock:
-            listener, figures, pause = consumer.listener, consumer.figures, consumer.manager.breaker_pause
+            listener, figures, pause = consumer.listener, consumer.figures, consumer.breaker_pause
             sharing, counters = consumer.sharing, Counters.total([consumer.counters])
             statuses = consumer.manager.status()
             lags = {} if listener is None else dict(listener.lags)
@@ -184,7 +184,7 @@ class ConsumerWatch:
                 "pause": None if pause is None else pause_text(pause),
                 "is_over": sharing.all_over or consumer.run_is_done,
                 "is_placed": sharing.is_placed,
-                "members": sharing.members,
+                "members": len(sharing.assigned),
                 "assignment_epoch": sharing.epoch,
             }
         self._note_rates(now, counters)

@@ -21,11 +21,11 @@ from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, SpoolDamaged, SpoolError
 from kinesis_spout.model.logs import counted
 from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.producer.endings import Letters
 from kinesis_spout.producer.inbox import Inbox
 from kinesis_spout.producer.outbox import Call, Outbox, Recovery, WorkToDo
 from kinesis_spout.producer.spool import Spool, Spooled
 from kinesis_spout.producer.ticket import Ticket
-from kinesis_spout.producer.unwritten_letters import Letters
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
@@ -180,13 +180,13 @@ class Engine:
     @contextmanager
     def flushing(self) -> Iterator[None]:
         with self._lock:
-            self._outbox.flushes += 1
+            self._outbox.departures.flushes += 1
         self.wake()
         try:
             yield
         finally:
             with self._lock:
-                self._outbox.flushes -= 1
+                self._outbox.departures.flushes -= 1
 
     def not_ended(self) -> list[Ticket]:
         with self._lock:
