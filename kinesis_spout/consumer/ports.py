@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kinesis_spout.consumer.delivery_rate import DeliveryRate
+from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate
 from kinesis_spout.kinesis.pace import ShardPaces
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig

@@ -325,7 +325,7 @@ class MicroBatchEngine:
 
     def _advance(self, ticks: Ticks, works: list[WorkSlice], now: float) -> None:
         """Let a batch bring the ticks that are due; in the breaker's pause it is for the one record in it."""
-        if self._manager.breaker_pause is None:
+        if self._manager.breaker.pause is None:
             ticks.advance(now, self._read_to(works))
 
     def _read_to(self, works: list[WorkSlice]) -> float | None:
@@ -348,7 +348,7 @@ class MicroBatchEngine:
             return due_at
         manager = self._manager
         is_idle = not (self._running.batches or self._planner.planned) and self._tip.arrived_at is None
-        if is_idle and manager.breaker_pause is None and not manager.owned <= manager.paused_shards:
+        if is_idle and manager.breaker.pause is None and not manager.owned <= manager.paused_shards:
             if self._slots.take(self, self._wake):
                 self._advance(ticks, [], now)
                 self._running.launch([], now)

@@ -11,7 +11,7 @@ trickle makes as many jobs a second as that allows, however fast a job is.
 
 A micro-batch is planned within its delivery grant, so nothing on an executor has to wait: the driver only
 plans less, or later. Commits, polls and other streams continue meanwhile. The driver waits until a job is
-worth it: a quarter of what a window holds (``consumer.rate_window``), or one delivery.
+worth it: a quarter of what a window holds (``consumer.limits.rate_window``), or one delivery.
 """
 
 from collections import deque
@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from kinesis_spout.consumer.delivery_rate import DeliveryRate, Grant
-from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate, Grant
+from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.spark.driver.driver_shards import DriverShards
@@ -135,7 +135,7 @@ class BatchPlanner:
     def work(self, plan: SlicePlan) -> WorkSlice:
         """What travels to the executors for a slice of a shard that is still owned."""
         consumer, shard, age = self._consumer, self._shards.by_id[plan.shard_id], None
-        if self._manager.breaker_pause is None:  # Otherwise nothing is given up now.
+        if self._manager.breaker.pause is None:  # Otherwise nothing is given up now.
             age = RecordAge.of(consumer.config, consumer.ports.clock.time())
         if plan.kind is SliceKind.READ:
             shard.close_getter()
