@@ -12,7 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from kinesis_spout.storm.state import PartitionPlace, StateFiles, StatePartition
+from kinesis_spout.storm.state.files import StateFiles
+from kinesis_spout.storm.state.manifest import PartitionPlace
+from kinesis_spout.storm.state.partition import StatePartition
 
 KEYS = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
 CHANGES = int(sys.argv[2]) if len(sys.argv) > 2 else 10_000

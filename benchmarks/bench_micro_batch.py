@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from kinesis_spout import KinesisSpout, Record
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
-from kinesis_spout.kinesis.read.getter import Cursor
+from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.spark.driver.query import task_settings
 from kinesis_spout.spark.driver.running_batches import pack
 from kinesis_spout.spark.pickled_handler import PickledHandler

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kinesis_spout import KinesisError
 from kinesis_spout.kinesis import KinesisShardLister
-from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.calls import translated
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import put_all

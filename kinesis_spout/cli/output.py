@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kinesis_spout.operations.stored_progress import Listener
-from kinesis_spout.settings.messages import respelled
+from kinesis_spout.settings.setting_messages import respelled
 from kinesis_spout.settings.table import SETTINGS
 
 _KEPT_DIGITS: Final = 12

@@ -22,7 +22,7 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.operations.errors import WrongArguments
 from kinesis_spout.operations.world import World, configs_of
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.messages import MissingSetting
+from kinesis_spout.settings.setting_messages import MissingSetting
 from kinesis_spout.settings.sources import (
     Setting,
     checked,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kinesis_spout.consumer.ports import Ports, StreamsPorts
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.grammar.streams import is_pattern, is_younger, matching, name_of
+from kinesis_spout.settings.grammar.stream_names import is_pattern, is_younger, matching, name_of
 
 _log = logging.getLogger(__name__)
 

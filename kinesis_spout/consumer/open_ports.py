@@ -15,8 +15,7 @@ from kinesis_spout.kinesis import (
     ShardGetters,
     stream_names,
 )
-from kinesis_spout.kinesis.pace import ApplicationBudget
-from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.kinesis.pace import ApplicationBudget, ShardPaces
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.settings import SpoutConfig

@@ -23,7 +23,7 @@ from kinesis_spout.consumer.found_streams import FoundStream, FoundStreams
 from kinesis_spout.consumer.ports import Ports, StreamsPorts
 from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.grammar.streams import nothing_found
+from kinesis_spout.settings.grammar.stream_names import nothing_found
 
 _OPENERS: Final = 8
 """Streams opened at a time: one takes a dozen sequential requests."""

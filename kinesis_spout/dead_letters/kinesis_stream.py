@@ -21,7 +21,7 @@ from botocore.exceptions import ClientError
 
 from kinesis_spout.dead_letters.stored_form import decoded, encoded
 from kinesis_spout.kinesis import KinesisShardLister, ShardGetters
-from kinesis_spout.kinesis.errors import error_code
+from kinesis_spout.kinesis.calls import error_code
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS
 from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry

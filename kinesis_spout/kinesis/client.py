@@ -11,7 +11,7 @@ parses all other replies (errors, another content type).
 
 *Bodies are read in one piece*; see ``whole_body``.
 
-*GetRecords and PutRecords are called with little CPU*; see ``lean_call``.
+*GetRecords and PutRecords are called with little CPU*; see ``lean_calls``.
 
 *SubscribeToShard returns a socket*, not a parsed stream; see ``fan_out.subscribe_call``.
 """
@@ -34,12 +34,10 @@ from botocore.credentials import (
     DeferredRefreshableCredentials,
 )
 
-from kinesis_spout.kinesis.errors import translated
-from kinesis_spout.kinesis.lean_call import is_good_json
-from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY, LeanGetRecords
-from kinesis_spout.kinesis.read.calls.whole_body import WholeBodySession
+from kinesis_spout.kinesis.calls import translated
+from kinesis_spout.kinesis.lean_calls import RAW_BODY, LeanGetRecords, LeanPutRecords, is_good_json
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
-from kinesis_spout.kinesis.write.lean_put import LeanPutRecords
+from kinesis_spout.kinesis.whole_body import WholeBodySession
 from kinesis_spout.model.errors import InvalidConfig
 
 if TYPE_CHECKING:

@@ -9,8 +9,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceNotFound, expected, translated
-from kinesis_spout.kinesis.naming import stream_arguments
+from kinesis_spout.kinesis.calls import (
+    ExpiredNextToken,
+    ResourceNotFound,
+    expected,
+    stream_arguments,
+    translated,
+)
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy, Tries
 from kinesis_spout.model.clock import Clock, SystemClock

@@ -1,10 +1,15 @@
-"""Rate limits for reading shards, so that other consumers have room: rules and counts, no calls.
-
-``read`` makes the calls and waits.
+"""When shards may be read, so that other consumers have room: rules, counts and waiting, no calls.
 
 **One shard** serves 5 calls and 2 MB a second to all its pollers together. We use all of that, or the part
 that the user allows (`Pace`). After a few empty polls in a row, each further one doubles the pause, up to the
 longest that the user allows; the first records restore the shortest pause (`idle_period`).
+
+A throttle shows that another poller shares the shard's limits. So it halves our rate, in calls and in bytes
+(`Pacing`), and every page adds a twentieth of the full rate again ("additive increase, multiplicative
+decrease": Chiu and Jain, 1989, showed that those who share something come to equal parts by it). Other
+failures delay the next read, each kind in its way: see ``kinesis.retry_policy``. All readers of a shard in a
+process share its pacing (`ShardPaces`): polls, getters opened again, records read again for a retry. Reads of
+executors are noted when they are done.
 
 **All shards of a process** (`ByteBudget`). A page's size is known only after the read, so it is paid for
 afterwards. The pages of a process are paid for one after the other, at the budget's rate, in the order in
@@ -22,17 +27,29 @@ those numbers from the assignments, so members need not talk about it, and it ho
 leaves nothing to another.
 """
 
+import random
 import threading
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
+
+from kinesis_spout.kinesis.retry_policy import Jitter, reaction_to, read_wait_seconds
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.errors import KinesisSpoutError
 
 MIN_INTERVAL_SECONDS: Final = 0.2
 BYTES_PER_SECOND: Final = 2_000_000
 IDLE_AFTER: Final = 5
 """Empty polls in a row, before polls become rarer."""
-
 _MAX_DOUBLINGS: Final = 30
+FULL_REPLY_BYTES: Final = 10_000_000
+"""A reply of 10 MiB makes Kinesis throttle for 5 s. A little less counts as full: JSON and keys weigh too."""
+LEAST_THROTTLE: Final = 1 / 16
+"""The smallest part of its pace that throttles leave a shard."""
+RECOVERY: Final = 1 / 20
+_ROUNDING_SECONDS: Final = 1e-6
+"""Times this close are the same moment: sums of floats are not exact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,3 +135,132 @@ class ApplicationBudget:
         ours, shards = map(sum, zip(*self._assigned.values(), strict=True)) if self._assigned else (0, 0)
         if ours and shards:  # else nothing is read, or nothing is known yet
             self.bytes.take_part(min(1.0, ours / shards))
+
+
+class Pacing:
+    """The read rate of one shard, in one process. Mutable, thread-safe; monotonic times.
+
+    ``throttled_to`` is the part of the full rate that throttles have left, including those of an earlier process.
+    """
+
+    def __init__(
+        self,
+        *,
+        ready_at: float,
+        jitter: Jitter,
+        pace: Pace | None = None,
+        budget: ByteBudget | None = None,
+        throttled_to: float = 1.0,
+    ) -> None:
+        self.ready_at = ready_at
+        self.throttled_to = throttled_to
+        """The part of the pace that throttles have left: 1 is all of it."""
+        self._jitter = jitter
+        self._pace = pace or Pace()
+        self._budget = budget or ByteBudget()
+        self._last_bytes = 0
+        self._failures = 0
+        self._lock = threading.Lock()
+
+    def await_turn(self, clock: Clock) -> float:
+        """Wait until a read may begin, and return the time at which this one begins.
+
+        Whatever its outcome, the call counts against five a second: no other begins before the interval is over.
+        """
+        while True:
+            with self._lock:
+                now = clock.monotonic()
+                wait = self.ready_at - now
+                if wait < _ROUNDING_SECONDS:
+                    self.ready_at = now + self._pace.seconds_for(0) / self.throttled_to
+                    return now
+            clock.sleep(wait)
+
+    def succeeded(self, started: float, size_bytes: int) -> None:
+        with self._lock:
+            self._failures = 0
+            self._last_bytes = size_bytes
+            self.throttled_to = min(1.0, self.throttled_to + RECOVERY)
+            paced = started + self._pace.seconds_for(size_bytes) / self.throttled_to
+            self.ready_at = max(self.ready_at, paced, self._budget.pay(size_bytes, started))
+
+    def pushed(self) -> None:
+        """Note that data came without a call; no limit applies."""
+        self._failures = 0
+
+    def failed(self, now: float, error: KinesisSpoutError) -> None:
+        with self._lock:
+            self._failures += 1
+            if reaction_to(error).is_throttle:
+                self.throttled_to = max(LEAST_THROTTLE, self.throttled_to / 2)
+            wait = read_wait_seconds(
+                error,
+                self._failures,
+                is_after_full_reply=self._last_bytes >= FULL_REPLY_BYTES,
+                jitter=self._jitter,
+            )
+            self.ready_at = max(self.ready_at, now + wait)
+
+    def read_elsewhere(self, since: float, size_bytes: int, *, ready_at: float, throttled_to: float) -> None:
+        """Note a read of another process since a time, and the pacing that it ended with."""
+        with self._lock:
+            self.throttled_to = throttled_to
+            self.ready_at = max(self.ready_at, ready_at, self._budget.pay(size_bytes, since))
+
+
+_NO_SHARDS: Final = frozenset[str]()
+
+
+class ShardPaces:
+    """Mutable, thread-safe. The application's other streams in this process share the ``budget``."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        pace: Pace | None = None,
+        budget: ApplicationBudget | None = None,
+        jitter: Jitter = random.random,
+    ) -> None:
+        self._clock = clock
+        self._pace = pace or Pace()
+        self._budget = budget or ApplicationBudget()
+        self._jitter = jitter
+        self._pacings: dict[str, Pacing] = {}
+        self._assigned: tuple[Collection[str], int] = _NO_SHARDS, 0
+        self._lock = threading.Lock()
+
+    def of(self, shard_id: str) -> Pacing:
+        with self._lock:
+            pacing = self._pacings.get(shard_id)
+            if pacing is None:
+                ready_at = self._clock.monotonic()
+                pacing = Pacing(
+                    ready_at=ready_at, jitter=self._jitter, pace=self._pace, budget=self._budget.bytes
+                )
+                self._pacings[shard_id] = pacing
+            return pacing
+
+    @property
+    def elsewhere(self) -> Pace:
+        """The pace of a shard that an executor reads: no shard alone may exceed this member's rate."""
+        rate = min(self._pace.bytes_per_second, self._budget.bytes.bytes_per_second)
+        return replace(self._pace, bytes_per_second=rate)
+
+    def not_before(self, shard_id: str) -> float:
+        """Return when a shard may be read next, in seconds since the epoch, for another process."""
+        return self._clock.time() + self.of(shard_id).ready_at - self._clock.monotonic()
+
+    def assigned(self, ours: Collection[str], shards: int) -> None:
+        """Note that ``shards`` shards are assigned to all members, and ``ours`` of them to this one."""
+        if (ours, shards) == self._assigned:
+            return
+        self._assigned = ours, shards
+        self._budget.assigned(self, len(ours), shards)
+        with self._lock:
+            for shard_id in self._pacings.keys() - set(ours):
+                del self._pacings[shard_id]
+
+    def close(self) -> None:
+        """Leave the budget to the application's other streams. Idempotent."""
+        self._budget.left(self)

@@ -1,6 +1,6 @@
 """What an error means for the work that met it, and how long that work is tried again, in one table.
 
-``kinesis.errors`` names the API's errors. Here an error is mapped to a reaction; each caller waits in its
+``kinesis.calls`` names the API's errors. Here an error is mapped to a reaction; each caller waits in its
 way. Times are those of the clock that is passed in.
 
 | error | a consumer that has read | a query; a consumer before its first page | a list, a write |
@@ -44,7 +44,7 @@ from typing import Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceInUse, ResourceNotFound, refused, translate
+from kinesis_spout.kinesis.calls import ExpiredNextToken, ResourceInUse, ResourceNotFound, refused, translate
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import (
     AccessDenied,
@@ -259,7 +259,7 @@ class Tries:
         """Call until there is an answer, waiting in between; logs each repeated failure except throttles.
 
         Raises:
-            KinesisSpoutError: see ``failed``; boto3's errors as ``kinesis.errors`` translates them.
+            KinesisSpoutError: see ``failed``; boto3's errors as ``kinesis.calls`` translates them.
         """
         while True:
             try:

@@ -5,11 +5,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from kinesis_spout.kinesis.lister import KinesisShardLister
-from kinesis_spout.kinesis.read.calls.get_records import FetchArrow
-from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter, FanOutStream
-from kinesis_spout.kinesis.read.getter import FRESH, Cursor, PollingShardGetter
-from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.pace import Pacing
+from kinesis_spout.kinesis.read.fan_out.pushed_getter import FanOutShardGetter, FanOutStream
+from kinesis_spout.kinesis.read.polled_getter import FRESH, Cursor, PollingShardGetter
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
+from kinesis_spout.kinesis.read.reply_getter import FetchArrow
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock, SystemClock

@@ -19,7 +19,7 @@ from kinesis_spout.operations.shards import unfinished_document
 from kinesis_spout.operations.world import World, begun_progress
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.positions import parse_position, resolved
-from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.setting_messages import NotAllowed
 from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, Shard
 from shard_state.shards.lineage import parents_first
 

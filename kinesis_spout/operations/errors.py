@@ -38,7 +38,7 @@ def fail_at_once(client: "KinesisClient") -> "KinesisClient":
     """
     from botocore.exceptions import EndpointConnectionError, ProxyConnectionError, SSLError  # noqa: PLC0415
 
-    from kinesis_spout.kinesis.errors import translate  # noqa: PLC0415 - --help does not wait for boto3
+    from kinesis_spout.kinesis.calls import translate  # noqa: PLC0415 - --help does not wait for boto3
 
     events = client.meta.events
 

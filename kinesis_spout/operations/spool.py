@@ -11,7 +11,7 @@ from kinesis_spout.model.errors import SpoolError
 from kinesis_spout.operations.errors import NotFound, WrongArguments
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.grammar.streams import is_same
+from kinesis_spout.settings.grammar.stream_names import is_same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -15,7 +15,7 @@ from kinesis_spout.operations.stored_progress import Listener
 from kinesis_spout.operations.world import DEADLINE_SECONDS, Stream, World, unheard
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.positions import parse_position_of_all_shards, resolved
-from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.setting_messages import NotAllowed
 from shard_state import Position
 
 if TYPE_CHECKING:

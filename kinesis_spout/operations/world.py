@@ -19,7 +19,7 @@ from kinesis_spout.operations.errors import WrongArguments, fail_at_once
 from kinesis_spout.operations.stored_progress import Listener, StoredProgress, await_ghosts
 from kinesis_spout.ports import DeadLetterSink, ShardGetter, ShardLister
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.grammar.streams import is_pattern, matching, name_of
+from kinesis_spout.settings.grammar.stream_names import is_pattern, matching, name_of
 from shard_state import Position
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Each has one suite of contract tests in ``tests/contract``, for the fake in ``kinesis_spout.testing`` and the
 real adapter. Every method is called from one thread at a time per object, unless it says otherwise. Begin
-with ``stream``, then ``checkpoint_store``; ``coordinator`` is the first port between the processes of an
+with ``stream_reading``, then ``stores``; ``membership`` is the first port between the processes of an
 application.
 """
 
@@ -13,17 +13,21 @@ from kinesis_spout.model.errors import (
     StoreUnavailable,
     StreamRecreated,
 )
-from kinesis_spout.ports.checkpoint_store import Attachment, CheckpointStore, CheckpointWrite, CommitResult
-from kinesis_spout.ports.coordinator import (
+from kinesis_spout.ports.leadership import Elected, Election, Term
+from kinesis_spout.ports.membership import (
     DEFAULT_SESSION_TIMEOUT_SECONDS,
     MAX_SESSION_TIMEOUT_SECONDS,
     Coordinator,
+    Group,
 )
-from kinesis_spout.ports.dead_letter_sink import DeadLetterSink
-from kinesis_spout.ports.election import Elected, Election
-from kinesis_spout.ports.group import Group
-from kinesis_spout.ports.stream import Page, ShardGetter, ShardLister, StreamSummary, is_same_creation
-from kinesis_spout.ports.term import Term
+from kinesis_spout.ports.stores import (
+    Attachment,
+    CheckpointStore,
+    CheckpointWrite,
+    CommitResult,
+    DeadLetterSink,
+)
+from kinesis_spout.ports.stream_reading import Page, ShardGetter, ShardLister, StreamSummary, is_same_creation
 
 __all__ = [
     "DEFAULT_SESSION_TIMEOUT_SECONDS",

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Final
 
-from kinesis_spout.settings.messages import Spell, respelled
+from kinesis_spout.settings.setting_messages import Spell, respelled
 
 LINE_FORMAT: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 LINE_TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
-from kinesis_spout.kinesis.errors import ResourceNotFound
+from kinesis_spout.kinesis.calls import ResourceNotFound
 from kinesis_spout.kinesis.retry_policy import Action, Jitter, Work, backoff_seconds, reaction_to
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import Puttable
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
-    from kinesis_spout.kinesis.write.aggregates import Aggregate
+    from kinesis_spout.kinesis.write.put_records import Aggregate
 
 FIRST_BACKOFF_SECONDS: Final = 0.2
 BACKOFF_CAP_SECONDS: Final = 5.0

@@ -27,7 +27,7 @@ from kinesis_spout.producer.spool import Spool
 from kinesis_spout.producer.ticket import Ticket, ticket_of
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import with_settings
-from kinesis_spout.settings.grammar.streams import is_same
+from kinesis_spout.settings.grammar.stream_names import is_same
 from kinesis_spout.settings.kinesis import client_settings
 from kinesis_spout.settings.producer_config import ProducerConfig, ProducerSettings
 from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS

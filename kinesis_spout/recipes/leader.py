@@ -19,7 +19,7 @@ from typing import Final, Protocol, Unpack
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import StoreUnavailable
 from kinesis_spout.ports import Elected, Election
-from kinesis_spout.ports.term import Term
+from kinesis_spout.ports.leadership import Term
 from kinesis_spout.settings import ZooKeeperKeywords
 from kinesis_spout.settings.zookeeper import started_session
 from kinesis_spout.zookeeper import ZooKeeperElection, unique_member_name

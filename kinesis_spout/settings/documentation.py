@@ -5,8 +5,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from kinesis_spout.settings.messages import respelled
 from kinesis_spout.settings.option import Option, Use
+from kinesis_spout.settings.setting_messages import respelled
 from kinesis_spout.settings.table import OPTIONS, SETTINGS
 from kinesis_spout.settings.table.spelling import as_option
 

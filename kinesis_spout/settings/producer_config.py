@@ -6,8 +6,8 @@ import msgspec
 
 from kinesis_spout.settings import rules
 from kinesis_spout.settings.keywords import ProducerSettings
-from kinesis_spout.settings.messages import listed
 from kinesis_spout.settings.rules import IN_PYTHON
+from kinesis_spout.settings.setting_messages import listed
 from kinesis_spout.settings.sources import checked, from_keywords
 from kinesis_spout.settings.spout_config import SpoutConfig
 from kinesis_spout.settings.table.connection import CLIENT

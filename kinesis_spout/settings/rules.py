@@ -6,8 +6,8 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.settings.grammar.zookeeper import CREATOR, hosts
-from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.grammar.zookeeper_address import CREATOR, hosts
+from kinesis_spout.settings.setting_messages import NotAllowed
 from kinesis_spout.settings.table import SETTINGS
 from kinesis_spout.settings.table.connection import ACCESS
 

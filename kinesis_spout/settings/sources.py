@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.settings.messages import MissingSetting, NotAllowed
 from kinesis_spout.settings.option import Option
+from kinesis_spout.settings.setting_messages import MissingSetting, NotAllowed
 from kinesis_spout.settings.table import SETTINGS
 
 ENVIRONMENT_PREFIX: Final = "KINESIS_SPOUT_"

@@ -12,12 +12,12 @@ import msgspec
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings import rules
-from kinesis_spout.settings.grammar import zookeeper
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, run_end, run_start
-from kinesis_spout.settings.grammar.streams import name_of, names_several, parts_of, region_of
+from kinesis_spout.settings.grammar.stream_names import name_of, names_several, parts_of, region_of
+from kinesis_spout.settings.grammar.zookeeper_address import hosts
 from kinesis_spout.settings.keywords import SpoutSettings
-from kinesis_spout.settings.messages import listed
 from kinesis_spout.settings.rules import IN_PYTHON, SECRETS
+from kinesis_spout.settings.setting_messages import listed
 from kinesis_spout.settings.sources import checked, from_environment, from_keywords, from_toml_file
 from shard_state import PositionType, StartPositions
 
@@ -258,7 +258,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def zookeeper_hosts(self) -> str | None:
         """The connection string of the ensemble; None for the embedded server."""
-        return zookeeper.hosts(self.zookeeper)
+        return hosts(self.zookeeper)
 
     @property
     def dead_letters_url(self) -> str:

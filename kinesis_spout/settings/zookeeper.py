@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from kinesis_spout.settings.grammar.zookeeper import CREATOR, OPEN, acl_entries, embedded_directory, hosts
+from kinesis_spout.settings.grammar.zookeeper_address import (
+    CREATOR,
+    OPEN,
+    acl_entries,
+    embedded_directory,
+    hosts,
+)
 from kinesis_spout.settings.keywords import ZooKeeperKeywords
 from kinesis_spout.settings.rules import IN_PYTHON, check_zookeeper
 from kinesis_spout.settings.sources import checked, from_keywords

@@ -51,7 +51,7 @@ class KinesisDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         from kinesis_spout.settings.source_options import BatchReadOptions
-        from kinesis_spout.structured.batch.batch_reader import KinesisBatchReader
+        from kinesis_spout.structured.batch_reader import KinesisBatchReader
         from kinesis_spout.structured.schema import check_columns, with_those_of_table
 
         options = BatchReadOptions.of(with_those_of_table(self.options, schema))

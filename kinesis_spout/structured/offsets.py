@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kinesis_spout.model.errors import CheckpointUnreadable
-from kinesis_spout.settings.grammar.streams import covers, is_pattern
+from kinesis_spout.settings.grammar.stream_names import covers, is_pattern
 from shard_state import Position, SequenceNumber
 
 VERSION: Final = 1

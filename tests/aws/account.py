@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.errors import error_code
+from kinesis_spout.kinesis.calls import error_code
 from tests.aws.scene import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from kinesis_spout.kinesis import FanOutStream
-from kinesis_spout.kinesis.errors import ResourceInUse
+from kinesis_spout.kinesis.calls import ResourceInUse
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import (
     RegisteredConsumer,
     deregister_consumer,

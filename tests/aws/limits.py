@@ -4,8 +4,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from kinesis_spout.kinesis.errors import translated
-from kinesis_spout.kinesis.read.calls.get_records import RecordsForm, call_get_records
+from kinesis_spout.kinesis.calls import translated
+from kinesis_spout.kinesis.read.reply_getter import RecordsForm, call_get_records
 from kinesis_spout.model.errors import Throttled
 from tests.aws.check import Check, check
 from tests.aws.scene import Scene, expect

@@ -4,7 +4,7 @@ import time
 from typing import Any, Final
 
 from kinesis_spout.kinesis import KinesisShardLister
-from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.calls import translated
 from kinesis_spout.model.errors import DataLoss, ExpiredIterator, StreamNotFound
 from shard_state import Position, SequenceNumber
 from tests.aws.check import Check, check

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.storm.state import StateFiles, StateManifest
+from kinesis_spout.storm.state.files import StateFiles
+from kinesis_spout.storm.state.manifest import StateManifest
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.support.core.shards import everywhere, shards_named
 from tests.support.storm.state_process import CUSTOMERS, SHARD, START, TOPOLOGY, backend_of, counted, handled

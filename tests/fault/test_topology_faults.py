@@ -18,8 +18,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kinesis_spout.storm import Topology
-from kinesis_spout.storm.state import KeyedState
 from kinesis_spout.storm.state.key_values import task_of
+from kinesis_spout.storm.state.versions import KeyedState
 from tests.support.kinesis.endpoints import REPOSITORY
 from tests.support.spark.cluster import APPLICATION_SETTINGS, SparkWorker, spark_cluster
 from tests.support.spark.micro_batch_world import MicroBatchWorld

@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_spout.kinesis import FanOutStream, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import deregister_consumer, list_consumers
-from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter
+from kinesis_spout.kinesis.read.fan_out.pushed_getter import FanOutShardGetter
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods
 from kinesis_spout.model.errors import Throttled, Unavailable
 from shard_state import Position

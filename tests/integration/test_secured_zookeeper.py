@@ -262,8 +262,8 @@ def test_the_wrong_port_is_what_an_unfit_connection_asks_about(
     session = settings.session(None)
 
     def give_up_after_one_attempt() -> None:
-        wait_until(lambda: session._trouble is not None, "an attempt to connect has failed")
-        session._settled.set()
+        wait_until(lambda: session._connection.trouble is not None, "an attempt to connect has failed")
+        session._connection.settled.set()
 
     impatience = threading.Thread(target=give_up_after_one_attempt)
     impatience.start()

@@ -14,19 +14,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kinesis_spout.storm.state import KeyedState as VersionsOfState
-from kinesis_spout.storm.state import (
-    PartitionPlace,
-    StateFiles,
-    StateManifest,
-    StatePartition,
-    StateUpdate,
-    collect_garbage,
-    compaction,
-    maintenance,
-    rescale,
-)
+from kinesis_spout.storm.state import manifest as manifest_module
+from kinesis_spout.storm.state import versions as versions_module
+from kinesis_spout.storm.state.files import StateFiles
 from kinesis_spout.storm.state.key_values import task_of
+from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest, StateUpdate
+from kinesis_spout.storm.state.partition import StatePartition
+from kinesis_spout.storm.state.versions import KeyedState as VersionsOfState
+from kinesis_spout.storm.state.versions import collect_garbage, rescale
 
 BOLT = "count"
 WORKERS = 3
@@ -41,8 +36,8 @@ PARALLELISM = st.integers(1, 3)
 class KeyedState(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.small_bytes, compaction.SMALL_BYTES = compaction.SMALL_BYTES, 0  # type: ignore[misc]
-        self.pass_bytes, maintenance.PASS_BYTES = maintenance.PASS_BYTES, 2_000  # type: ignore[misc]
+        self.small_bytes, manifest_module.SMALL_BYTES = manifest_module.SMALL_BYTES, 0  # type: ignore[misc]
+        self.pass_bytes, versions_module.PASS_BYTES = versions_module.PASS_BYTES, 2_000  # type: ignore[misc]
         self.folder = tempfile.TemporaryDirectory()
         self.files = StateFiles(self.folder.name)
         self.workers: list[dict[PartitionPlace, StatePartition]] = [{} for _ in range(WORKERS)]
@@ -172,8 +167,8 @@ class KeyedState(RuleBasedStateMachine):
         return found
 
     def teardown(self) -> None:
-        compaction.SMALL_BYTES = self.small_bytes  # type: ignore[misc]
-        maintenance.PASS_BYTES = self.pass_bytes  # type: ignore[misc]
+        manifest_module.SMALL_BYTES = self.small_bytes  # type: ignore[misc]
+        versions_module.PASS_BYTES = self.pass_bytes  # type: ignore[misc]
         self.folder.cleanup()
 
 

@@ -22,7 +22,7 @@ import boto3
 from examples.demo.processes.log_tail import log_tail
 from kinesis_spout import InvalidConfig, KinesisError
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.calls import translated
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -8,10 +8,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from kinesis_spout.kinesis.read.aggregates.user_columns import NOTHING, with_user_rows
 from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply, decode_reply
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
-from kinesis_spout.kinesis.read.record_columns import RecordColumns, columns_of
+from kinesis_spout.kinesis.read.record_columns import NOTHING, RecordColumns, columns_of, with_user_rows
 from kinesis_spout.kinesis.read.regular_records import WORTHWHILE_BYTES, regular_columns
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.columns import ARROW_TYPES, EXTRA_COLUMNS, HANDLED_SCHEMA, SCHEMA

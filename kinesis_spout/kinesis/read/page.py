@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from kinesis_spout.kinesis.errors import expected
+from kinesis_spout.kinesis.calls import expected
 from kinesis_spout.model.errors import Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page

@@ -6,15 +6,15 @@ turn out not to have been trimmed, and the records before it were handled.
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from kinesis_spout.kinesis.errors import ResourceNotFound
-from kinesis_spout.kinesis.naming import shard_text
-from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
-from kinesis_spout.kinesis.read.calls.get_records import RecordsForm, Reply, ReplyForm
-from kinesis_spout.kinesis.read.pacing import Pacing
-from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
+from kinesis_spout.kinesis.calls import ResourceNotFound, account_arguments, shard_text, translated
+from kinesis_spout.kinesis.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.pace import Pacing
+from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, ArrowReply
+from kinesis_spout.kinesis.read.page import GetRecordsReply, decode_reply, page_of, reply_from_botocore
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS, ReadSettings
 from kinesis_spout.kinesis.read.user_records import HashKeys, page_as_set
 from kinesis_spout.kinesis.retry_policy import reaction_to
@@ -23,10 +23,49 @@ from kinesis_spout.model.errors import DataLoss, KinesisError, KinesisSpoutError
 from kinesis_spout.ports import Page, ShardLister
 from shard_state import Position
 
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+Reply = TypeVar("Reply", GetRecordsReply, ArrowReply)
+_Made_co = TypeVar("_Made_co", GetRecordsReply, ArrowReply, covariant=True)
+FetchArrow = Callable[[str, int, ArrowForm], ArrowReply]
+"""Makes a call with an iterator and a limit, possibly in another process. Raises like
+``call_get_records``."""
 CLOCK_SKEW_SECONDS: Final = 300.0
 """The most that a clock can be ahead of the service: AWS refuses signatures made later than that."""
 
 _log = logging.getLogger(__name__)
+
+
+class ReplyForm(Protocol[_Made_co]):
+    def decode(self, body: bytes) -> _Made_co:
+        """Decode the body of a good JSON reply. Raises Unavailable for anything else."""
+        ...
+
+    def convert(self, reply: GetRecordsReply) -> _Made_co: ...
+
+
+class RecordsForm:
+    def decode(self, body: bytes) -> GetRecordsReply:
+        return decode_reply(body)
+
+    def convert(self, reply: GetRecordsReply) -> GetRecordsReply:
+        return reply
+
+
+def call_get_records(
+    client: "KinesisClient",
+    iterator: str,
+    limit: int,
+    form: ReplyForm[Reply],
+    *,
+    stream: str,
+    shard_id: str,
+) -> Reply:
+    with translated(f"GetRecords of {shard_text(stream, shard_id)}"):
+        response: Any = client.get_records(ShardIterator=iterator, Limit=limit, **account_arguments(stream))
+    body = response.get(RAW_BODY)
+    return form.convert(reply_from_botocore(response)) if body is None else form.decode(body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,29 +17,18 @@ in their order.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
-from kinesis_spout.kinesis.aggregated_record import (
-    FRAME_BYTES,
-    KEY_BYTES,
-    RECORD_BYTES,
-    aggregate_columns,
-)
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
-from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder, Puttable
+from kinesis_spout.kinesis.write.put_records import Aggregate, CallLimits, Entry, PutOrder, Puttable
 from kinesis_spout.kinesis.write.waiting_records import Settled, WaitingRecords
 
 if TYPE_CHECKING:
-    from mypy_boto3_kinesis.type_defs import PutRecordsRequestEntryTypeDef
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
-
-PARTITION_KEY: Final = "a"
-"""Of an aggregated record. It has no meaning: the explicit hash key decides on the shard. The KPL's
-choice."""
 
 _PYTHON_BYTES: Final = 200
 """The memory of a record besides its data, roughly: a tuple, a text, bytes."""
@@ -48,61 +37,6 @@ _NO_SHARD: Final = ""
 """The shard of a record that must be put alone."""
 
 _log = logging.getLogger(__name__)
-
-
-class Aggregate:
-    """A `Puttable` of several records, in the order they came. Mutable while it is being filled.
-
-    Its bytes are made for each request, so that waiting records are not held twice. All of its records lie in
-    one shard of ``ranges``.
-    """
-
-    def __init__(self, shard_id: str, ranges: HashKeyRanges) -> None:
-        self.shard_id = shard_id
-        self.ranges = ranges
-        self.user_records: list[Entry] = []
-        self.size_bytes = FRAME_BYTES + len(PARTITION_KEY)
-        self._keys: dict[str, None] = {}
-        self._hash_keys: set[str | None] = {None}
-
-    def takes(self, entry: Entry, max_bytes: int) -> bool:
-        """Add a record of the same shard; False: there are others, and it would weigh too much."""
-        key, hash_key = entry.partition_key, entry.explicit_hash_key
-        size_bytes = self.size_bytes + RECORD_BYTES + len(entry.data)
-        if key not in self._keys:
-            size_bytes += KEY_BYTES + (len(key) if key.isascii() else len(key.encode()))
-        if hash_key not in self._hash_keys:
-            size_bytes += KEY_BYTES + len(hash_key or "")
-        if size_bytes > max_bytes and self.user_records:
-            return False
-        self.user_records.append(entry)
-        self.size_bytes = size_bytes
-        self._keys[key] = None
-        if hash_key is not None:
-            self._hash_keys.add(hash_key)
-        return True
-
-    @property
-    def hash_key(self) -> int:
-        """The first record's, which decides on the shard. Needs a record."""
-        return self.user_records[0].hash_key
-
-    @property
-    def partition_keys(self) -> Collection[str]:
-        return self._keys.keys()
-
-    def request(self) -> "PutRecordsRequestEntryTypeDef":
-        records = self.user_records
-        data = aggregate_columns(
-            [entry.partition_key for entry in records],
-            [entry.data for entry in records],
-            [entry.explicit_hash_key for entry in records],
-        )
-        return {
-            "Data": data,
-            "PartitionKey": PARTITION_KEY,
-            "ExplicitHashKey": str(self.hash_key),
-        }
 
 
 class AggregatedRecords(WaitingRecords):

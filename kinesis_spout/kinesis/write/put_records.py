@@ -6,19 +6,18 @@ whole call for a record beyond their limit, which is 1 MiB unless it was raised.
 https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
 
-from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
+from kinesis_spout.kinesis.aggregated_record import FRAME_BYTES, KEY_BYTES, RECORD_BYTES, aggregate_columns
+from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsRequestEntryTypeDef
-
-    from kinesis_spout.kinesis.write.aggregates import Aggregate
 
 MAX_BATCH_RECORDS: Final = 500
 MAX_BATCH_BYTES: Final = 5 * 1024 * 1024
@@ -28,6 +27,9 @@ COMMON_RECORD_BYTES: Final = 1024 * 1024
 MAX_RECORD_BYTES: Final = 10 * 1024 * 1024
 """No stream takes more: data before base64, and key."""
 MAX_KEY_CHARACTERS: Final = 256
+AGGREGATE_KEY: Final = "a"
+"""Of an aggregated record. It has no meaning: the explicit hash key decides on the shard. The KPL's
+choice."""
 
 T = TypeVar("T")
 
@@ -78,7 +80,62 @@ class Entry(msgspec.Struct, frozen=True):
         }
 
 
-Puttable: TypeAlias = "Entry | Aggregate"
+class Aggregate:
+    """A `Puttable` of several records, in the order they came. Mutable while it is being filled.
+
+    Its bytes are made for each request, so that waiting records are not held twice. All of its records lie in
+    one shard of ``ranges``.
+    """
+
+    def __init__(self, shard_id: str, ranges: HashKeyRanges) -> None:
+        self.shard_id = shard_id
+        self.ranges = ranges
+        self.user_records: list[Entry] = []
+        self.size_bytes = FRAME_BYTES + len(AGGREGATE_KEY)
+        self._keys: dict[str, None] = {}
+        self._hash_keys: set[str | None] = {None}
+
+    def takes(self, entry: Entry, max_bytes: int) -> bool:
+        """Add a record of the same shard; False: there are others, and it would weigh too much."""
+        key, hash_key = entry.partition_key, entry.explicit_hash_key
+        size_bytes = self.size_bytes + RECORD_BYTES + len(entry.data)
+        if key not in self._keys:
+            size_bytes += KEY_BYTES + (len(key) if key.isascii() else len(key.encode()))
+        if hash_key not in self._hash_keys:
+            size_bytes += KEY_BYTES + len(hash_key or "")
+        if size_bytes > max_bytes and self.user_records:
+            return False
+        self.user_records.append(entry)
+        self.size_bytes = size_bytes
+        self._keys[key] = None
+        if hash_key is not None:
+            self._hash_keys.add(hash_key)
+        return True
+
+    @property
+    def hash_key(self) -> int:
+        """The first record's, which decides on the shard. Needs a record."""
+        return self.user_records[0].hash_key
+
+    @property
+    def partition_keys(self) -> Collection[str]:
+        return self._keys.keys()
+
+    def request(self) -> "PutRecordsRequestEntryTypeDef":
+        records = self.user_records
+        data = aggregate_columns(
+            [entry.partition_key for entry in records],
+            [entry.data for entry in records],
+            [entry.explicit_hash_key for entry in records],
+        )
+        return {
+            "Data": data,
+            "PartitionKey": AGGREGATE_KEY,
+            "ExplicitHashKey": str(self.hash_key),
+        }
+
+
+Puttable = Entry | Aggregate
 """A record to send: one user record, or several as one."""
 
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.kinesis.errors import ResourceNotFound, expected
+from kinesis_spout.kinesis.calls import ResourceNotFound, expected, stream_arguments
 from kinesis_spout.kinesis.lister import KinesisShardLister
-from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import (

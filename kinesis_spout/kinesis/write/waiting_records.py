@@ -23,7 +23,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from kinesis_spout.kinesis.errors import ERRORS_BY_CODE
+from kinesis_spout.kinesis.calls import ERRORS_BY_CODE
 from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.key_lines import KeyLines

@@ -26,7 +26,7 @@ from kinesis_spout.model.directories import make_durably, sync_directory
 from kinesis_spout.model.errors import InvalidConfig, SpoolDamaged
 from kinesis_spout.producer.spool.file_lock import FileLock
 from kinesis_spout.producer.spool.spool_file import SpoolFile, translated
-from kinesis_spout.settings.grammar.streams import is_same
+from kinesis_spout.settings.grammar.stream_names import is_same
 
 SUFFIX: Final = ".spool"
 _MARK: Final = "stream.json"

@@ -17,7 +17,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.setting_messages import NotAllowed
 from shard_state import Position, SequenceNumber
 from shard_state.errors import InvalidSequenceNumber
 

@@ -27,7 +27,7 @@ from kinesis_spout.settings.grammar.positions import (
     parse_time,
 )
 from kinesis_spout.settings.grammar.value_types import ValueType
-from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.setting_messages import NotAllowed
 from shard_state import Position, PositionType, RunBounds, ShardPositions, StartPositions
 
 P = TypeVar("P", bound=ShardPositions)

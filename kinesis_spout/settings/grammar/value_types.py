@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.setting_messages import NotAllowed
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20

@@ -7,11 +7,11 @@ from typing import Any, Final, TypeVar
 
 from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.settings.grammar.streams import PART_WORDS, check_streams
+from kinesis_spout.settings.grammar.stream_names import PART_WORDS, check_streams
 from kinesis_spout.settings.kinesis import client_settings, read_settings
-from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import Option, Use
 from kinesis_spout.settings.rules import check_credentials, region
+from kinesis_spout.settings.setting_messages import NotAllowed
 from kinesis_spout.settings.source_options.elsewhere import HINTS, INSTEAD, OF_SPARK, OF_TABLES
 from kinesis_spout.settings.table import OPTIONS
 from kinesis_spout.settings.table.connection import CLIENT, STREAM

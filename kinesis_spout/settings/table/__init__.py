@@ -10,8 +10,15 @@ are the spellings of awslabs' connector (``kinesis.…``) and of the older qubol
 from typing import Final
 
 from kinesis_spout.settings.table.connection import CLIENT, PROGRESS, STREAMS
-from kinesis_spout.settings.table.handling import LIMITS, MONITORING, RATES, RETRIES
-from kinesis_spout.settings.table.reading import BATCHES, FETCHES, POSITIONS
+from kinesis_spout.settings.table.consuming import (
+    BATCHES,
+    FETCHES,
+    LIMITS,
+    MONITORING,
+    POSITIONS,
+    RATES,
+    RETRIES,
+)
 from kinesis_spout.settings.table.writing import WRITES
 
 SETTINGS: Final = {

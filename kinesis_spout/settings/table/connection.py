@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, MAX_SESSION_TIMEOUT_SECONDS
-from kinesis_spout.settings.grammar.streams import (
+from kinesis_spout.settings.grammar.stream_names import (
     STREAM_ARN,
     STREAM_NAME,
     WORDS,
@@ -16,9 +16,9 @@ from kinesis_spout.settings.grammar.streams import (
     plain_streams,
 )
 from kinesis_spout.settings.grammar.value_types import FLAG, PROXY, URL, choice, names, number, seconds, text
-from kinesis_spout.settings.grammar.zookeeper import ACL_WORDS, acl_entries
-from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.grammar.zookeeper_address import ACL_WORDS, acl_entries
 from kinesis_spout.settings.option import READS, STREAM_READ, WRITE, option, setting, shared
+from kinesis_spout.settings.setting_messages import NotAllowed
 
 _HOST: Final = r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}"
 

@@ -1,11 +1,11 @@
-"""The option of ``format("kinesis")`` for each setting. See ``messages``."""
+"""The option of ``format("kinesis")`` for each setting. See ``setting_messages``."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from kinesis_spout.model.errors import KinesisSpoutError
-from kinesis_spout.settings.messages import respell
+from kinesis_spout.settings.setting_messages import respell
 from kinesis_spout.settings.table import OPTIONS
 
 _NAMES: Final = {option.setting: option.name for option in reversed(OPTIONS)}

@@ -4,10 +4,10 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from kinesis_spout.settings.grammar.streams import STREAM_NAME
+from kinesis_spout.settings.grammar.stream_names import STREAM_NAME
 from kinesis_spout.settings.grammar.value_types import FLAG, KIB, MIB, choice, seconds, size, text, whole
-from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import WRITE, option, setting
+from kinesis_spout.settings.setting_messages import NotAllowed
 from kinesis_spout.settings.table.connection import CLIENT, STREAM
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from kinesis_spout.consumer.consumer import Consumer
-from kinesis_spout.kinesis.read.getter import Cursor
+from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, ShardGetter

@@ -21,7 +21,7 @@ from typing import Final
 
 from kinesis_spout.consumer.delivery_rate import DeliveryRate, Grant
 from kinesis_spout.consumer.record_age import RecordAge
-from kinesis_spout.kinesis.read.getter import Cursor
+from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.spark.driver.driver_shards import DriverShards
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES

@@ -16,7 +16,7 @@ from typing import Final
 
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.pace import aligned_idle_period
-from kinesis_spout.kinesis.read.getter import Cursor
+from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES, Room, ShardReader
 from kinesis_spout.kinesis.retry_policy import Action
 from kinesis_spout.model.errors import KinesisSpoutError

@@ -45,7 +45,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.model.unfinished_work import refuse_generator_function
 from kinesis_spout.processes.executor_python import unfit_python
-from kinesis_spout.settings.messages import shown
+from kinesis_spout.settings.setting_messages import shown
 from kinesis_spout.spark.per_record.delivery import (
     OUTCOMES_DDL,
     DeliverRecords,

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Self
 
 from kinesis_spout.kinesis import KinesisClientSettings, PollingShardGetter, ReadSettings, ShardGetters
-from kinesis_spout.kinesis.read.getter import Cursor
+from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.kinesis.retry_policy import Action, reaction_to
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.record import Record

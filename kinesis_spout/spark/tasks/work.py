@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kinesis_spout.consumer.record_age import RecordAge
-from kinesis_spout.kinesis.read.getter import FRESH, Cursor
+from kinesis_spout.kinesis.read.polled_getter import FRESH, Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.handler import Failure, RaisedAt

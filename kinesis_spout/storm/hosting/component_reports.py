@@ -11,9 +11,8 @@ from typing import Any, Final
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.logs import Allowance, Pace
-from kinesis_spout.storm.multilang.frames import CODECS
+from kinesis_spout.storm.multilang.frames import CODECS, UnsendableValue, writable_text
 from kinesis_spout.storm.multilang.messages import Error, InvalidOutput, Log, Message, Metrics, Pid, log_level
-from kinesis_spout.storm.multilang.sendable import UnsendableValue, writable_text
 
 MOST_LINES: Final = 1_000
 """Lines of a task in the log per minute; the same for errors."""
@@ -98,6 +97,10 @@ class ComponentReports:
                 return
             self._metrics.add(name)
         self._report(name, _measured(message.params))
+
+    def restarted(self, failed: ComponentFailed) -> None:
+        self.count("restarts")
+        self._report_error(failed)
 
     def count(self, what: str, times: int = 1) -> None:
         self._report(f"shell.{what}", times)

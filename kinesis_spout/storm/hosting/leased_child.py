@@ -4,18 +4,13 @@ Tuples go in blocks. A child that is silent while it owes an answer gets a heart
 stays silent for the time-out. ``pending_tuples`` knows the ids.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from kinesis_spout.model.clock import Clock
 from kinesis_spout.storm.components.given import OutputCollector
 from kinesis_spout.storm.components.tuples import Tuple
-from kinesis_spout.storm.hosting.component_reports import ComponentReports
 from kinesis_spout.storm.hosting.pending_tuples import PendingTuples, Unanswered, UnknownTuple
-from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
-from kinesis_spout.storm.hosting.processes.children import ChildKey
-from kinesis_spout.storm.hosting.talk import Talk
+from kinesis_spout.storm.hosting.talk import ShellComponent, Talk
 from kinesis_spout.storm.multilang.messages import (
     DEFAULT_STREAM,
     Ack,
@@ -48,15 +43,9 @@ _LEAST_TICK_SECONDS: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellTaskSettings:
-    key: ChildKey
-    child: ChildSettings
-    serializer: str
     max_pending: int
-    timeout_seconds: float
     message_timeout_seconds: float
     tick_seconds: float | None
-    conf: Mapping[str, Any]
-    context: Mapping[str, Any]
 
 
 class LeasedChild:
@@ -65,30 +54,30 @@ class LeasedChild:
     def __init__(
         self,
         talk: Talk,
+        component: ShellComponent,
         settings: ShellTaskSettings,
         collector: OutputCollector,
-        reports: ComponentReports,
-        clock: Clock,
     ) -> None:
         self.talk = talk
         self.is_proven = False
         """It has acked or failed a tuple."""
         self.given_up: list[Tuple] = []
         """What it did not answer in time."""
-        self.began_at = clock.monotonic()
+        self._clock = component.clock
+        self.began_at = self._clock.monotonic()
         self._settings = settings
+        self._timeout_seconds = component.timeout_seconds
         self._collector = collector
-        self._reports = reports
-        self._clock = clock
+        self._reports = component.reports
         nap_seconds = _NAP_SECONDS * settings.max_pending
         self._nap_seconds = min(nap_seconds, _MOST_NAP_SECONDS) if nap_seconds >= _LEAST_NAP_SECONDS else 0.0
         # Half of them go at once, while the child works on the other half.
         self._block_tuples = (settings.max_pending + 1) // 2
-        self._tuples = PendingTuples(talk.lease.number, reports.count)
+        self._tuples = PendingTuples(talk.lease.number, self._reports.count)
         self._unsent = 0
         self._beat: str | None = None
         self._beat_at = 0.0
-        self._sent_at = self._ticked_at = clock.monotonic()
+        self._sent_at = self._ticked_at = self.began_at
 
     def hand_over(self, tup: Tuple) -> None:
         """Hand a tuple over; wait while the child has enough. Does what the child says meanwhile.
@@ -139,8 +128,8 @@ class LeasedChild:
     def probe(self) -> None:
         self.talk.expect_answer()
         self._send_beat()
-        limit = min(PROBE_SECONDS, self._settings.timeout_seconds)
-        until = self._clock.monotonic() + self._settings.timeout_seconds  # it can have much to say first
+        limit = min(PROBE_SECONDS, self._timeout_seconds)
+        until = self._clock.monotonic() + self._timeout_seconds  # it can have much to say first
         while self._beat is not None:
             self._listen(limit)
             now = self._clock.monotonic()
@@ -201,7 +190,7 @@ class LeasedChild:
         """
         talk = self.talk
         talk.pipes.drop_unsent()
-        limit = min(self._settings.timeout_seconds, self._settings.message_timeout_seconds)
+        limit = min(self._timeout_seconds, self._settings.message_timeout_seconds)
         until = self._clock.monotonic() + limit
         while self._is_silent or talk.is_inside_a_frame:
             self._listen(min(LOOK_SECONDS, limit))
@@ -228,7 +217,7 @@ class LeasedChild:
             every = max(every, _LEAST_TICK_SECONDS)
             if self._clock.monotonic() - self._ticked_at >= every:
                 self.send_tick()
-        seconds = min(LOOK_SECONDS, self._settings.timeout_seconds, every or LOOK_SECONDS)
+        seconds = min(LOOK_SECONDS, self._timeout_seconds, every or LOOK_SECONDS)
         self._listen(_IDLE_SECONDS if self._beat is None else seconds)
         silent = self._clock.monotonic() - self.talk.heard_at
         if self._beat is None and silent >= _IDLE_SECONDS and self._is_beat_due(silent):
@@ -237,7 +226,7 @@ class LeasedChild:
             self.talk.check_silence("it said nothing, not even to a heart-beat,")
 
     def _is_beat_due(self, silent: float) -> bool:
-        return self._tuples.has_untaken or silent >= min(_BEAT_SECONDS, self._settings.timeout_seconds / 3)
+        return self._tuples.has_untaken or silent >= min(_BEAT_SECONDS, self._timeout_seconds / 3)
 
     def _send_beat(self) -> None:
         self._beat = self._tuples.next_id()

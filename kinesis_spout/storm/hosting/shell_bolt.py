@@ -5,15 +5,12 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.components.bolt import Bolt
 from kinesis_spout.storm.components.given import OutputCollector, TaskContext
 from kinesis_spout.storm.components.tuples import OutputFields, Tuple
-from kinesis_spout.storm.hosting.component_reports import ComponentReports, show_lines
+from kinesis_spout.storm.hosting.component_reports import show_lines
 from kinesis_spout.storm.hosting.leased_child import ShellTaskSettings
-from kinesis_spout.storm.hosting.processes.children import OwnChildren
-from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
 from kinesis_spout.storm.hosting.shell_settings import (
     DEFAULT_TIMEOUT_SECONDS,
     MAX_PENDING,
@@ -22,7 +19,8 @@ from kinesis_spout.storm.hosting.shell_settings import (
     ShellSettings,
 )
 from kinesis_spout.storm.hosting.shell_task import ShellTask
-from kinesis_spout.storm.running.program import SHELL_HOST, SHELL_PLACEMENT
+from kinesis_spout.storm.multilang.conversation import BOLT
+from kinesis_spout.storm.running.program import SHELL_HOST
 
 DEFAULT_MAX_PENDING: Final = 100
 _MESSAGE_TIMEOUT_SECONDS: Final = 30.0
@@ -75,7 +73,7 @@ class ShellBolt(Bolt):
         tick_seconds: float | None = None,
     ) -> None:
         self._shell = ShellSettings(
-            command,
+            command=command,
             fields=fields,
             streams=streams,
             serializer=serializer,
@@ -100,29 +98,19 @@ class ShellBolt(Bolt):
             InvalidConfig: the command, or the folder it runs in, is not on this machine.
         """
         super().prepare(conf, context, collector)
-        clock = SystemClock()
-        shell = self._shell
-        child = shell.child_settings()
-        children = _children(conf, context, clock)
-        key = shell.key(conf, context)
-        own = {MAX_PENDING: self._max_pending, TICK_EVERY: self.tick_seconds}
-        told_conf, told_context = shell.handshake(conf, context, own)
+        told = {MAX_PENDING: self._max_pending, TICK_EVERY: self.tick_seconds}
+        component = self._shell.component(
+            BOLT, conf, context, collector, host=conf.get(SHELL_HOST), told=told
+        )
         settings = ShellTaskSettings(
-            key=key,
-            child=child,
-            serializer=shell.serializer,
             max_pending=self._max_pending,
-            timeout_seconds=shell.timeout_seconds,
             message_timeout_seconds=float(conf.get(MESSAGE_TIMEOUT, _MESSAGE_TIMEOUT_SECONDS)),
             tick_seconds=self.tick_seconds,
-            conf=told_conf,
-            context=told_context,
         )
         show_lines()
-        reports = ComponentReports(str(key), clock, collector.report_metric, collector.report_error)
-        self._task = ShellTask(settings, children, collector, reports, clock)
+        self._task = ShellTask(component, settings, collector)
         # Without a cleanup no process is left behind.
-        self._close = weakref.finalize(self, children.close)
+        self._close = weakref.finalize(self, component.children.close)
 
     def execute(self, tup: Tuple) -> None:
         """Also carries out what the component has said meanwhile, of this tuple or of others."""
@@ -142,10 +130,3 @@ class ShellBolt(Bolt):
         """A process that belongs to the machine's host process lives on."""
         if self._close is not None:
             self._close()
-
-
-def _children(conf: Mapping[str, Any], context: TaskContext, clock: Clock) -> OwnChildren | HostedChildren:
-    host = conf.get(SHELL_HOST)
-    if host is None:
-        return OwnChildren(clock)
-    return HostedChildren(str(host), conf.get(SHELL_PLACEMENT, {}).get(context.component))

@@ -6,18 +6,22 @@ and which keys pystorm and streamparse read.
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.components.given import TaskContext
+from kinesis_spout.storm.components.given import OutputCollector, SpoutOutputCollector, TaskContext
 from kinesis_spout.storm.components.tuples import OutputFields, Stream, are_field_names, declared_streams
-from kinesis_spout.storm.hosting.processes.child_process import ChildSettings, check_command
-from kinesis_spout.storm.hosting.processes.children import ChildKey
-from kinesis_spout.storm.hosting.resources import find_resources
+from kinesis_spout.storm.hosting.component_reports import ComponentReports
+from kinesis_spout.storm.hosting.processes.child_process import ChildSettings, check_command, find_resources
+from kinesis_spout.storm.hosting.processes.children import ChildKey, OwnChildren
+from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
+from kinesis_spout.storm.hosting.talk import ShellComponent
 from kinesis_spout.storm.multilang.component import SERIALIZER_VARIABLE
-from kinesis_spout.storm.multilang.frames import CODECS, Codec
-from kinesis_spout.storm.multilang.sendable import UnsendableValue
-from kinesis_spout.storm.running.program import SHELL_SPOUT
+from kinesis_spout.storm.multilang.conversation import Table
+from kinesis_spout.storm.multilang.frames import CODECS, Codec, UnsendableValue
+from kinesis_spout.storm.running.program import SHELL_PLACEMENT, SHELL_SPOUT
 
 MESSAGE_TIMEOUT: Final = "topology.message.timeout.secs"
 SUBPROCESS_TIMEOUT: Final = "topology.subprocess.timeout.secs"
@@ -27,61 +31,95 @@ DEFAULT_TIMEOUT_SECONDS: Final = 30.0
 _MOST_TIMEOUT_SECONDS: Final = 24 * 60 * 60
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSettings:
     """What shell bolts and shell spouts both take. InvalidConfig: a setting is not allowed."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        fields: Sequence[str],
-        streams: OutputFields | None,
-        serializer: str,
-        timeout_seconds: float,
-        environment: Mapping[str, str] | None,
-        resources: str | os.PathLike[str] | None,
-    ) -> None:
+    command: Sequence[str]
+    fields: Sequence[str]
+    streams: OutputFields | None
+    serializer: str
+    timeout_seconds: float
+    environment: Mapping[str, str] | None
+    resources: str | os.PathLike[str] | None
+
+    def __post_init__(self) -> None:
+        command, seconds = self.command, self.timeout_seconds
         is_list = isinstance(command, Sequence) and not isinstance(command, str)
         if not (is_list and command and command[0] and all(map(_is_passed_on, command))):
             raise InvalidConfig(
                 f'expected a command in words, as in ["python3", "split.py"], got {command!r}'
             )
-        if not are_field_names(fields):
-            raise InvalidConfig(f'expected the fields in a list, as in ["word", "count"], got {fields!r}')
-        _check_environment({} if environment is None else environment)
-        if serializer not in CODECS:
-            raise InvalidConfig(f"expected a serializer of {', '.join(CODECS)}, got {serializer!r}")
-        if not isinstance(timeout_seconds, (int, float)) or not 0 < timeout_seconds <= _MOST_TIMEOUT_SECONDS:
+        if not are_field_names(self.fields):
             raise InvalidConfig(
-                f"expected timeout_seconds above 0, and {_MOST_TIMEOUT_SECONDS} (a day) at most, got "
-                f"{timeout_seconds!r}"
+                f'expected the fields in a list, as in ["word", "count"], got {self.fields!r}'
             )
-        if fields and streams is not None:
+        _check_environment({} if self.environment is None else self.environment)
+        if self.serializer not in CODECS:
+            raise InvalidConfig(f"expected a serializer of {', '.join(CODECS)}, got {self.serializer!r}")
+        if not isinstance(seconds, (int, float)) or not 0 < seconds <= _MOST_TIMEOUT_SECONDS:
+            raise InvalidConfig(
+                f"expected timeout_seconds above 0, and {_MOST_TIMEOUT_SECONDS} (a day) at most, got {seconds!r}"
+            )
+        if self.fields and self.streams is not None:
             raise InvalidConfig("expected fields, or streams with the fields of each, got both")
-        self.command = tuple(command)
-        self.output: OutputFields = tuple(fields) if streams is None else streams
-        self.serializer = serializer
-        self.timeout_seconds = timeout_seconds
-        # Our own library for components reads it; others have an argument for it, or none.
-        self._environment = {SERIALIZER_VARIABLE: serializer, **(environment or {})}
-        self._resources = None if resources is None else os.fspath(resources)
+
+    @property
+    def output(self) -> OutputFields:
+        return tuple(self.fields) if self.streams is None else self.streams
+
+    def component(
+        self,
+        table: Table,
+        conf: Mapping[str, Any],
+        context: TaskContext,
+        collector: OutputCollector | SpoutOutputCollector,
+        *,
+        host: object = None,
+        told: Mapping[str, Any] | None = None,
+    ) -> ShellComponent:
+        """The component of one task; its child belongs to this process, or to the ``host`` process of that id.
+
+        ``told`` is what it finds in its configuration beyond what all components are told; None there leaves a
+        name out. InvalidConfig: the command, or the folder it runs in, is not on this machine.
+        """
+        clock, key = SystemClock(), self.key(conf, context)
+        child = self.child_settings()
+        told_conf, told_context = self._handshake(conf, context, told or {})
+        children: OwnChildren | HostedChildren
+        if host is None:
+            children = OwnChildren(clock)
+        else:
+            children = HostedChildren(str(host), conf.get(SHELL_PLACEMENT, {}).get(context.component))
+        return ShellComponent(
+            key=key,
+            child=child,
+            children=children,
+            table=table,
+            codec=CODECS[self.serializer],
+            timeout_seconds=self.timeout_seconds,
+            conf=told_conf,
+            context=told_context,
+            reports=ComponentReports(str(key), clock, collector.report_metric, collector.report_error),
+            clock=clock,
+        )
 
     def child_settings(self) -> ChildSettings:
         """Find what it needs on this machine. InvalidConfig: something is not here."""
         settings = ChildSettings(
-            command=self.command, resources=self._resources, environment=self._environment
+            command=tuple(self.command),
+            resources=None if self.resources is None else os.fspath(self.resources),
+            # Our own library for components reads it; others have an argument for it, or none.
+            environment={SERIALIZER_VARIABLE: self.serializer, **(self.environment or {})},
         )
-        check_command(settings, None if self._resources is None else str(find_resources(self._resources)))
+        check_command(settings, None if self.resources is None else str(find_resources(self.resources)))
         return settings
 
-    def handshake(
-        self, conf: Mapping[str, Any], context: TaskContext, own: Mapping[str, Any]
+    def _handshake(
+        self, conf: Mapping[str, Any], context: TaskContext, told: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Configuration and context as a component sees them. Values that no frame can carry are left out.
-
-        ``own`` is set for this component alone; None there leaves a name out.
-        """
-        told = {"topology.name": context.topology, "topology.debug": False, **conf, **own}
+        """Configuration and context as a component sees them. Values that no frame can carry are left out."""
+        told = {"topology.name": context.topology, "topology.debug": False, **conf, **told}
         told[SUBPROCESS_TIMEOUT] = self.timeout_seconds
         sendable = {
             name: value

@@ -6,17 +6,15 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.components.given import SpoutOutputCollector, TaskContext
 from kinesis_spout.storm.components.spout import Spout
 from kinesis_spout.storm.components.tuples import OutputFields
-from kinesis_spout.storm.hosting.component_reports import ComponentFailed, ComponentReports
-from kinesis_spout.storm.hosting.processes.children import NotYet, OwnChildren
+from kinesis_spout.storm.hosting.processes.children import NotYet
 from kinesis_spout.storm.hosting.shell_settings import DEFAULT_TIMEOUT_SECONDS, ShellSettings
-from kinesis_spout.storm.hosting.talk import ChildFailed, Talk
+from kinesis_spout.storm.hosting.talk import ChildFailed, ShellComponent, Talk
 from kinesis_spout.storm.multilang.conversation import SPOUT, State
-from kinesis_spout.storm.multilang.frames import CODECS
+from kinesis_spout.storm.multilang.frames import UnsendableValue
 from kinesis_spout.storm.multilang.messages import (
     DEFAULT_STREAM,
     Ack,
@@ -28,7 +26,6 @@ from kinesis_spout.storm.multilang.messages import (
     Next,
     TaskIds,
 )
-from kinesis_spout.storm.multilang.sendable import UnsendableValue
 
 _LOOK_SECONDS: Final = 0.5
 
@@ -81,7 +78,7 @@ class ShellSpout(Spout):
         resources: str | os.PathLike[str] | None = None,
     ) -> None:
         self._shell = ShellSettings(
-            command,
+            command=command,
             fields=fields,
             streams=streams,
             serializer=serializer,
@@ -89,7 +86,7 @@ class ShellSpout(Spout):
             environment=environment,
             resources=resources,
         )
-        self._children: OwnChildren | None = None
+        self._component: ShellComponent | None = None
         self._talk: Talk | None = None
 
     def declare_output_fields(self) -> OutputFields:
@@ -102,20 +99,12 @@ class ShellSpout(Spout):
             InvalidConfig: the command, or the folder it runs in, is not on this machine.
         """
         super().open(conf, context, collector)
-        self._clock = clock = SystemClock()
-        self._key = self._shell.key(conf, context)
-        self._child_settings = self._shell.child_settings()
-        self._told = self._shell.handshake(conf, context, {})
-        self._codec = CODECS[self._shell.serializer]
-        self._reports = ComponentReports(
-            str(self._key), clock, collector.report_metric, collector.report_error
-        )
+        self._component = component = self._shell.component(SPOUT, conf, context, collector)
         self._is_active = self._is_proven = False
         self._number = 0
         self._waiting: deque[Message] = deque()
-        self._children = OwnChildren(clock)
         # Without a close no process is left behind.
-        self._close = weakref.finalize(self, self._children.close)
+        self._close = weakref.finalize(self, component.children.close)
 
     def next_tuple(self) -> None:
         self._command(Next())
@@ -138,7 +127,7 @@ class ShellSpout(Spout):
 
     def close(self) -> None:
         self._talk = None
-        if self._children is not None:
+        if self._component is not None:
             self._close()
 
     def _command(self, command: Message) -> None:
@@ -153,9 +142,9 @@ class ShellSpout(Spout):
 
     def _tell(self, message_id: SpoutMessage, command: type[Ack] | type[Fail]) -> None:
         if self._talk is None or message_id.process != self._number:
-            self._reports.count("unknown_to_process")
+            self._opened.reports.count("unknown_to_process")
             return
-        (ack,) = self._codec.decoder().feed(message_id.ack)
+        (ack,) = self._opened.codec.decoder().feed(message_id.ack)
         told = command(id=ack["id"])
         if self._talk.state is State.ANSWERING:  # a tuple was decided while it was emitted
             self._waiting.append(told)
@@ -164,24 +153,14 @@ class ShellSpout(Spout):
 
     def _begin(self, command: Message) -> Talk | None:
         """None while it backs off."""
-        assert self._children is not None, "open comes first"
-        lease = self._children.lease(self._key, self._child_settings, 0)
-        if isinstance(lease, NotYet):
+        talk = self._opened.lease(0)
+        if isinstance(talk, NotYet):
             return None
-        talk = self._talk = Talk(
-            lease,
-            table=SPOUT,
-            codec=self._codec,
-            reports=self._reports,
-            timeout_seconds=self._shell.timeout_seconds,
-            clock=self._clock,
-            component=self._key.component,
-        )
-        self._number = lease.number
+        self._talk = talk
+        self._number = talk.lease.number
         self._is_proven = False
         self._waiting.clear()
-        talk.shake_hands(*self._told)
-        self._children.greeted(lease)
+        talk.shake_hands()
         if self._is_active and not isinstance(command, Activate):
             self._ask(talk, Activate())
         return talk
@@ -190,12 +169,13 @@ class ShellSpout(Spout):
         timeout_seconds = self._shell.timeout_seconds
         talk.say(command)
         talk.expect_answer()
-        until = self._clock.monotonic() + timeout_seconds
+        clock = self._opened.clock
+        until = clock.monotonic() + timeout_seconds
         while talk.state is State.ANSWERING:
             for message in talk.hear(min(_LOOK_SECONDS, timeout_seconds)):
                 self._take(talk, message)
             talk.check_silence("it did not end its answer with sync")
-            if talk.state is State.ANSWERING and self._clock.monotonic() >= until:
+            if talk.state is State.ANSWERING and clock.monotonic() >= until:
                 talk.nonsense(
                     f"it went on talking, and did not end its answer with sync for {timeout_seconds:g} s "
                     "(timeout_seconds)"
@@ -220,8 +200,8 @@ class ShellSpout(Spout):
             self._refuse(
                 message,
                 InvalidConfig(
-                    f"{self._key}: expected a tuple for the subscribers, got one for task {message.task}: a "
-                    "spout cannot emit to a task here"
+                    f"{self._opened.key}: expected a tuple for the subscribers, got one for task {message.task}: "
+                    "a spout cannot emit to a task here"
                 ),
             )
             return
@@ -238,9 +218,9 @@ class ShellSpout(Spout):
     def _discard(self, error: ChildFailed) -> None:
         talk, self._talk = self._talk, None
         assert talk is not None
-        assert self._children is not None
-        words = self._children.discard(talk.lease, is_proven=self._is_proven)
-        self._reports.count("restarts")
-        self.collector.report_error(
-            ComponentFailed(f"{self._key} (pid {self._reports.pid}) {error}; {words}")
-        )
+        self._opened.discard(talk, error, is_proven=self._is_proven)
+
+    @property
+    def _opened(self) -> ShellComponent:
+        assert self._component is not None, "open comes first"
+        return self._component

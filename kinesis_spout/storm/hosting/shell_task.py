@@ -19,20 +19,16 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.handler import NotNow
 from kinesis_spout.storm.components.bolt import Suspected
 from kinesis_spout.storm.components.given import OutputCollector
 from kinesis_spout.storm.components.tuples import Tuple
-from kinesis_spout.storm.hosting.component_reports import ComponentFailed, ComponentReports
+from kinesis_spout.storm.hosting.component_reports import ComponentFailed
 from kinesis_spout.storm.hosting.leased_child import LOOK_SECONDS, LeasedChild, ShellTaskSettings
 from kinesis_spout.storm.hosting.pending_tuples import Unanswered
-from kinesis_spout.storm.hosting.processes.children import Lease, NotYet, OwnChildren
-from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
-from kinesis_spout.storm.hosting.talk import ChildFailed, Talk
-from kinesis_spout.storm.multilang.conversation import BOLT
-from kinesis_spout.storm.multilang.frames import CODECS
+from kinesis_spout.storm.hosting.processes.children import NotYet
+from kinesis_spout.storm.hosting.talk import ChildFailed, ShellComponent
 
 _PUT_OFF_SECONDS: Final = 1.0
 """Until a tuple that was not to blame comes again."""
@@ -47,17 +43,15 @@ class ShellTask:
 
     def __init__(
         self,
+        component: ShellComponent,
         settings: ShellTaskSettings,
-        children: OwnChildren | HostedChildren,
         collector: OutputCollector,
-        reports: ComponentReports,
-        clock: Clock,
     ) -> None:
+        self._component = component
         self._settings = settings
-        self._children = children
         self._collector = collector
-        self._reports = reports
-        self._clock = clock
+        self._reports = component.reports
+        self._clock = component.clock
         self._child: LeasedChild | None = None
         self._last_failure = ""
         self._began_at: float | None = None
@@ -99,7 +93,7 @@ class ShellTask:
                 self._child_failed(child, error)
                 continue
             self._child = None
-            self._children.release(child.talk.lease, is_proven=child.is_proven)
+            self._component.children.release(child.talk.lease, is_proven=child.is_proven)
             self._put_off_too_late(child)
         self._began_at, self._has_discarded = None, False
         self._given_again.clear()
@@ -110,18 +104,16 @@ class ShellTask:
             self._began_at = self._clock.monotonic()
         while True:
             is_overdue = tup is not None and self._collector.is_overdue(tup)
-            lease = self._children.lease(
-                self._settings.key, self._settings.child, 0 if is_overdue else LOOK_SECONDS
-            )
-            if isinstance(lease, NotYet):
+            talk = self._component.lease(0 if is_overdue else LOOK_SECONDS)
+            if isinstance(talk, NotYet):
                 if is_overdue or tup is None:
-                    raise NoChild(f"{lease.reason}{self._last_failure}")
+                    raise NoChild(f"{talk.reason}{self._last_failure}")
                 continue
-            child = self._child = self._leased(lease)
+            lease = talk.lease
+            child = self._child = LeasedChild(talk, self._component, self._settings, self._collector)
             try:
                 if lease.is_fresh:
-                    child.talk.shake_hands(dict(self._settings.conf), dict(self._settings.context))
-                    self._children.greeted(lease)
+                    talk.shake_hands()
                 elif lease.is_disturbed:
                     self._reports.count("disturbed")
                     child.probe()
@@ -132,18 +124,6 @@ class ShellTask:
                 continue
             return child
 
-    def _leased(self, lease: Lease) -> LeasedChild:
-        talk = Talk(
-            lease,
-            table=BOLT,
-            codec=CODECS[self._settings.serializer],
-            reports=self._reports,
-            timeout_seconds=self._settings.timeout_seconds,
-            clock=self._clock,
-            component=self._settings.key.component,
-        )
-        return LeasedChild(talk, self._settings, self._collector, self._reports, self._clock)
-
     # When a child fails
 
     def _discard(self, child: LeasedChild, error: ChildFailed) -> ComponentFailed:
@@ -151,11 +131,8 @@ class ShellTask:
         self._has_discarded = True
         # One that failed at a tuple that it had alone can be as good as any.
         is_proven = child.is_proven or child.has_one
-        words = self._children.discard(child.talk.lease, is_proven=is_proven)
-        failed = ComponentFailed(f"{self._settings.key} (pid {self._reports.pid}) {error}; {words}")
+        failed = self._component.discard(child.talk, error, is_proven=is_proven)
         self._last_failure = f"; the last time: {failed}"
-        self._reports.count("restarts")
-        self._collector.report_error(failed)
         self._put_off_too_late(child)
         return failed
 

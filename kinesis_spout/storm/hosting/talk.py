@@ -4,13 +4,15 @@ The states are ``conversation``'s. Input is read and parsed here; reports and in
 with here, so that the caller hears of tuples only.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.storm.hosting.component_reports import ComponentReports
+from kinesis_spout.storm.hosting.component_reports import ComponentFailed, ComponentReports
 from kinesis_spout.storm.hosting.pipes import Pipes, PipesHere
-from kinesis_spout.storm.hosting.processes.children import Lease
+from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
+from kinesis_spout.storm.hosting.processes.children import ChildKey, Lease, NotYet, OwnChildren
+from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
 from kinesis_spout.storm.multilang.conversation import FAILED, Event, State, Table, said
 from kinesis_spout.storm.multilang.frames import Codec
 from kinesis_spout.storm.multilang.messages import (
@@ -44,63 +46,84 @@ class ChildFailed(Exception):  # noqa: N818 - the names of our errors say what h
     """The child has died, hangs, or broke the protocol. It must be discarded."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellComponent:
+    """The component of one task: who owns its child, how to speak with that, and where it reports to."""
+
+    key: ChildKey
+    child: ChildSettings
+    children: OwnChildren | HostedChildren
+    table: Table
+    codec: Codec
+    timeout_seconds: float
+    """Of the hand-shake, and of its silence."""
+    conf: dict[str, Any]
+    context: dict[str, Any]
+    """These two are what it is told in the hand-shake."""
+    reports: ComponentReports
+    clock: Clock
+
+    def lease(self, wait_seconds: float) -> "Talk | NotYet":
+        """InvalidConfig: its command cannot be started. OSError: the host process cannot be reached."""
+        lease = self.children.lease(self.key, self.child, wait_seconds)
+        return lease if isinstance(lease, NotYet) else Talk(lease, self)
+
+    def discard(self, talk: "Talk", error: ChildFailed, *, is_proven: bool) -> ComponentFailed:
+        """End a child that failed, and report it."""
+        words = self.children.discard(talk.lease, is_proven=is_proven)
+        failed = ComponentFailed(f"{self.key} (pid {self.reports.pid}) {error}; {words}")
+        self.reports.restarted(failed)
+        return failed
+
+
 class Talk:
     """One lease's conversation. Mutable; one thread's."""
 
-    def __init__(
-        self,
-        lease: Lease,
-        *,
-        table: Table,
-        codec: Codec,
-        reports: ComponentReports,
-        timeout_seconds: float,
-        clock: Clock,
-        component: str,
-    ) -> None:
+    def __init__(self, lease: Lease, component: ShellComponent) -> None:
         self.lease = lease
-        self._table = table
+        self._component = component
+        self._table = table = component.table
         # What changes nothing for one that is ready need not be looked up, message by message.
         self._quiet = frozenset(
             kind for kind, event in _OFTEN.items() if table[State.READY, event] is State.READY
         )
         self._state = State.STARTING if lease.is_fresh else State.READY
-        self._codec = codec
-        self._component = component
-        self._decoder = codec.decoder()
+        self._decoder = component.codec.decoder()
         self.pipes = Pipes(lease.distant or PipesHere(lease.stdin, lease.stdout))
-        self._reports = reports
-        self._clock = clock
-        self._timeout_seconds = timeout_seconds
+        self._reports = component.reports
+        self._clock = component.clock
+        self._timeout_seconds = component.timeout_seconds
         self._invalid_in_a_row = 0
         self._last_invalid = ""
         self._is_over = False
         self._what = ""
         self._early: list[Message] = []
         self._deaf_at: float | None = None
-        self.heard_at = clock.monotonic()
+        self.heard_at = self._clock.monotonic()
         """When a message came last, or one was expected since."""
-        reports.pid = lease.pid
+        self._reports.pid = lease.pid
 
     @property
     def state(self) -> State:
         return self._state
 
-    def shake_hands(self, conf: dict[str, Any], context: dict[str, Any]) -> None:
+    def shake_hands(self) -> None:
         """Shake hands with a fresh child. What it says right behind its answer is for ``hear``.
 
-        ChildFailed: no answer in time, or another one. UnsendableValue: a value of conf or context cannot be
-        sent.
+        ChildFailed: no answer in time, or another one.
         """
-        self.pipes.put(self.encode(Handshake(conf=conf, context=context, pid_dir=self.lease.pid_folder)))
+        component = self._component
+        handshake = Handshake(conf=component.conf, context=component.context, pid_dir=self.lease.pid_folder)
+        self.pipes.put(self.encode(handshake))
         self.expect_answer()
         while self._state is State.STARTING:
             self._early = self.hear(self._timeout_seconds)
             self.check_silence("it did not answer the hand-shake")
+        component.children.greeted(self.lease)
 
     def encode(self, message: Message) -> bytes:
         """Write a message as a frame, for ``put``. UnsendableValue: one of its values cannot be sent."""
-        return self._codec.encode(message, self._component)
+        return self._component.codec.encode(message, self._component.key.component)
 
     def say(self, message: Message) -> None:
         if self._state in FAILED:

@@ -12,8 +12,8 @@ from kinesis_spout.model.lazy_names import lazy_names
 if TYPE_CHECKING:
     from kinesis_spout.storm.multilang.bolts_and_spouts import BasicBolt, Bolt, Spout
     from kinesis_spout.storm.multilang.component import Component, GiveUp
+    from kinesis_spout.storm.multilang.frames import UnsendableValue
     from kinesis_spout.storm.multilang.messages import TupleIn
-    from kinesis_spout.storm.multilang.sendable import UnsendableValue
 
 __all__ = ["BasicBolt", "Bolt", "Component", "GiveUp", "Spout", "TupleIn", "UnsendableValue"]
 
@@ -24,7 +24,7 @@ _HOMES: Final = {
     "GiveUp": "kinesis_spout.storm.multilang.component",
     "Spout": "kinesis_spout.storm.multilang.bolts_and_spouts",
     "TupleIn": "kinesis_spout.storm.multilang.messages",
-    "UnsendableValue": "kinesis_spout.storm.multilang.sendable",
+    "UnsendableValue": "kinesis_spout.storm.multilang.frames",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

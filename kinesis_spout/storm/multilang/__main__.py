@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.messages import MissingSetting
+from kinesis_spout.settings.setting_messages import MissingSetting
 from kinesis_spout.settings.sources import (
     Setting,
     checked,

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.multilang.channel import Channel, HostGone, take_standard_pipes
-from kinesis_spout.storm.multilang.frames import CODECS, Codec
+from kinesis_spout.storm.multilang.frames import CODECS, Codec, writable_text
 from kinesis_spout.storm.multilang.messages import (
     Emit,
     Error,
@@ -24,7 +24,6 @@ from kinesis_spout.storm.multilang.messages import (
     NotOfTheProtocol,
     Pid,
 )
-from kinesis_spout.storm.multilang.sendable import writable_text
 
 SERIALIZER_VARIABLE: Final = "MULTILANG_SERIALIZER"
 """The environment variable that names the serializer, unless ``run`` gets one."""

@@ -29,7 +29,7 @@ from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.storm.multilang.bolts_and_spouts import Spout
 from kinesis_spout.storm.multilang.component import WARN, GiveUp
-from kinesis_spout.storm.multilang.sendable import UnsendableValue
+from kinesis_spout.storm.multilang.frames import UnsendableValue
 
 _LOGGER: Final = "kinesis_spout"
 _REST_SECONDS: Final = 0.001

@@ -6,22 +6,26 @@ so a grouping that raises has sent it to no task. A bolt can use its list of val
 the collector sends a copy; a Python tuple cannot change, and is sent as it is.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Failure, failure_of, failure_saying
+from kinesis_spout.model.logs import Allowance
 from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.bolt import CallHangs, FailedException, Suspected
 from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Tuple, TupleState, check_values, names_of
 from kinesis_spout.storm.running.counts import ComponentCounts
-from kinesis_spout.storm.running.reports import ReportedErrors
 from kinesis_spout.storm.running.trees import Trees
 
 _ACKED: Final = TupleState.ACKED
 _FAILED: Final = TupleState.FAILED
 _PLAIN: Final[frozenset[type]] = frozenset((tuple, list))
+MOST_LINES: Final = 10
+"""Errors of a task in the log, a minute."""
+_log: Final = logging.getLogger(__name__)
 
 Send = Callable[[Sequence[Any], int, tuple[int, ...] | None], None]
 """Takes a tuple to one task: its values, root and other roots; see ``Tuple``."""
@@ -72,6 +76,35 @@ def _one_choice(to_all: Sequence[Target], chosen: Sequence[Choose]) -> Choose | 
     if len(chosen) == 1 and not to_all:
         return chosen[0]
     return lambda values: [*to_all, *(target for choose in chosen for target in choose(values))]
+
+
+class ReportedErrors:
+    """The errors of one task: all are counted, as many logged as a person can read. Mutable; for one thread."""
+
+    def __init__(self, who: str, counts: ComponentCounts, clock: Callable[[], float]) -> None:
+        self._who = who
+        self._counts = counts
+        self._clock = clock
+        self._lines = Allowance(MOST_LINES)
+
+    def report(self, error: BaseException) -> None:
+        self.count(failure_of(error).error_text)
+        self.log(self._counts.last_error)
+
+    def count(self, text: str) -> None:
+        self._counts.errors += 1
+        self._counts.last_error = text
+
+    def log(self, text: str) -> None:
+        """Log a line, unless there were too many in this minute; the next one then says how many were left out."""
+        if self._lines.takes_one(self._clock()):
+            left_out = self._lines.take_left_out()
+            more = f" ({left_out} errors before it were left out of the log)" if left_out else ""
+            _log.warning("%s: %s%s", self._who, text, more)
+        elif self._lines.is_just_used_up:
+            _log.warning(
+                "%s has more than %d errors a minute; the others are only counted", self._who, MOST_LINES
+            )
 
 
 class Collector:

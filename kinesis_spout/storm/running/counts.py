@@ -1,7 +1,7 @@
 """What a component has done, and what it reports of itself. Pure."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Integral, Real
 from typing import Any, Final, Self
@@ -21,6 +21,8 @@ _NO_SUMS: Final = frozenset({"last_error", "metrics"})
 _TIMES: Final = ("sampled", "sampled_seconds", "completed", "completing_seconds")
 _LARGEST: Final = 10**300
 """Of the numbers that are summed, so that no sum is more than a float can be."""
+_PARTS: Final = 20
+_PART_SECONDS: Final = 30.0
 _MAX_BYTES: Final = 2_000
 """Of a value that is shown as it is; a longer one is shown as text, and cut."""
 
@@ -182,3 +184,39 @@ def added(counts: Iterable[Mapping[str, ComponentCounts]]) -> dict[str, Componen
         for component, of_component in each.items():
             together[component].add(of_component)
     return dict(together)
+
+
+class RunningCounts:
+    """Counts since the start, with latencies of the last ten minutes. Mutable; for one thread at a time.
+
+    For long, a mean since the start is that of the start, when workers and processes begin, and hides what is
+    slow now. So latencies are those of a window: Storm's shortest one, in as many parts. Source: Storm's
+    ``LatencyStatAndMetric``; ten minutes, in 20 buckets.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._totals: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
+        self._parts: deque[tuple[int, dict[str, ComponentCounts]]] = deque()
+        """What was timed in each part of the window, by its number, oldest first."""
+
+    def add(self, component: str, counts: ComponentCounts) -> None:
+        self._totals[component].add(counts)
+        number = self._forget_old()
+        if not self._parts or self._parts[-1][0] != number:
+            self._parts.append((number, defaultdict(ComponentCounts)))
+        self._parts[-1][1][component].add(ComponentCounts().with_times_of(counts))
+
+    def since_start(self) -> dict[str, ComponentCounts]:
+        """A copy."""
+        self._forget_old()
+        recent = defaultdict(ComponentCounts, added(part for _, part in self._parts))
+        return {
+            component: counts.with_times_of(recent[component]) for component, counts in self._totals.items()
+        }
+
+    def _forget_old(self) -> int:
+        number = int(self._clock() // _PART_SECONDS)
+        while self._parts and self._parts[0][0] <= number - _PARTS:
+            self._parts.popleft()
+        return number

@@ -24,7 +24,8 @@ from kinesis_spout.storm.spark.tasks.tree_delivery import (
     ToValues,
     with_failed,
 )
-from kinesis_spout.storm.state import KeyedState, StateManifest, StateUpdate
+from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
+from kinesis_spout.storm.state.versions import KeyedState
 
 Packs = Sequence[Sequence[WorkSlice]]
 

@@ -22,7 +22,8 @@ from kinesis_spout.storm.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.storm.spark.query import RunningSpout, TopologyQuery
 from kinesis_spout.storm.spark.runner import TopologyRunner
 from kinesis_spout.storm.spark.tasks.tree_delivery import SpoutValues
-from kinesis_spout.storm.state import KeyedState, check_folder
+from kinesis_spout.storm.state.manifest import check_folder
+from kinesis_spout.storm.state.versions import KeyedState
 from kinesis_spout.storm.topology_conf import BuiltTopology, TopologyConf
 from kinesis_spout.zookeeper.paths import check_name
 

@@ -6,10 +6,17 @@ from typing import Final, NamedTuple, TypeVar
 from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import StateError
-from kinesis_spout.storm.state.compaction import Merge, StateFile, catch_up, merge_of
 from kinesis_spout.storm.state.files import FileContent, Rows, StateFiles, payload_bytes_of
 from kinesis_spout.storm.state.key_values import PartitionState
-from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest, StateUpdate
+from kinesis_spout.storm.state.manifest import (
+    Merge,
+    PartitionPlace,
+    StateFile,
+    StateManifest,
+    StateUpdate,
+    catch_up,
+    merge_of,
+)
 
 _T = TypeVar("_T")
 

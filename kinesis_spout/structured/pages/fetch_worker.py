@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
-from kinesis_spout.kinesis.read.calls.get_records import call_get_records
+from kinesis_spout.kinesis.read.reply_getter import call_get_records
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.pages.page_channel import PageChannel

@@ -33,7 +33,7 @@ from typing import Final
 from kinesis_spout.kinesis.retry_policy import persistently
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
-from kinesis_spout.settings.grammar.streams import name_of
+from kinesis_spout.settings.grammar.stream_names import name_of
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
 from kinesis_spout.structured.published.published_stream import Place, PublishedStream, restored

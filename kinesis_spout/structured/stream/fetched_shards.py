@@ -7,8 +7,7 @@ from random import random
 from typing import TYPE_CHECKING
 
 from kinesis_spout.kinesis import Prefetcher, ShardGetters
-from kinesis_spout.kinesis.pace import ByteBudget
-from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.pace import ByteBudget, Pacing
 from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.clock import Clock

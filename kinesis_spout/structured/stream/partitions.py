@@ -25,8 +25,7 @@ from kinesis_spout.model.errors import KinesisSpoutError, ShardNotFound
 from kinesis_spout.processes.worker_memory import set_aside_imports
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import Segment
-from kinesis_spout.structured.pages.page_channel import PageServerAddress
-from kinesis_spout.structured.pages.page_client import fetch_segments
+from kinesis_spout.structured.pages.page_channel import PageServerAddress, fetch_segments
 from kinesis_spout.structured.schema import arrow_schema
 from shard_state import Position, SequenceNumber
 

@@ -19,11 +19,11 @@ from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound, StreamRecreated
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
-from kinesis_spout.settings.grammar.streams import is_pattern, is_younger
+from kinesis_spout.settings.grammar.stream_names import is_pattern, is_younger
 from kinesis_spout.settings.source_options import StreamReadOptions
-from kinesis_spout.structured.found_streams import find_streams, streams_at_start
 from kinesis_spout.structured.offsets import QueryOffset, StreamOffset
 from kinesis_spout.structured.stream.stream_shards import StreamShards
+from kinesis_spout.structured.streams_to_read import find_streams, streams_at_start
 from shard_state import PositionType, Shard
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from kinesis_spout.structured.pages.page_channel import PageServerAddress
 from kinesis_spout.structured.pages.page_server import PageServer, advertised_host
 from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.structured.stream.fetched_shards import FetchedShards
-from kinesis_spout.structured.stream.lifecycle import Lifecycle
 from kinesis_spout.structured.stream.partitions import ShardRange
 from kinesis_spout.structured.stream.planning import BatchLimits, MicroBatchPlan, patience_seconds, plan_batch
+from kinesis_spout.structured.stream.query_log import QueryLog
 from kinesis_spout.structured.stream.query_streams import QueryStreams
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
@@ -73,20 +73,20 @@ class ReadAhead:
         self._done_records = 0
         self._done_bytes = 0
         self._current: QueryOffset | None = None
-        self._life = Lifecycle(options.streams)
+        self._query_log = QueryLog(options.streams)
 
     def open(self) -> None:
         """List the shards. Raises what ``QueryStreams.open`` raises; the caller must then close this."""
         self._streams.open()
         with self._changed:
-            self._life.started(self._streams.listed())
+            self._query_log.started(self._streams.listed())
 
     def rejoin(self, offset: QueryOffset) -> None:
         self._streams.rejoin(offset)
 
     def first_offset(self) -> QueryOffset:
         now, start = self._clock.time(), self._options.start
-        self._life.resolved(start.default, start.default.resolved(now))
+        self._query_log.resolved(start.default, start.default.resolved(now))
         with self._changed:
             return self._streams.first_offset()
 
@@ -100,8 +100,10 @@ class ReadAhead:
             for name in self._streams.leaving:
                 if self._fetched.leave(name):
                     self._streams.leave(name)
-            self._life.listed(self._streams.listed())
-            self._life.advanced(start, is_short=self._fetched.room.is_short(), now=self._clock.monotonic())
+            self._query_log.listed(self._streams.listed())
+            self._query_log.advanced(
+                start, is_short=self._fetched.room.is_short(), now=self._clock.monotonic()
+            )
             current = self._streams.brought_up_to_date(start)
             readable = {
                 (name, shard_id): stream.shards[shard_id]
@@ -231,7 +233,7 @@ class ReadAhead:
 
     def close(self) -> None:
         with self._changed:
-            self._life.stopped(self._totals())
+            self._query_log.stopped(self._totals())
             self._fetched.close()
         self._fetched.close_subscriptions()
         self._prefetcher.close()
@@ -314,7 +316,7 @@ class ReadAhead:
             self._done_records += plan.rows
             self._done_bytes += plan.bytes
             self._planned = None
-            self._life.done(plan.rows, self._totals(), self._clock.monotonic())
+            self._query_log.done(plan.rows, self._totals(), self._clock.monotonic())
 
     def _totals(self) -> str:
         return f"{self._done_records} records, {self._done_bytes} bytes"

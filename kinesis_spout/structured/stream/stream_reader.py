@@ -11,29 +11,61 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.processes.worker_log import print_log_lines
-from kinesis_spout.settings.messages import respell
+from kinesis_spout.settings.setting_messages import respell
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options
 from kinesis_spout.structured.offsets import QueryOffset
 from kinesis_spout.structured.stream.partitions import ShardRanges, in_tasks, read_ranges
 from kinesis_spout.structured.stream.planning import BatchLimits
 from kinesis_spout.structured.stream.read_ahead import ReadAhead
-from kinesis_spout.structured.stream.read_limits import (
-    ReadAllAvailable,
-    ReadLimit,
-    SupportsTriggerAvailableNow,
-    default_limit,
-)
 
 if TYPE_CHECKING:
     from kinesis_spout.structured.published.published_progress import PublishedProgress
+
+
+# Spark's read limits came with PySpark 4.2; before it, Spark does not ask for any.
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # PySpark 4.0 and 4.1
+    from dataclasses import dataclass
+
+    class ReadLimit:  # type: ignore[no-redef]
+        """See PySpark 4.2."""
+
+    class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
+        """See PySpark 4.2."""
+
+    @dataclass
+    class ReadMinRows(ReadLimit):  # type: ignore[no-redef]
+        min_rows: int
+
+    @dataclass
+    class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
+        max_rows: int
+
+    @dataclass
+    class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
+        max_bytes: int
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """See PySpark 4.2. Before it, such a query takes one batch of what was fetched."""
+
+
+_NO_LIMIT: Final = (1 << 63) - 1
 
 _log = logging.getLogger(__name__)
 
@@ -194,3 +226,17 @@ class RefusedStreamReader(DataSourceStreamReader):
         raise InvalidConfig(self._message)
 
     initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815 - Spark's names
+
+
+def default_limit(options: StreamReadOptions) -> ReadLimit:
+    """Never ``ReadAllAvailable``: when Spark passes that, the query takes what is available, once."""
+    if options.max_records_per_trigger is not None:
+        return ReadMaxRows(options.max_records_per_trigger)
+    if options.max_bytes_per_trigger is not None:
+        return ReadMaxBytes(options.max_bytes_per_trigger)
+    if options.min_records_per_trigger is not None:
+        return ReadMinRows(options.min_records_per_trigger)
+    return ReadMaxRows(_NO_LIMIT)
+
+
+__all__ = ["KinesisStreamReader", "ReadAllAvailable", "RefusedStreamReader", "default_limit", "one_message"]

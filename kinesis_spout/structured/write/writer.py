@@ -16,9 +16,8 @@ holds up its own records, until as many wait as a task may hold.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 from pyspark.sql import datasource
@@ -28,7 +27,7 @@ from kinesis_spout.dead_letters.sink_url import needs_jvm
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.settings.table.spelling import as_option
-from kinesis_spout.structured.write.written_columns import WrittenColumns
+from kinesis_spout.structured.write.written_columns import Written, WrittenColumns
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -44,37 +43,6 @@ else:
 Messages = Sequence[WriterCommitMessage | None]
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written(WriterCommitMessage):
-    """What one task, or all of them, wrote."""
-
-    records: int = 0
-    """How many rows are on Kinesis."""
-    size_bytes: int = 0
-    """Their data and keys."""
-    retried: int = 0
-    """How many rows were put again: refused, in a call whose answer was lost, or overtaken by a resharding."""
-    dead_lettered: int = 0
-    """How many rows are dead letters instead."""
-
-    @classmethod
-    def sum_of(cls, parts: Iterable[WriterCommitMessage | None]) -> Self:
-        """Add up what tasks reported; a task that failed reports None."""
-        known = [part for part in parts if isinstance(part, Written)]
-        return cls(
-            records=sum(part.records for part in known),
-            size_bytes=sum(part.size_bytes for part in known),
-            retried=sum(part.retried for part in known),
-            dead_lettered=sum(part.dead_lettered for part in known),
-        )
-
-    def __str__(self) -> str:
-        return (
-            f"{self.records} records ({self.size_bytes} bytes) on Kinesis, {self.retried} of them put again, "
-            f"{self.dead_lettered} rows dead-lettered"
-        )
 
 
 class _Writing:

@@ -14,7 +14,7 @@ epoch and version in one step, and a write is conditional on the version that th
 from collections.abc import Callable
 
 from kinesis_spout.model.errors import CheckpointUnreadable
-from kinesis_spout.ports.group import AUDIT_ENTRIES
+from kinesis_spout.ports.membership import AUDIT_ENTRIES
 from kinesis_spout.testing.zookeeper.checkpoint_store import InMemoryCheckpointStore
 from kinesis_spout.testing.zookeeper.coordinator import InMemoryCoordinator
 from kinesis_spout.testing.zookeeper.nodes import InMemoryNodes, Session

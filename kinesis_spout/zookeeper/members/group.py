@@ -14,8 +14,8 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from kinesis_spout.model.errors import CheckpointUnreadable, KinesisSpoutError, StoreUnavailable
-from kinesis_spout.ports.group import AUDIT_ENTRIES
-from kinesis_spout.ports.term import Term
+from kinesis_spout.ports.leadership import Term
+from kinesis_spout.ports.membership import AUDIT_ENTRIES
 from kinesis_spout.zookeeper.members.election import ZooKeeperElection
 from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.session import ZooKeeperSession

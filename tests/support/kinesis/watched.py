@@ -16,7 +16,8 @@ from pyspark.sql.datasource import InputPartition
 from kinesis_spout.settings.source_options import StreamReadOptions, WriteOptions
 from kinesis_spout.structured.data_source import KinesisDataSource
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
-from kinesis_spout.structured.write.writer import KinesisStreamWriter, Written
+from kinesis_spout.structured.write.writer import KinesisStreamWriter
+from kinesis_spout.structured.write.written_columns import Written
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

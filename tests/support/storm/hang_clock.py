@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from kinesis_spout.model.clock import SystemClock
-from kinesis_spout.storm.hosting import shell_bolt, shell_spout
+from kinesis_spout.storm.hosting import shell_settings
 from tests.support.storm.shell_components.protocol import HANG_MARK
 
 LEAP_SECONDS: Final = 31.0
@@ -39,6 +39,5 @@ def hang_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HangClock:
     """Give the clock of all shell components that this process has from now on."""
     clock = HangClock(tmp_path / "hangs")
     monkeypatch.setenv(HANG_MARK, str(clock.mark))
-    for module in (shell_bolt, shell_spout):
-        monkeypatch.setattr(module, "SystemClock", lambda: clock)
+    monkeypatch.setattr(shell_settings, "SystemClock", lambda: clock)
     return clock

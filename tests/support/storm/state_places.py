@@ -1,7 +1,7 @@
 """Keys by the task that has them, for the tests of keyed state."""
 
-from kinesis_spout.storm.state import PartitionPlace
 from kinesis_spout.storm.state.key_values import task_of
+from kinesis_spout.storm.state.manifest import PartitionPlace
 
 
 def keys_of(index: int, parallelism: int, count: int) -> list[str]:

@@ -10,8 +10,11 @@ import itertools
 import sys
 
 from kinesis_spout.ports import Attachment, CheckpointWrite
-from kinesis_spout.storm.state import KeyedState, StateFiles, StateManifest, StatePartition, StateUpdate
+from kinesis_spout.storm.state.files import StateFiles
 from kinesis_spout.storm.state.key_values import task_of
+from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
+from kinesis_spout.storm.state.partition import StatePartition
+from kinesis_spout.storm.state.versions import KeyedState
 from kinesis_spout.zookeeper import Paths, ZooKeeperBackend, ZooKeeperSession
 from shard_state import SHARD_START, Checkpoint, Position, SequenceNumber
 from tests.support.core.shards import everywhere, shards_named

@@ -6,10 +6,9 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError
 
+from kinesis_spout.kinesis.calls import stream_arguments, translated
 from kinesis_spout.kinesis.client import KinesisClientSettings
-from kinesis_spout.kinesis.errors import translated
-from kinesis_spout.kinesis.naming import stream_arguments
-from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.model.errors import InvalidConfig, Unavailable
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from kinesis_spout.kinesis import KinesisShardLister
-from kinesis_spout.kinesis.errors import ExpiredNextToken
+from kinesis_spout.kinesis.calls import ExpiredNextToken
 from kinesis_spout.model.errors import AccessDenied, StreamNotFound, Throttled, Unavailable
 from kinesis_spout.testing import ManualClock
 from tests.support.kinesis.in_memory_client import client_error

@@ -3,9 +3,9 @@
 import pytest
 
 from kinesis_spout.consumer.consumer import LAST_COMMIT_SECONDS
-from kinesis_spout.kinesis import errors as kinesis_errors
+from kinesis_spout.kinesis import calls as kinesis_errors
 from kinesis_spout.kinesis import retry_policy
-from kinesis_spout.kinesis.errors import ResourceNotFound
+from kinesis_spout.kinesis.calls import ResourceNotFound
 from kinesis_spout.kinesis.retry_policy import (
     SLOW_SECONDS,
     STRAY_SECONDS,

@@ -5,8 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
-from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.kinesis.pace import ApplicationBudget, Pace, ShardPaces
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.ports import Page
 from kinesis_spout.testing import (

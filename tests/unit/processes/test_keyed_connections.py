@@ -134,7 +134,7 @@ PAGES_FROM_END_TO_END = """
 import hashlib
 from kinesis_spout.model.columns import SCHEMA
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment
-from kinesis_spout.structured.pages.page_client import fetch_segments
+from kinesis_spout.structured.pages.page_channel import fetch_segments
 from kinesis_spout.structured.pages.page_server import PageServer
 from tests.unit.structured.pages.pages import page_of, sequences_of
 

@@ -13,7 +13,7 @@ from rich.pretty import pretty_repr
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import options
-from kinesis_spout.settings.grammar.zookeeper import acl_entries, embedded_directory
+from kinesis_spout.settings.grammar.zookeeper_address import acl_entries, embedded_directory
 from kinesis_spout.settings.rules import SECRETS
 from shard_state import Position
 from tests.support.core.shards import everywhere

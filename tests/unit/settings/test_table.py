@@ -8,8 +8,8 @@ import pytest
 
 from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.messages import respelled
 from kinesis_spout.settings.option import Option, Use
+from kinesis_spout.settings.setting_messages import respelled
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
 from kinesis_spout.settings.table import OPTIONS, SETTINGS
 from kinesis_spout.settings.table.connection import PLACE

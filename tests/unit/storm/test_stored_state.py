@@ -9,7 +9,9 @@ import pytest
 from kinesis_spout import KinesisSpout
 from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.storm import KeyValueState, StatefulBolt, Topology, TopologyBuilder, Tuple, stored_state
-from kinesis_spout.storm.state import StateFiles, StateManifest, StatePartition
+from kinesis_spout.storm.state.files import StateFiles
+from kinesis_spout.storm.state.manifest import StateManifest
+from kinesis_spout.storm.state.partition import StatePartition
 from tests.support.storm.scripted_topology import Declared
 
 

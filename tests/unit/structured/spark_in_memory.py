@@ -11,8 +11,7 @@ import pyarrow as pa
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.stream.partitions import ShardRanges, read_ranges
-from kinesis_spout.structured.stream.read_limits import default_limit
-from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
+from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader, default_limit
 from kinesis_spout.testing import InMemoryStream
 from tests.support.kinesis.in_memory_client import InMemoryKinesisClient
 

@@ -13,7 +13,7 @@ from kinesis_spout.model.errors import InvalidConfig, StoreError, StoreUnavailab
 from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSession
 from kinesis_spout.zookeeper.credentials import CREATOR, OPEN
 from kinesis_spout.zookeeper.errors import translated
-from kinesis_spout.zookeeper.kazoo_handler import KazooHandler
+from kinesis_spout.zookeeper.kazoo_connection import KazooHandler
 
 LOGIN = Login(user="billing", password="s3cret")
 

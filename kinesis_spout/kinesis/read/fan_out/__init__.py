@@ -1,5 +1,5 @@
 """Enhanced fan-out: Kinesis pushes a shard's records over a subscription (SubscribeToShard).
 
-The registered consumer, the call, its event stream, the I/O thread, the getter. The folder above decodes
-records. Begin with ``getter``, then ``subscription_reader``.
+The registered consumer, the call, its events, the I/O thread, the getter. The folder above decodes
+records. Begin with ``pushed_getter``, then ``subscription_reader``.
 """

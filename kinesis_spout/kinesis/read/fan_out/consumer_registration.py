@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from kinesis_spout.kinesis.errors import ResourceInUse, ResourceNotFound, error_code, expected, translated
+from kinesis_spout.kinesis.calls import ResourceInUse, ResourceNotFound, error_code, expected, translated
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import KinesisError, StreamNotFound, Throttled, Unavailable
 

@@ -12,7 +12,6 @@ until it has acked a tuple.
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +19,7 @@ import msgspec
 
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.storm.hosting.pipes import DistantPipes
-from kinesis_spout.storm.hosting.processes.child_process import ChildProcess, ChildSettings
-from kinesis_spout.storm.hosting.resources import find_resources
+from kinesis_spout.storm.hosting.processes.child_process import ChildProcess, ChildSettings, find_resources
 
 BACKOFF_SECONDS: Final = 0.1
 MAX_BACKOFF_SECONDS: Final = 10.0
@@ -46,17 +44,16 @@ class ChildKey(msgspec.Struct, frozen=True, kw_only=True):
         return f"component {self.component!r}, task {self.task}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     key: ChildKey
     number: int
     """Grows with each lease of the child. Tuple ids begin with it, so that no two leases have one in common."""
     pid: int
     stdin: int
     stdout: int
-    """Descriptors to write to and read from, non-blocking."""
+    """Descriptors to write to and read from, non-blocking; of the process that has the lease."""
     distant: DistantPipes | None = None
-    """Where the child is on another machine: in place of the descriptors, which are -1."""
+    """Where the child is on another machine: in place of the descriptors."""
     pid_folder: str
     is_fresh: bool
     """It was just started: the hand-shake is due."""
@@ -64,8 +61,7 @@ class Lease:
     """The holder before was lost in the middle. The child can be waiting for an answer, or have half a frame."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotYet:
+class NotYet(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 

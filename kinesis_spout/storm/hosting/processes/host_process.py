@@ -27,6 +27,7 @@ from kinesis_spout.processes.keyed_connections import KeyedServer, Machine
 from kinesis_spout.processes.liveness import has_ended
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.storm.hosting.pipes import PipesHere
+from kinesis_spout.storm.hosting.processes.child_process import find_resources
 from kinesis_spout.storm.hosting.processes.children import ChildKey, Lease, NotYet, OwnChildren
 from kinesis_spout.storm.hosting.processes.host_socket import (
     Answer,
@@ -35,17 +36,14 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
     Done,
     Exchange,
     Exchanged,
-    Granted,
     Greet,
     Greeted,
     Greeting,
     Invalid,
-    Refused,
     Request,
     receive_request,
     send,
 )
-from kinesis_spout.storm.hosting.resources import find_resources
 
 LINGER_SECONDS: Final = 5.0
 """How long it stays without an executor: between two, and before the first worker has greeted."""
@@ -175,16 +173,9 @@ class HostServer:
         except InvalidConfig as error:
             return Invalid(error=str(error)), ()
         if isinstance(lease, NotYet):
-            return Refused(reason=lease.reason), ()
+            return lease, ()
         held[request.key] = lease, PipesHere(lease.stdin, lease.stdout)
-        granted = Granted(
-            number=lease.number,
-            pid=lease.pid,
-            pid_folder=lease.pid_folder,
-            is_fresh=lease.is_fresh,
-            is_disturbed=lease.is_disturbed,
-        )
-        return granted, (lease.stdin, lease.stdout)
+        return lease, (lease.stdin, lease.stdout)
 
     def _greeted(self, greet: Greet) -> Greeting | Invalid:
         """Watch a worker's executor; serve other machines, if any can come, at the address that came first."""

@@ -30,7 +30,7 @@ from kinesis_spout.model.directories import make_private
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.keyed_connections import Machine
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
-from kinesis_spout.storm.hosting.processes.children import ChildKey
+from kinesis_spout.storm.hosting.processes.children import ChildKey, Lease, NotYet
 
 _LENGTH: Final = struct.Struct("!I")
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -63,7 +63,7 @@ class Greet(_Message, frozen=True):
 
 
 class AskLease(_Message, frozen=True):
-    """Answered by ``Granted``, ``Refused`` or ``Invalid``."""
+    """Answered by ``Lease``, with the descriptors of the child's input and output; ``NotYet``, or ``Invalid``."""
 
     key: ChildKey
     settings: ChildSettings
@@ -102,20 +102,6 @@ class Greeting(_Message, frozen=True):
     """Where it serves workers of other machines."""
 
 
-class Granted(_Message, frozen=True):
-    """A lease; with it come the descriptors of the child's input and output."""
-
-    number: int
-    pid: int
-    pid_folder: str
-    is_fresh: bool
-    is_disturbed: bool
-
-
-class Refused(_Message, frozen=True):
-    reason: str
-
-
 class Invalid(_Message, frozen=True):
     error: str
 
@@ -136,7 +122,7 @@ class OnMachine(_Message, frozen=True):
 
 
 Request = Greet | AskLease | Greeted | GiveBack | Exchange | AskMachine
-Answer = Greeting | Granted | Refused | Invalid | Done | Exchanged | OnMachine
+Answer = Greeting | Lease | NotYet | Invalid | Done | Exchanged | OnMachine
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _requests: Final = msgspec.msgpack.Decoder(Request)

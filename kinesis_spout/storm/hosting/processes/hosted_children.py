@@ -16,10 +16,12 @@ import sys
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.keyed_connections import Machine, connect
 from kinesis_spout.storm.hosting.pipes import DistantPipes
-from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
+from kinesis_spout.storm.hosting.processes.child_process import ChildSettings, shipped_to
 from kinesis_spout.storm.hosting.processes.children import ChildKey, Lease, NotYet
 from kinesis_spout.storm.hosting.processes.host_socket import (
     Answer,
@@ -29,18 +31,15 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
     Exchange,
     Exchanged,
     GiveBack,
-    Granted,
     Greet,
     Greeted,
     Invalid,
-    Refused,
     Request,
     connect_here,
     receive_answer,
     send,
 )
 from kinesis_spout.storm.hosting.processes.placement import PlacementAddress
-from kinesis_spout.storm.hosting.resources import shipped_to
 from kinesis_spout.storm.running.program import SHELL_HOST
 
 _ANSWER_SECONDS: Final = 20.0
@@ -83,10 +82,10 @@ class HostedChildren:
             return self.lease(key, settings, wait_seconds)
         if isinstance(answer, Invalid):
             raise InvalidConfig(answer.error)
-        if isinstance(answer, Refused):
-            return NotYet(answer.reason)
-        assert isinstance(answer, Granted)
-        lease = host.leased(key, answer, descriptors)
+        if isinstance(answer, NotYet):
+            return answer
+        assert isinstance(answer, Lease)
+        lease = host.leased(answer, descriptors)
         self._held[key] = lease, host
         return lease
 
@@ -197,30 +196,25 @@ class _Host:
             self._socket.close()  # an answer that comes late would be taken for the next one
             raise
 
-    def leased(self, key: ChildKey, granted: Granted, descriptors: list[int]) -> Lease:
-        stdin, stdout = descriptors or (-1, -1)
-        return Lease(
-            key=key,
-            number=granted.number,
-            pid=granted.pid,
-            stdin=stdin,
-            stdout=stdout,
-            distant=None if self._is_here else DistantPipes(partial(self._exchange, key, granted.number)),
-            pid_folder=granted.pid_folder,
-            is_fresh=granted.is_fresh,
-            is_disturbed=granted.is_disturbed,
-        )
+    def leased(self, lease: Lease, descriptors: list[int]) -> Lease:
+        if not self._is_here:
+            return replace(lease, distant=DistantPipes(partial(self._exchange, lease)))
+        stdin, stdout = descriptors
+        return replace(lease, stdin=stdin, stdout=stdout)
 
     def _exchange(
         self,
-        key: ChildKey,
-        number: int,
+        lease: Lease,
         data: bytes,
         wait_seconds: float,
         waits_for_room: bool,  # noqa: FBT001
     ) -> tuple[int | None, bytes | None]:
         request = Exchange(
-            key=key, number=number, data=data, wait_seconds=wait_seconds, waits_for_room=waits_for_room
+            key=lease.key,
+            number=lease.number,
+            data=data,
+            wait_seconds=wait_seconds,
+            waits_for_room=waits_for_room,
         )
         try:
             answer, _ = self.ask(request, wait_seconds)

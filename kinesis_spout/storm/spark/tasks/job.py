@@ -10,6 +10,7 @@ one stage, which decides its trees itself.
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from time import monotonic
 from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -20,12 +21,11 @@ from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
 from kinesis_spout.storm.running.blocks import Block, CountsBlock, Keyed
 from kinesis_spout.storm.running.clocks import Ticks
-from kinesis_spout.storm.running.counts import ComponentCounts
+from kinesis_spout.storm.running.counts import ComponentCounts, RunningCounts
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.reports import RunningCounts
 from kinesis_spout.storm.spark.tasks.kept_runs import ShippedProgram
 from kinesis_spout.storm.spark.tasks.stages import LaterStage, SeenRuns, StateFailed, contradict, run_acker
-from kinesis_spout.storm.state import StateManifest
+from kinesis_spout.storm.state.manifest import StateManifest
 
 _OTHER_SHUFFLES: Final = ("spark.shuffle.manager", "spark.shuffle.push.enabled")
 """With one of these set, a shuffle can join what several tasks have written. What Java's serializer
@@ -48,7 +48,7 @@ class TopologyJobs:
         self.shipped_one_by_one = None if state is None else ShippedProgram(program.one_by_one(), state)
         self._is_java_for_bytes = not any(map(context.getConf().contains, _OTHER_SHUFFLES))
         self._lock = threading.Lock()
-        self._counts = RunningCounts()
+        self._counts = RunningCounts(monotonic)
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:

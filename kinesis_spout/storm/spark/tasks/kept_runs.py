@@ -28,7 +28,7 @@ from kinesis_spout.storm.running.bolt_task import CALLS
 from kinesis_spout.storm.running.one_by_one import run_of
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.state import StateParts
+from kinesis_spout.storm.state.partition import StateParts
 
 _MOST_KEPT: Final = 64
 _IDLE_SECONDS: Final = 900.0

@@ -1,4 +1,7 @@
-"""What Spark runs: the first stage over the slices of a spout, later ones over blocks, ackers in the end.
+"""What Spark runs: the first stage over what a spout has, later ones over blocks, ackers in the end.
+
+A ``KinesisSpout`` has slices, which the first stage reads. A spout of the user's own has emitted tuples on the
+driver: they travel inside the job.
 
 **Tasks that Spark runs again.** Spark makes a stage's output again when the machine that kept it is lost. For
 most programs that is the same output; a topology's is not: a second time a shard gives other records, and
@@ -7,14 +10,16 @@ together. So each run of a task adds a mark to all that it sends, for every task
 the marks they have seen at the end of the job.
 """
 
+import pickle
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from pyspark import TaskContext
+from pyspark import TaskContext, cloudpickle
 
 from kinesis_spout.model.errors import StateError
+from kinesis_spout.model.handler import failure_of
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.processes.worker_memory import set_aside_imports
 from kinesis_spout.spark.pickled_handler import PickledHandler
@@ -22,10 +27,12 @@ from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.storm.acking import TreeEnd
+from kinesis_spout.storm.components.tuples import packed, why_not
 from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount, ForDriver, Keyed
 from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.trees import Unfinished, decide
+from kinesis_spout.storm.running.stage_run import StageRun
+from kinesis_spout.storm.running.trees import Unfinished, decide, new_root, open_trees
 from kinesis_spout.storm.spark.tasks.kept_runs import ShippedProgram
 from kinesis_spout.storm.spark.tasks.tree_delivery import (
     FailedTrees,
@@ -34,7 +41,9 @@ from kinesis_spout.storm.spark.tasks.tree_delivery import (
     TreeDelivery,
     failed_trees,
 )
-from kinesis_spout.storm.state import StateManifest, StateParts, StateUpdate, UnfitValue
+from kinesis_spout.storm.state.key_values import UnfitValue
+from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
+from kinesis_spout.storm.state.partition import StateParts
 from shard_state import SlicePlan
 
 TaskId = tuple[int, int]
@@ -217,3 +226,73 @@ def _updates(parts: StateParts) -> Iterator[Keyed]:
         yield from ((0, UpdateBlock(update=update)) for update in parts.end_batch())
     except UnfitValue:
         yield 0, ChangesDoNotCount()
+
+
+class GivenTuple(NamedTuple):
+    number: int
+    values: Sequence[Any]
+    stream: str
+    is_tracked: bool
+
+
+def packed_share(share: Sequence[GivenTuple], unfit: MutableMapping[int, Exception]) -> bytes:
+    """Pack the tuples of one task; those that cannot travel go into ``unfit``, with the reason, by number."""
+    rows = [
+        tuple(given) for given in share
+    ]  # Plain ones name no class, which would cost a look at all of them.
+    try:
+        return packed(rows, cloudpickle.dumps)
+    except Exception:  # noqa: BLE001 - a value's own code may raise anything; which one, is found out now
+        for given, row in zip(share, rows, strict=True):
+            error = why_not(row, cloudpickle.dumps)
+            if error is not None:
+                unfit[given.number] = error
+        return packed([row for row in rows if row[0] not in unfit], cloudpickle.dumps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstStageOfTuples:
+    """Runs a task's share of the tuples, which ``packed_share`` gave. Picklable."""
+
+    shipped: ShippedProgram
+    ticks: Ticks = NO_TICKS
+
+    def __call__(self, packs: Iterable[bytes]) -> Iterator[Keyed]:
+        partition = partition_here()
+        print_log_lines()
+        with self.shipped.stage(0, partition) as (run, _):
+            program = run.program
+            for pack in packs:
+                run.begin(ticks=self.ticks)
+                # The bytes are our own: the driver has packed them.
+                share = [GivenTuple(*row) for row in pickle.loads(pack)]  # noqa: S301
+                numbers, ends = emitted(run, share)
+                run.finish()
+                yield from run.outbox.take()
+                if program.plan.exchanges:
+                    yield from open_trees(numbers, program.ackers, partition)
+                else:
+                    ends |= run.trees.all_decided(numbers)
+                yield partition, EndedTuples(ends=ends)
+            if program.plan.exchanges:
+                yield from TaskRun(0, partition).marks(program)
+        set_aside_imports()
+
+
+def emitted(run: StageRun, pack: Sequence[GivenTuple]) -> tuple[dict[int, int], dict[int, TreeEnd]]:
+    """Emit tuples of a spout.
+
+    Gives the numbers of those whose trees are open, by root; and the ends of those that no task got, because
+    a grouping raised.
+    """
+    numbers: dict[int, int] = {}
+    refused: dict[int, TreeEnd] = {}
+    for given in pack:
+        root = new_root() if given.is_tracked and run.program.ackers else 0
+        try:
+            if run.emit_root(given.values, root, given.stream):
+                numbers[root] = given.number
+        except BaseException as error:  # noqa: BLE001 - whatever a grouping raises fails its tuple
+            run.spout.report_error(error)
+            refused[given.number] = TreeEnd(component=run.program.plan.spout, failure=failure_of(error))
+    return numbers, refused

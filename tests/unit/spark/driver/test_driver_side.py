@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from kinesis_spout.kinesis.pace import aligned_idle_period
-from kinesis_spout.kinesis.read.getter import Cursor
+from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page

@@ -6,8 +6,7 @@ from time import monotonic
 
 import pytest
 
-from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
-from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.kinesis.pace import ApplicationBudget, Pace, ShardPaces
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import (
     AccessDenied,

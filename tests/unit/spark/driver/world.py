@@ -23,7 +23,7 @@ from msgspec import structs
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import OpenGetter, Ports
 from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
-from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.kinesis.pace import ShardPaces
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.model.handler import failure_of

@@ -5,9 +5,8 @@ import time
 
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.storm.hosting.component_reports import ComponentReports
-from kinesis_spout.storm.hosting.processes.children import Lease
 from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
-from kinesis_spout.storm.hosting.talk import Talk
+from kinesis_spout.storm.hosting.talk import ShellComponent, Talk
 from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
 from kinesis_spout.storm.multilang.messages import TupleIn
@@ -16,23 +15,23 @@ from tests.support.storm.shell_topology import KEY, shell_bolt
 
 def give_and_wait(application: str) -> None:
     clock = SystemClock()
-    children = HostedChildren(application)
-    # With other settings than the next worker's, the next one would have the child replaced.
-    settings = shell_bolt("counts")._shell.child_settings()
-    lease = children.lease(KEY, settings, 20)
-    assert isinstance(lease, Lease)
-    talk = Talk(
-        lease,
+    component = ShellComponent(
+        key=KEY,
+        # With other settings than the next worker's, the next one would have the child replaced.
+        child=shell_bolt("counts")._shell.child_settings(),
+        children=HostedChildren(application),
         table=BOLT,
         codec=CODECS["json"],
-        reports=ComponentReports("worker", clock, lambda *_: None, lambda _: None),
         timeout_seconds=20,
+        conf={},
+        context={},
+        reports=ComponentReports("worker", clock, lambda *_: None, lambda _: None),
         clock=clock,
-        component="shell",
     )
-    talk.shake_hands({}, {})
-    children.greeted(lease)
-    for number, word in enumerate(("a", "b"), lease.number * 10**12 + 1):
+    talk = component.lease(20)
+    assert isinstance(talk, Talk)
+    talk.shake_hands()
+    for number, word in enumerate(("a", "b"), talk.lease.number * 10**12 + 1):
         talk.say(TupleIn(id=str(number), component="words", task=1, values=[word]))
     talk.pipes.push()
     sys.stdout.write("given\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.hosting.resources import find_resources
+from kinesis_spout.storm.hosting.processes.child_process import find_resources
 
 
 @pytest.fixture

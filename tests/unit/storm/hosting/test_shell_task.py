@@ -16,7 +16,7 @@ from kinesis_spout.storm.hosting.leased_child import ShellTaskSettings
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
 from kinesis_spout.storm.hosting.processes.children import Lease, OwnChildren
 from kinesis_spout.storm.hosting.shell_task import ShellTask
-from kinesis_spout.storm.hosting.talk import Talk
+from kinesis_spout.storm.hosting.talk import ShellComponent, Talk
 from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
 from kinesis_spout.storm.multilang.messages import TupleIn
@@ -85,43 +85,32 @@ def child_settings(how: str) -> ChildSettings:
     return ChildSettings(command=tuple(command(how)), environment=ENVIRONMENT)
 
 
-def task(children: OwnChildren, how: str, told: Told, timeout_seconds: float = 20.0) -> ShellTask:
-    settings = ShellTaskSettings(
+def component(children: OwnChildren, how: str, told: Told, timeout_seconds: float = 20.0) -> ShellComponent:
+    return ShellComponent(
         key=KEY,
         child=child_settings(how),
-        serializer="json",
-        max_pending=10,
+        children=children,
+        table=BOLT,
+        codec=CODECS["json"],
         timeout_seconds=timeout_seconds,
-        message_timeout_seconds=30,
-        tick_seconds=None,
         conf={},
         context={},
+        reports=ComponentReports("shell", CLOCK, told.report_metric, told.report_error),
+        clock=CLOCK,
     )
-    return ShellTask(
-        settings,
-        children,
-        told,
-        ComponentReports("shell", CLOCK, told.report_metric, told.report_error),
-        CLOCK,
-    )
+
+
+def task(children: OwnChildren, how: str, told: Told, timeout_seconds: float = 20.0) -> ShellTask:
+    settings = ShellTaskSettings(max_pending=10, message_timeout_seconds=30, tick_seconds=None)
+    return ShellTask(component(children, how, told, timeout_seconds), settings, told)
 
 
 def begun(children: OwnChildren, how: str) -> tuple[Lease, Talk]:
     """Lease a child as a worker does."""
-    lease = children.lease(KEY, child_settings(how), 20)
-    assert isinstance(lease, Lease)
-    talk = Talk(
-        lease,
-        table=BOLT,
-        codec=CODECS["json"],
-        reports=ComponentReports("shell", CLOCK, Told().report_metric, Told().report_error),
-        timeout_seconds=20,
-        clock=CLOCK,
-        component="shell",
-    )
-    talk.shake_hands({}, {})
-    children.greeted(lease)
-    return lease, talk
+    talk = component(children, how, Told()).lease(20)
+    assert isinstance(talk, Talk)
+    talk.shake_hands()
+    return talk.lease, talk
 
 
 def run(shell: ShellTask, *words: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.storm.multilang.frames import CODECS, Codec, Decoder
+from kinesis_spout.storm.multilang.frames import CODECS, Codec, Decoder, UnsendableValue
 from kinesis_spout.storm.multilang.messages import (
     MAX_SHOWN_CHARACTERS,
     Ack,
@@ -22,7 +22,6 @@ from kinesis_spout.storm.multilang.messages import (
     TupleIn,
     parse,
 )
-from kinesis_spout.storm.multilang.sendable import UnsendableValue
 
 JSON, MESSAGE_PACK = CODECS["json"], CODECS["msgpack"]
 

@@ -13,7 +13,7 @@ from kinesis_spout.storm import Stream, Tuple
 from kinesis_spout.storm.builder import BoltDeclarer
 from kinesis_spout.storm.graph.grouping import stable_hash
 from kinesis_spout.storm.local import LocalResult
-from kinesis_spout.storm.state import PartitionState
+from kinesis_spout.storm.state.key_values import PartitionState
 from tests.support.storm.scripted_topology import (
     SEEN,
     Scripted,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kinesis_spout.storm import Stream, Tuple
+from kinesis_spout.storm.running.collecting import MOST_LINES, ReportedErrors
 from kinesis_spout.storm.running.counts import ComponentCounts
-from kinesis_spout.storm.running.reports import MOST_LINES, ReportedErrors
 from kinesis_spout.storm.spark.own_spout import GatheringCollector
 from kinesis_spout.testing import ManualClock
 from tests.support.storm.scripted_topology import Scripted, begin, singles

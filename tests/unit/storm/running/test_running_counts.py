@@ -1,7 +1,6 @@
 """The counts of a running topology: what is of the whole run, and what of its last ten minutes."""
 
-from kinesis_spout.storm.running.counts import ComponentCounts
-from kinesis_spout.storm.running.reports import RunningCounts
+from kinesis_spout.storm.running.counts import ComponentCounts, RunningCounts
 from kinesis_spout.testing import ManualClock
 
 
@@ -41,7 +40,7 @@ def test_what_is_kept_does_not_grow_with_the_time() -> None:
 
 
 def test_what_is_given_is_a_copy() -> None:
-    counts = RunningCounts()
+    counts = RunningCounts(ManualClock().monotonic)
     counts.add("split", ComponentCounts(executed=1))
     given = counts.since_start()["split"]
     given.report("depth", 1)

@@ -14,7 +14,7 @@ from kinesis_spout.storm.running.blocks import AckBlock, Block, OpenTrees, Tuple
 from kinesis_spout.storm.running.collecting import Collector, Output
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.running.trees import NOBODY_SAID, Trees, Unfinished, decide
-from kinesis_spout.storm.state import PartitionState
+from kinesis_spout.storm.state.key_values import PartitionState
 from tests.support.storm.scripted_topology import Script, Scripted, acks, begin, holds, passes_on, singles
 
 SOURCE = Source("bolt", "default", 7, ("value",))

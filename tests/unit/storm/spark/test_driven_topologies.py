@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.kinesis.pace import ShardPaces
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver import query as driver_query
@@ -31,7 +31,9 @@ from kinesis_spout.storm import (
 )
 from kinesis_spout.storm.spark.query import TopologyQuery
 from kinesis_spout.storm.spark.tasks import kept_runs
-from kinesis_spout.storm.state import StateFiles, StateManifest, StatePartition
+from kinesis_spout.storm.state.files import StateFiles
+from kinesis_spout.storm.state.manifest import StateManifest
+from kinesis_spout.storm.state.partition import StatePartition
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryShardLister
 from shard_state import Position
 from tests.support.spark.spark_here import SparkHere

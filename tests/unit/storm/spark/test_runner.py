@@ -9,7 +9,7 @@ import pytest
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.storm import KeyValueState, StatefulBolt, TopologyBuilder, Tuple
 from kinesis_spout.storm.spark.runner import TopologyRunner
-from kinesis_spout.storm.state import StateManifest
+from kinesis_spout.storm.state.manifest import StateManifest
 from tests.support.spark.spark_here import SparkHere
 from tests.support.storm.components import Sentences
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kinesis_spout.model.errors import InvalidConfig, StateUnavailable, StateUnreadable
-from kinesis_spout.storm.state import StateFiles
+from kinesis_spout.storm.state.files import StateFiles
 from tests.support.consumer.s3_server import SECRET, keys_in, s3_with_bucket
 from tests.support.storm.state_places import place
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.storm.state import StateFiles, StateManifest, StateUpdate, Sweeper, collect_garbage
+from kinesis_spout.storm.state.files import StateFiles
+from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
+from kinesis_spout.storm.state.versions import Sweeper, collect_garbage
 
 EMPTY = StateManifest(topology="counts", life="0f").with_components({"count": 1})
 PLACE = EMPTY.place("count", 0)

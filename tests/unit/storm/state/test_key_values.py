@@ -6,8 +6,7 @@ import pickle
 import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.state import PartitionState
-from kinesis_spout.storm.state.key_values import task_of
+from kinesis_spout.storm.state.key_values import PartitionState, task_of
 from tests.support.storm.state_places import keys_of
 
 

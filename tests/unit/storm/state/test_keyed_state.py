@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
-from kinesis_spout.storm.state import KeyedState, StateManifest, StateParts, StateUpdate
+from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
+from kinesis_spout.storm.state.partition import StateParts
+from kinesis_spout.storm.state.versions import KeyedState
 
 
 def keyed_state(folder: Path, parallelism: int = 2) -> KeyedState:

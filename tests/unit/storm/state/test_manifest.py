@@ -3,7 +3,7 @@
 import pytest
 
 from kinesis_spout.model.errors import StateUnreadable
-from kinesis_spout.storm.state import ComponentState, PartitionPlace, StateManifest, StateUpdate
+from kinesis_spout.storm.state.manifest import ComponentState, PartitionPlace, StateManifest, StateUpdate
 from shard_state.stored_form import sealed
 
 EMPTY = StateManifest(topology="counts", life="0f").with_components({"count": 4})

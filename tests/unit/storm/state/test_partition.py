@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.model.errors import StateUnreadable
-from kinesis_spout.storm.state import PartitionPlace, StateFiles, StatePartition, UnfitValue
-from kinesis_spout.storm.state.files import FileContent
+from kinesis_spout.storm.state.files import FileContent, StateFiles
+from kinesis_spout.storm.state.key_values import UnfitValue
+from kinesis_spout.storm.state.manifest import PartitionPlace
+from kinesis_spout.storm.state.partition import StatePartition
 from tests.support.storm.state_places import keys_of, place
 
 Key = str

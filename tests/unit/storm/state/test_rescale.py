@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.model.errors import StateUnreadable
-from kinesis_spout.storm.state import StateFiles, StateManifest, StatePartition, rescale
+from kinesis_spout.storm.state.files import StateFiles
 from kinesis_spout.storm.state.key_values import task_of
+from kinesis_spout.storm.state.manifest import StateManifest
+from kinesis_spout.storm.state.partition import StatePartition
+from kinesis_spout.storm.state.versions import rescale
 
 ROWS = {f"k{number}": number for number in range(500)} | {1: "one", (1, "a"): "two", None: "none"}
 

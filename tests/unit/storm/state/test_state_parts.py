@@ -6,14 +6,10 @@ import pytest
 
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.model.errors import StateUnavailable, StateUnreadable
-from kinesis_spout.storm.state import (
-    ComponentState,
-    StateFiles,
-    StateManifest,
-    StateParts,
-    StateUpdate,
-    partition,
-)
+from kinesis_spout.storm.state import partition
+from kinesis_spout.storm.state.files import StateFiles
+from kinesis_spout.storm.state.manifest import ComponentState, StateManifest, StateUpdate
+from kinesis_spout.storm.state.partition import StateParts
 from kinesis_spout.testing import ManualClock
 
 EMPTY = StateManifest(topology="counts", life="abc", components={"count": ComponentState(parallelism=1)})

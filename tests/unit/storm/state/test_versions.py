@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from kinesis_spout.model.errors import StateUnreadable
-from kinesis_spout.storm.state import KeyedState, StateFiles, StateManifest, StateUpdate, rescale
 from kinesis_spout.storm.state import versions as versions_module
+from kinesis_spout.storm.state.files import StateFiles
+from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
+from kinesis_spout.storm.state.versions import KeyedState, rescale
 
 
 @pytest.fixture(autouse=True)

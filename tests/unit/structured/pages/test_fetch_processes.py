@@ -15,7 +15,7 @@ import pytest
 
 from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
-from kinesis_spout.kinesis.read.calls.get_records import call_get_records
+from kinesis_spout.kinesis.read.reply_getter import call_get_records
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, Throttled, Unavailable
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from tests.unit.processes.fips import has_begun, refuse_md5

@@ -10,10 +10,9 @@ import pytest
 
 from kinesis_spout.model.columns import SCHEMA
 from kinesis_spout.processes import keyed_connections
-from kinesis_spout.structured.pages import page_client, page_server
+from kinesis_spout.structured.pages import page_channel, page_server
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment, StoredPage
-from kinesis_spout.structured.pages.page_channel import PageChannel
-from kinesis_spout.structured.pages.page_client import fetch_segments
+from kinesis_spout.structured.pages.page_channel import PageChannel, fetch_segments
 from kinesis_spout.structured.pages.page_server import ConnectionSlots, PageServer
 from tests.support.waiting import wait_until
 from tests.unit.structured.pages.pages import page_of, sequences_of
@@ -32,7 +31,7 @@ def buffer() -> PageBuffer:
 def served() -> Iterator[ExitStack]:
     """Closes servers and connections at the end, and the connections that this process keeps."""
     with ExitStack() as stack:
-        stack.callback(page_client._connections.forget)
+        stack.callback(page_channel._connections.forget)
         yield stack
 
 
@@ -109,7 +108,7 @@ def test_a_worker_without_requests_loses_its_connection_and_gets_its_next_pages_
     for row in range(3):
         assert fetched(server, Segment(0, row, 1)) == [[row]]
         wait_until(lambda: not server._slots._taken, "the server to end the connection")
-    assert [record for record in caplog.records if record.name == page_client.__name__] == []
+    assert [record for record in caplog.records if record.name == page_channel.__name__] == []
 
 
 def test_a_stranger_is_ended_for_a_task(served: ExitStack, buffer: PageBuffer) -> None:
@@ -125,7 +124,7 @@ def test_where_all_are_at_work_further_tasks_read_kinesis_which_is_said_once(
     served: ExitStack, buffer: PageBuffer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(page_server, "_PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(page_client, "_FORGIVE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(page_channel, "_FORGIVE_AFTER_SECONDS", 0.0)
     at_work, may_go_on = threading.Event(), threading.Event()
     served.callback(may_go_on.set)
 

@@ -11,10 +11,9 @@ import pytest
 
 from kinesis_spout.model.columns import SCHEMA
 from kinesis_spout.processes import keyed_connections
-from kinesis_spout.structured.pages import page_client, page_server
+from kinesis_spout.structured.pages import page_channel, page_server
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment
-from kinesis_spout.structured.pages.page_channel import PageServerAddress
-from kinesis_spout.structured.pages.page_client import fetch_segments
+from kinesis_spout.structured.pages.page_channel import PageServerAddress, fetch_segments
 from kinesis_spout.structured.pages.page_server import PageServer, advertised_host
 from tests.support.waiting import wait_until
 from tests.unit.structured.pages.pages import page_of, sequences_of
@@ -42,7 +41,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[PageServer]:
     else:
         assert served.address.local is not None, "expected a system that can do it (Linux)"
     yield served
-    page_client._connections.forget()
+    page_channel._connections.forget()
     served.close()
 
 
@@ -71,7 +70,7 @@ def test_what_came_outlives_the_page_and_the_server() -> None:
     served = PageServer("127.0.0.1", pages.buffer.page)
     (batch,) = fetch_segments(served.address, [Segment(2, 1, 2)], SCHEMA, rows_at_once=STEP)
     pages.buffer.drop_shard(("orders", "a"))
-    page_client._connections.forget()
+    page_channel._connections.forget()
     served.close()
 
     assert sequences_of(batch) == [21, 22]
@@ -99,7 +98,7 @@ def test_where_no_local_name_can_be_had_the_network_is_served(monkeypatch: pytes
     served = PageServer("127.0.0.1", Pages().buffer.page)
     assert served.address.local is None
     assert fetched(served, Segment(2, 0, 1)) == [[20]]
-    page_client._connections.forget()
+    page_channel._connections.forget()
     served.close()
 
 
@@ -145,7 +144,7 @@ def test_what_a_stranger_sends_ends_no_service(server: PageServer) -> None:
         with socket.create_connection(where) as stranger:
             stranger.sendall(said)
         assert fetched(server, Segment(0, 0, 1)) == [[0]]
-        page_client._connections.forget()
+        page_channel._connections.forget()
 
 
 def test_a_stranger_who_says_nothing_keeps_nobody_waiting(server: PageServer) -> None:
@@ -162,7 +161,7 @@ def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_server_that_stops_in_the_middle_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_client, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(page_channel, "_ANSWER_SECONDS", 0.2)
     asked = threading.Event()
 
     def never(_: int) -> None:
@@ -176,14 +175,14 @@ def test_a_server_that_stops_in_the_middle_is_given_up(monkeypatch: pytest.Monke
 
 def test_a_closed_server_takes_nobody(server: PageServer) -> None:
     assert fetched(server, Segment(0, 0, 1)) == [[0]]
-    page_client._connections.forget()
+    page_channel._connections.forget()
     server.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((server.address.host, server.address.port)).close()
 
 
 def test_a_worker_that_outlives_many_queries_keeps_few_connections() -> None:
-    page_client._connections.forget()
+    page_channel._connections.forget()
     before = open_files()
     for _ in range(40):
         served = PageServer("127.0.0.1", Pages().buffer.page)
@@ -191,18 +190,18 @@ def test_a_worker_that_outlives_many_queries_keeps_few_connections() -> None:
         served.close()
     wait_until(
         # Both ends are in this process.
-        lambda: open_files() - before <= 2 * page_client._KEPT_CONNECTIONS,
+        lambda: open_files() - before <= 2 * page_channel._KEPT_CONNECTIONS,
         "the servers to note that connections ended",
     )
-    page_client._connections.forget()
+    page_channel._connections.forget()
 
 
 def test_a_forked_child_does_not_ask_on_its_parents_connection(server: PageServer) -> None:
     assert fetched(server, Segment(0, 0, 1)) == [[0]]
-    assert page_client._connections._idle
+    assert page_channel._connections._idle
     context = multiprocessing.get_context("fork")
     answers, answer = context.Pipe(duplex=False)
-    child = context.Process(target=lambda: answer.send(len(page_client._connections._idle)))
+    child = context.Process(target=lambda: answer.send(len(page_channel._connections._idle)))
     child.start()
     child.join()
     assert answers.recv() == 0

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kinesis_spout.kinesis.aggregated_record import MAGIC, UserRecord
-from kinesis_spout.structured.pages import page_client
+from kinesis_spout.structured.pages import page_channel
 from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.structured.stream import partitions
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
@@ -134,7 +134,7 @@ def test_pages_that_end_in_the_middle_of_an_aggregate_are_completed_from_kinesis
     query: Queries, stream: InMemoryStream, expected: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An aggregate may come from the reader in several pieces, and the reader may die after any of them."""
-    fetch = page_client.fetch_segments
+    fetch = page_channel.fetch_segments
     given_rows = [0]
 
     def some_rows(*given: Any, **more: Any) -> Iterator[pa.RecordBatch]:

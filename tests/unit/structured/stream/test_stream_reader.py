@@ -24,8 +24,7 @@ from kinesis_spout.model.errors import (
 )
 from kinesis_spout.structured.pages.page_buffer import PageBuffer
 from kinesis_spout.structured.stream import fetched_shards, shard_fetcher
-from kinesis_spout.structured.stream.read_limits import ReadAllAvailable
-from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
+from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader, ReadAllAvailable
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from tests.support.kinesis.in_memory_client import InMemoryKinesisClient, client_error
 from tests.unit.structured import spark_in_memory

@@ -11,14 +11,14 @@ from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import MAX_BUFFERED_BYTES, MAX_BUFFERED_RECORDS
 from kinesis_spout.model.errors import AccessDenied, DeadLetterError, InvalidConfig, Throttled
-from kinesis_spout.structured.write.rejected_rows import (
+from kinesis_spout.structured.write.row_putter import (
     APPLICATION,
     RejectedRows,
+    RowPutter,
     UnwritableRow,
 )
-from kinesis_spout.structured.write.row_putter import RowPutter
-from kinesis_spout.structured.write.writer import Written, check_dead_letters
-from kinesis_spout.structured.write.written_columns import RowValues
+from kinesis_spout.structured.write.writer import check_dead_letters
+from kinesis_spout.structured.write.written_columns import RowValues, Written
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
 from tests.support.kinesis.in_memory_client import client_error
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis

@@ -10,7 +10,8 @@ from pyspark.sql.types import StructType
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings.source_options import WriteOptions
-from kinesis_spout.structured.write.writer import KinesisBatchWriter, KinesisStreamWriter, Written
+from kinesis_spout.structured.write.writer import KinesisBatchWriter, KinesisStreamWriter
+from kinesis_spout.structured.write.written_columns import Written
 
 SCHEMA = StructType().add("data", "string").add("partitionKey", "string")
 BOTH = [KinesisBatchWriter, KinesisStreamWriter]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kinesis_spout.kinesis import ReadSettings
-from kinesis_spout.kinesis.errors import ResourceInUse
-from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter, FanOutStream
+from kinesis_spout.kinesis.calls import ResourceInUse
+from kinesis_spout.kinesis.read.fan_out.pushed_getter import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods
 from kinesis_spout.kinesis.read.read_settings import DEFAULT
 from kinesis_spout.model.errors import AccessDenied, KinesisError, Unavailable

@@ -7,8 +7,8 @@ import pytest
 
 from kinesis_spout.storm import TopologyBuilder
 from kinesis_spout.storm.running.clocks import NO_TICKS
-from kinesis_spout.storm.spark.tasks.given_tuples import FirstStageOfTuples, GivenTuple, packed_share
 from kinesis_spout.storm.spark.tasks.job import TopologyJobs
+from kinesis_spout.storm.spark.tasks.stages import FirstStageOfTuples, GivenTuple, packed_share
 from tests.support.spark.spark_here import SparkHere
 from tests.support.storm.scripted_topology import Declared, Scripted, acks
 

@@ -1,0 +1,229 @@
+"""What all calls share: the names of streams and shards, and the table that translates boto3's errors.
+
+``kinesis.retry_policy`` decides what to do about each. The codes are those of the Kinesis API's service model
+and the common errors of AWS's JSON services:
+https://docs.aws.amazon.com/kinesis/latest/APIReference/CommonErrors.html
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from botocore import exceptions as botocore_errors
+from botocore.exceptions import BotoCoreError, ClientError
+
+from kinesis_spout.model.errors import (
+    AccessDenied,
+    DataLoss,
+    ExpiredIterator,
+    InvalidConfig,
+    InvalidIterator,
+    KeyUnavailable,
+    KinesisError,
+    KinesisSpoutError,
+    Throttled,
+    Unavailable,
+)
+
+
+class ResourceNotFound(Unavailable):
+    """One call says that the stream or the shard does not exist; not verified yet.
+
+    The getter that meets it asks the lister; only then it becomes StreamNotFound or ShardNotFound. Retriable,
+    so that it does no harm where it is not verified.
+    """
+
+
+class ResourceInUse(Unavailable):
+    """The stream is being changed, or the shard was subscribed to just now."""
+
+
+class ExpiredNextToken(KinesisError):  # noqa: N818
+    """The token for a listing's next page outlived its 300 s. The listing starts again."""
+
+    retriable = True
+
+
+ERRORS_BY_CODE: Final[dict[str, type[KinesisError]]] = {
+    "ExpiredIteratorException": ExpiredIterator,
+    "ExpiredNextTokenException": ExpiredNextToken,
+    "ProvisionedThroughputExceededException": Throttled,
+    "LimitExceededException": Throttled,
+    "KMSThrottlingException": Throttled,
+    "ThrottlingException": Throttled,
+    "Throttling": Throttled,
+    "RequestLimitExceeded": Throttled,
+    "ResourceInUseException": ResourceInUse,
+    "ResourceNotFoundException": ResourceNotFound,
+    "KMSDisabledException": KeyUnavailable,
+    "KMSInvalidStateException": KeyUnavailable,
+    "KMSAccessDeniedException": KeyUnavailable,
+    "KMSNotFoundException": KeyUnavailable,
+    "KMSOptInRequired": KeyUnavailable,
+    "AccessDeniedException": AccessDenied,
+    "AccessDenied": AccessDenied,
+    "NotAuthorized": AccessDenied,
+    "UnrecognizedClientException": AccessDenied,
+    "InvalidClientTokenId": AccessDenied,
+    "InvalidSignatureException": AccessDenied,
+    "SignatureDoesNotMatch": AccessDenied,
+    "IncompleteSignature": AccessDenied,
+    "IncompleteSignatureException": AccessDenied,
+    "MissingAuthenticationToken": AccessDenied,
+    "MissingAuthenticationTokenException": AccessDenied,
+    "ExpiredToken": AccessDenied,
+    "ExpiredTokenException": AccessDenied,
+    "RequestExpired": AccessDenied,
+    "OptInRequired": AccessDenied,
+    "ForbiddenException": AccessDenied,  # of SSO
+    "InvalidIdentityToken": AccessDenied,  # of STS, as the next ones
+    "IDPRejectedClaim": AccessDenied,
+    "IDPCommunicationError": Unavailable,
+    "InternalFailureException": Unavailable,
+    "InternalFailure": Unavailable,
+    "InternalServerError": Unavailable,
+    "ServiceUnavailable": Unavailable,
+    "ServiceUnavailableException": Unavailable,
+    "RequestTimeout": Unavailable,
+    "RequestTimeoutException": Unavailable,
+}
+
+INVALID_ARGUMENT_BY_OPERATION: Final[dict[str, type[KinesisError]]] = {
+    "GetRecords": InvalidIterator,
+    "GetShardIterator": DataLoss,
+    "SubscribeToShard": DataLoss,
+}
+"""InvalidArgumentException does not say which argument is invalid; the operation tells."""
+
+ERRORS_BY_CAUSE: Final[tuple[tuple[type[Exception], type[KinesisSpoutError]], ...]] = (
+    (botocore_errors.NoCredentialsError, AccessDenied),
+    (botocore_errors.PartialCredentialsError, AccessDenied),
+    (botocore_errors.CredentialRetrievalError, AccessDenied),
+    (botocore_errors.SSOError, AccessDenied),
+    (botocore_errors.TokenRetrievalError, AccessDenied),
+    (botocore_errors.ProfileNotFound, InvalidConfig),
+    (botocore_errors.InvalidConfigError, InvalidConfig),
+    (botocore_errors.ConfigParseError, InvalidConfig),
+    (botocore_errors.NoRegionError, InvalidConfig),
+    (botocore_errors.InvalidRegionError, InvalidConfig),
+    (botocore_errors.ParamValidationError, InvalidConfig),
+    (botocore_errors.HTTPClientError, Unavailable),
+    (botocore_errors.ConnectionError, Unavailable),
+    (botocore_errors.IncompleteReadError, Unavailable),
+    (botocore_errors.MetadataRetrievalError, Unavailable),
+    (UnicodeDecodeError, Unavailable),  # botocore's, for a reply in an unexpected format
+)
+"""Tried in order: calls that did not reach the service, or whose answer was lost."""
+
+_TRIES: Final = re.compile(r" \(reached max retries: \d+\)")
+
+_REMEDIES: Final[dict[type[KinesisSpoutError], str]] = {
+    AccessDenied: "check the credentials, the role and its permissions on the stream",
+    KeyUnavailable: "check the state of the stream's KMS key and kms:Decrypt; the shard waits, nothing is skipped",
+    InvalidConfig: "set the region, the profile and the stream to what AWS knows",
+}
+_REMEDIES_BY_CAUSE: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (
+        botocore_errors.NoCredentialsError,
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or `aws_profile`; an emulator takes any keys",
+    ),
+    (
+        botocore_errors.NoRegionError,
+        "set `region`, or AWS_DEFAULT_REGION, or name the stream by its ARN",
+    ),
+    (
+        botocore_errors.SSLError,
+        "if an own authority signed the certificate, name its PEM file as `ca_bundle`",
+    ),
+    (
+        botocore_errors.ProxyConnectionError,
+        "check `proxy_url`, or HTTPS_PROXY and NO_PROXY of the environment",
+    ),
+    (botocore_errors.SSOError, "run `aws sso login` for the profile, also where the executors run"),
+)
+
+
+@contextmanager
+def translated(call: str) -> Iterator[None]:
+    """Translate boto3's errors inside; ``call`` is for the message: "GetRecords of shard s of stream t"."""
+    try:
+        yield
+    except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
+        raise translate(error, call) from error
+
+
+def translate(error: ClientError | BotoCoreError | UnicodeDecodeError, call: str) -> KinesisSpoutError:
+    """Look an error of boto3 up in the table. Unknown ones become a KinesisError that is not retriable."""
+    return _named(error, f"{call} failed: ")
+
+
+def refused(error: ClientError | BotoCoreError | UnicodeDecodeError, work: str) -> KinesisSpoutError:
+    """The same, for work that is not tried again."""
+    return _named(error, f"expected {work} to succeed, got ")
+
+
+def _named(error: ClientError | BotoCoreError | UnicodeDecodeError, before: str) -> KinesisSpoutError:
+    kind = _kind_of_reply(error) if isinstance(error, ClientError) else _kind_of_cause(error)
+    by_cause = (remedy for cause, remedy in _REMEDIES_BY_CAUSE if isinstance(error, cause))
+    remedy = next(by_cause, _REMEDIES.get(kind))
+    said = said_by_boto3(error)
+    return kind(f"{before}{said}" if remedy is None else f"{before}{said.rstrip('.')}; {remedy}")
+
+
+def error_code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def said_by_boto3(error: Exception) -> str:
+    """Return the text of an error of boto3, without its number of tries: boto3's retries are off."""
+    return _TRIES.sub("", str(error))
+
+
+def expected(reply: Mapping[str, Any], member: str, call: str) -> Any:
+    """Return a member that every good reply has.
+
+    botocore makes an empty reply of a body that it cannot parse (a proxy's page, another format). Taken for
+    an answer, that could mean "no records, no next iterator": the end of a shard.
+
+    Raises:
+        Unavailable: the member is missing.
+    """
+    value = reply.get(member)
+    if value is None:
+        raise Unavailable(
+            f"{call} expected a reply with {member!r}, got {sorted(reply)}; the call is repeated. "
+            "If this continues, check what is between here and Kinesis: a proxy, a VPC endpoint"
+        )
+    return value
+
+
+def _kind_of_reply(error: ClientError) -> type[KinesisError]:
+    code = error_code(error)
+    if code == "InvalidArgumentException":
+        return INVALID_ARGUMENT_BY_OPERATION.get(error.operation_name, KinesisError)
+    known = ERRORS_BY_CODE.get(code)
+    if known is not None:
+        return known
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if status == 429:  # noqa: PLR2004 - HTTP's "too many requests"
+        return Throttled
+    return Unavailable if status >= 500 else KinesisError  # noqa: PLR2004 - HTTP's "the server's fault"
+
+
+def _kind_of_cause(error: BotoCoreError | UnicodeDecodeError) -> type[KinesisSpoutError]:
+    return next((kind for cause, kind in ERRORS_BY_CAUSE if isinstance(error, cause)), KinesisError)
+
+
+def stream_arguments(stream: str) -> dict[str, Any]:
+    """Name a stream to an API call: by its ARN (also in another account), or by its name in ours."""
+    return account_arguments(stream) or {"StreamName": stream}
+
+
+def account_arguments(stream: str) -> dict[str, Any]:
+    """Name the account of a stream, if known, in a call that names the stream by an iterator."""
+    return {"StreamARN": stream} if stream.startswith("arn:") else {}
+
+
+def shard_text(stream: str, shard_id: str) -> str:
+    return f"shard {shard_id!r} of stream {stream!r}"

@@ -1,0 +1,204 @@
+"""One shard, read forward with GetRecords.
+
+The position in the shard is the last record *fetched*; an iterator only continues it for a short time. So an
+iterator that expires, is refused, or belonged to an ended process costs one call and loses nothing: a new one
+is requested after the last fetched record, or, if nothing was fetched yet, at the pinned start.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from kinesis_spout.kinesis.calls import expected, stream_arguments, translated
+from kinesis_spout.kinesis.pace import Pace, Pacing
+from kinesis_spout.kinesis.read.arrow import ArrowForm
+from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
+from kinesis_spout.kinesis.read.reply_getter import (
+    FetchArrow,
+    Reply,
+    ReplyForm,
+    ReplyGetter,
+    call_get_records,
+)
+from kinesis_spout.kinesis.read.user_records import HashKeys
+from kinesis_spout.kinesis.retry_policy import ITERATOR_REFUSED, Action, Jitter, reaction_to
+from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import DataLoss, KinesisError, Unavailable
+from kinesis_spout.ports import ShardLister
+from shard_state import Position
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+RENEW_AFTER_SECONDS: Final = 270.0
+"""An iterator lives 300 s. It is renewed before, so that no call fails on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """How and when to read on in a shard without requesting an iterator. Can be pickled."""
+
+    iterator: str | None = None
+    """The iterator of the next read; None if one must be requested."""
+    iterator_obtained_at: float = 0.0
+    """Seconds since the epoch."""
+    not_before: float = 0.0
+    """Seconds since the epoch; the shard's limits allow no earlier read."""
+    pace: Pace | None = None
+    """How fast the shard may be read; None: as the settings say."""
+    throttled_to: float = 1.0
+    """The part of the pace that throttles have left; see ``Pacing``."""
+
+
+FRESH: Final = Cursor()
+"""Of a shard of which nothing was read."""
+
+
+class PollingShardGetter(ReplyGetter):
+    """A ``ShardGetter`` over GetRecords. Mutable, not thread-safe, needs no closing.
+
+    Its position can move to another process: give ``position`` and ``cursor`` of the old one to the new one.
+
+    Args:
+        position: where to begin. LATEST is pinned here and now to the clock's time (invariant 9).
+        hash_keys: the shard's, from ``HashKeys.to_check``; None: user records outside of it are not counted.
+        pacing: of the shard, if shared with others that read it; None: a new one.
+        cursor: of the getter that came to ``position``.
+        fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
+    """
+
+    def __init__(
+        self,
+        client: "KinesisClient",
+        *,
+        stream: str,
+        shard_id: str,
+        position: Position,
+        lister: ShardLister,
+        settings: ReadSettings = DEFAULT,
+        hash_keys: HashKeys | None = None,
+        pacing: Pacing | None = None,
+        cursor: Cursor = FRESH,
+        fetch_arrow: FetchArrow | None = None,
+        clock: Clock | None = None,
+        jitter: Jitter = random.random,
+    ) -> None:
+        clock = clock or SystemClock()
+        ready_at = clock.monotonic() + max(0.0, cursor.not_before - clock.time())
+        pacing = pacing or Pacing(
+            ready_at=ready_at,
+            jitter=jitter,
+            pace=cursor.pace or settings.pace,
+            throttled_to=cursor.throttled_to,
+        )
+        pacing.ready_at = max(pacing.ready_at, ready_at)
+        super().__init__(
+            stream=stream,
+            shard_id=shard_id,
+            position=position,
+            lister=lister,
+            settings=settings,
+            hash_keys=hash_keys,
+            pacing=pacing,
+            clock=clock,
+        )
+        self._client = client
+        self._fetch_arrow = fetch_arrow
+        self._iterator = cursor.iterator
+        self._iterator_obtained_at = cursor.iterator_obtained_at
+
+    @property
+    def cursor(self) -> Cursor:
+        """For another process to read on from ``position``."""
+        return Cursor(
+            iterator=self._iterator,
+            iterator_obtained_at=self._iterator_obtained_at,
+            not_before=self._clock.time() + self._pacing.ready_at - self._clock.monotonic(),
+            throttled_to=self._pacing.throttled_to,
+        )
+
+    def when_ready(self, call: Callable[[], None]) -> None:
+        """Do nothing: only a read finds out; see the port."""
+
+    def close(self) -> None:
+        """Do nothing: iterators expire; see the port."""
+
+    def _ask(self, limit: int, form: ReplyForm[Reply]) -> Reply:
+        try:
+            reply = self._get_records(self._current_iterator(), limit, form)
+        except ITERATOR_REFUSED:
+            reply = self._read_with_fresh_iterator(limit, form)
+        self._iterator = reply.next_shard_iterator
+        self._iterator_obtained_at = self._clock.time()
+        return reply
+
+    def _read_with_fresh_iterator(self, limit: int, form: ReplyForm[Reply]) -> Reply:
+        self._iterator = None
+        try:
+            return self._get_records(self._current_iterator(), limit, form)
+        except ITERATOR_REFUSED as refused:
+            self._iterator = None
+            failure = Unavailable(f"GetRecords of {self._question} refused a fresh iterator: {refused}")
+            self._pacing.failed(self._clock.monotonic(), failure)
+            raise failure from refused
+
+    def _current_iterator(self) -> str:
+        age = self._clock.time() - self._iterator_obtained_at
+        if self._iterator is None or not 0 <= age <= RENEW_AFTER_SECONDS:
+            try:
+                self._iterator = self._ask_iterator(self._position)
+            except DataLoss as error:
+                self._give_up_position(error)
+                self._iterator = self._ask_iterator(self._position)
+            self._iterator_obtained_at = self._clock.time()
+        return self._iterator
+
+    def _ask_iterator(self, position: Position) -> str:
+        arguments: dict[str, Any] = {
+            **stream_arguments(self._stream),
+            "ShardId": self._shard_id,
+            "ShardIteratorType": position.type.value,
+        }
+        if position.sequence_number is not None:
+            arguments["StartingSequenceNumber"] = position.sequence_number.kinesis
+        if position.timestamp is not None:
+            # Arrivals are whole milliseconds: a finer start would skip what arrived in the same millisecond.
+            arguments["Timestamp"] = math.floor(position.timestamp * 1000) / 1000
+        call = f"GetShardIterator of {self._question} at {position}"
+        try:
+            with translated(call):
+                reply: Any = self._client.get_shard_iterator(**arguments)
+            iterator: str = expected(reply, "ShardIterator", call)
+        except DataLoss as error:
+            refused = self._question.position_refused(position, error)
+            if reaction_to(refused).action is Action.RETRY:
+                self._pacing.failed(self._clock.monotonic(), refused)
+            raise refused from error
+        except KinesisError as error:
+            self._raise(error)
+        return iterator
+
+    def _get_records(self, iterator: str, limit: int, form: ReplyForm[Reply]) -> Reply:
+        started = self._pacing.await_turn(self._clock)
+        try:
+            if self._fetch_arrow is not None and isinstance(form, ArrowForm):
+                reply: Reply = self._fetch_arrow(iterator, limit, form)
+            else:
+                reply = call_get_records(
+                    self._client, iterator, limit, form, stream=self._stream, shard_id=self._shard_id
+                )
+        except ITERATOR_REFUSED:
+            raise
+        except KinesisError as error:
+            self._raise(error)
+        self._pacing.succeeded(started, reply.size_bytes)
+        return reply
+
+    def _raise(self, error: KinesisError) -> NoReturn:
+        verified = self._verified(error)
+        self._note(verified)
+        if verified is error:
+            raise error
+        raise verified from error

@@ -1,0 +1,247 @@
+"""The options of one use of format("kinesis"), as one frozen value that is valid: a class for each use."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
+from kinesis_spout.kinesis.write.put_records import PutOrder
+from kinesis_spout.settings.grammar.shard_positions import EndPositions, rank
+from kinesis_spout.settings.grammar.stream_names import is_pattern
+from kinesis_spout.settings.option import Use
+from kinesis_spout.settings.rules import check_dead_letters, check_zookeeper, fan_out_consumer
+from kinesis_spout.settings.source_options.option_reader import OptionReader
+from kinesis_spout.settings.table.connection import PLACE
+from shard_state import Position, StartPositions
+from shard_state.position import PositionType
+
+if TYPE_CHECKING:
+    from kinesis_spout.zookeeper.backend import ZooKeeperSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReadOptions:
+    """The options of ``spark.readStream.format("kinesis")``. Can be pickled; its repr shows no secrets."""
+
+    streams: tuple[str, ...]
+    """Names, or ARNs, and patterns of them."""
+    stream_list_interval_seconds: float
+    """Between two searches for streams that a pattern finds."""
+    client: KinesisClientSettings
+    start: StartPositions
+    """LATEST is not resolved here."""
+    read: ReadSettings
+    idle_fetch_period_seconds: float
+    """At least ``read.fetch_period_seconds``."""
+    shard_list_seconds: float
+    shards_per_task: int | None
+    bytes_per_task: int
+    max_records_per_trigger: int | None
+    max_bytes_per_trigger: int | None
+    min_records_per_trigger: int | None
+    max_trigger_delay_seconds: float
+    """Used with ``min_records_per_trigger`` only."""
+    max_arrival_skew_seconds: float
+    """How much earlier than a record of a batch a record of a later batch can have arrived."""
+    max_buffered_bytes: int
+    fetch_threads: int
+    """At least ``fetch_processes``: each has a thread that waits for it."""
+    fetch_processes: int
+    log_level: str
+    page_host: str | None
+    """How the executors reach the driver; None: detected."""
+    published_in: "ZooKeeperSettings | None"
+    """Where its progress is published; None: nowhere."""
+    progress_from: Literal["spark", "zookeeper"]
+    """Which progress a query starts from if both exist."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "StreamReadOptions":
+        """Parse the options as Spark gives them. Raises InvalidConfig."""
+        given = OptionReader(options, Use.STREAM_READ)
+        streams = given.streams_to_read()
+        start: StartPositions = given.value("initialPosition")
+        _check_positions(given, "initialPosition", streams, start.shards)
+        _check_trigger(given)
+        processes: int = given.value("fetchProcesses")
+        threads = max(processes, given.value("fetchThreads"))
+        return given.made(
+            cls,
+            streams=streams,
+            client=given.client(streams, connections=threads),
+            start=start,
+            idle_fetch_period_seconds=_idle_fetch_period(given),
+            fetch_threads=threads,
+            read=given.read_settings(fan_out_consumer=_fan_out_consumer(given)),
+            log_level=given.value("logLevel").upper(),
+            published_in=_published_in(given, streams),
+        )
+
+
+def _idle_fetch_period(given: OptionReader) -> float:
+    busy: float = given.value("minFetchPeriod")
+    idle: float = given.value("idleFetchPeriod")
+    if idle < busy and "idleFetchPeriod" in given:
+        raise given.error("idleFetchPeriod", f"expected at least minFetchPeriod, {busy:g} s, got {idle:g} s")
+    return max(busy, idle)
+
+
+def _fan_out_consumer(given: OptionReader) -> str | None:
+    mode, name, app = (given.value(option) for option in ("consumerMode", "consumerName", "checkpointApp"))
+    if mode == "efo" and name is None and app is None:
+        raise given.error(
+            "consumerMode", "expected consumerName with efo, or checkpointApp, whose name is used then"
+        )
+    if mode == "efo" and given.value("fetchProcesses"):
+        raise given.error(
+            "fetchProcesses", "expected none with consumerMode efo: one thread reads all shards"
+        )
+    return fan_out_consumer(mode, name, app or "", given)
+
+
+def _check_trigger(given: OptionReader) -> None:
+    least, most = given.value("minRecordsPerTrigger"), given.value("maxRecordsPerTrigger")
+    if least is None and "maxTriggerDelay" in given:
+        raise given.error(
+            "maxTriggerDelay", "expected minRecordsPerTrigger as well: it waits for so many records"
+        )
+    if least is not None and most is not None and least > most:
+        raise given.error(
+            "minRecordsPerTrigger", f"expected at most maxRecordsPerTrigger, {most}, got {least}"
+        )
+
+
+def _published_in(given: OptionReader, streams: Sequence[str]) -> "ZooKeeperSettings | None":
+    for one, other in (("checkpointApp", "zookeeper"), ("zookeeper", "checkpointApp")):
+        if one in given and other not in given:
+            raise given.error(
+                one, f"expected {other} as well: progress is published with both, or not at all"
+            )
+    if "checkpointApp" in given:
+        if any(map(is_pattern, streams)):
+            raise given.error(
+                "checkpointApp",
+                "expected named streams with it, got a pattern; name them, or leave it out: Spark's "
+                "checkpoint has the progress",
+            )
+        from kinesis_spout.settings.zookeeper import zookeeper_settings  # noqa: PLC0415 - executors need none
+
+        values = given.values(PLACE.values()) | {"zookeeper": given.value("zookeeper")}
+        check_zookeeper(values, given)
+        return zookeeper_settings(given.value("checkpointApp"), values)
+    for name in ("progressFrom", *(row.name for row in PLACE.values())):
+        if name in given:
+            raise given.error(name, "expected checkpointApp and zookeeper as well")
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReadOptions:
+    """The options of ``spark.read.format("kinesis")``. Can be pickled; its repr shows no secrets."""
+
+    streams: tuple[str, ...]
+    """Names, or ARNs, and patterns of them."""
+    client: KinesisClientSettings
+    start: StartPositions
+    """Never LATEST."""
+    end: EndPositions
+    """LATEST means the time of load; see ``EndPositions``."""
+    read: ReadSettings
+    shards_per_task: int | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "BatchReadOptions":
+        """Parse the options as Spark gives them. Raises InvalidConfig."""
+        given = OptionReader(options, Use.BATCH_READ)
+        streams = given.streams_to_read()
+        start: StartPositions = given.value("startingPosition")
+        end: EndPositions = given.value("endingPosition")
+        _check_positions(given, "startingPosition", streams, start.shards)
+        _check_positions(given, "endingPosition", streams, end.shards)
+        _check_range(given, start, end)
+        return given.made(
+            cls,
+            streams=streams,
+            client=given.client(streams),
+            start=start,
+            end=end,
+            read=given.read_settings(),
+        )
+
+
+def _check_range(given: OptionReader, start: StartPositions, end: EndPositions) -> None:
+    if any(position.type is PositionType.LATEST for position in (start.default, *start.shards.values())):
+        raise given.error(
+            "startingPosition",
+            "a batch read from latest would read nothing: expected trim_horizon, a time, or sequence numbers",
+        )
+    for shard_id in ("", *start.shards, *end.shards):
+        first, last = start.of_shard(shard_id), end.of_shard(shard_id)
+        if _is_before(last, first):
+            of_shard = f" of {shard_id}" if shard_id else ""
+            raise given.error("endingPosition", f"the end{of_shard}, {last}, is before its start, {first}")
+
+
+def _is_before(end: Position, start: Position) -> bool:
+    if end.sequence_number is not None and start.sequence_number is not None:
+        return rank(end) < rank(start)
+    return end.timestamp is not None and start.timestamp is not None and end.timestamp < start.timestamp
+
+
+def _check_positions(
+    given: OptionReader, option: str, streams: Sequence[str], shard_ids: Collection[str]
+) -> None:
+    """Refuse positions per shard for several streams, whose shards have the same names."""
+    several = f"got {len(streams)}" if len(streams) > 1 else f"{streams[0]} may find several"
+    if shard_ids and (len(streams) > 1 or is_pattern(streams[0])):
+        raise given.error(
+            option,
+            f"expected one stream with positions per shard, {several}, whose shard ids are not told apart; read "
+            "each stream on its own",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """The options of a write to ``format("kinesis")``. Can be pickled; its repr shows no secrets."""
+
+    stream: str | None
+    """A name or an ARN; None: in each row's column ``stream``."""
+    client: KinesisClientSettings
+    partition_key: str | None
+    """The column that holds the partition key; None: ``partitionKey``."""
+    max_records_per_call: int
+    max_bytes_per_call: int
+    deadline_seconds: float
+    """How long a shard may refuse everything before the task fails."""
+    order: PutOrder
+    """Which order of a task's rows holds when Kinesis refuses some."""
+    dead_letters: str | None
+    """Where rows go that Kinesis never accepts; None: such a row fails the write."""
+    aggregate_bytes: int | None
+    """What a record of several rows may weigh; None: each row is a record."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "WriteOptions":
+        """Parse the options as Spark gives them. Raises InvalidConfig."""
+        given = OptionReader(options, Use.WRITE)
+        stream = given.stream_to_write()
+        check_dead_letters(given.value("deadLetters"), stream, given)
+        return given.made(
+            cls,
+            stream=stream,
+            client=given.client(() if stream is None else (stream,)),
+            order=PutOrder(given.value("order")),
+            aggregate_bytes=_aggregate_bytes(given),
+        )
+
+
+def _aggregate_bytes(given: OptionReader) -> int | None:
+    if given.value("aggregation"):
+        size: int = given.value("aggregationMaxSize")
+        return size
+    if "aggregationMaxSize" in given:
+        raise given.error(
+            "aggregationMaxSize", "expected it only with aggregation=true; add that or leave it out"
+        )
+    return None

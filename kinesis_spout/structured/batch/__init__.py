@@ -1,1 +1,0 @@
-"""The batch read: streams between two positions, planned once, each record once."""

@@ -1,0 +1,249 @@
+"""GetRecords without most of botocore, against a server that keeps its connections."""
+
+import json
+import os
+import socketserver
+import ssl
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import botocore.auth
+import pytest
+from botocore.credentials import RefreshableCredentials
+from botocore.exceptions import ClientError
+
+from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis.calls import translated
+from kinesis_spout.kinesis.lean_calls import RAW_BODY
+from kinesis_spout.model.errors import Unavailable
+from tests.support.kinesis.own_certificate import own_certificate
+
+EMPTY = b'{"Records":[],"MillisBehindLatest":0}'
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Answers on kept connections. Mutable."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Connection)
+        self.answers: list[bytes] = []
+        """The next ones; good ones, when there are no more."""
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        self.connections = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Connection(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        server = self.server
+        assert isinstance(server, Server)
+        server.connections += 1
+        while line := self.rfile.readline():
+            headers = {}
+            while (header := self.rfile.readline()) not in {b"\r\n", b""}:
+                name, _, value = header.decode("latin-1").partition(":")
+                headers[name.lower()] = value.strip()
+            body = self.rfile.read(int(headers["content-length"]))
+            server.requests.append((line.decode().strip(), headers, body))
+            answer = server.answers.pop(0) if server.answers else answer_of(EMPTY)
+            if answer == SILENCE:
+                self.rfile.read(1)  # until the caller hangs up
+                return
+            self.wfile.write(answer)
+            if answer in {HANGS_UP, CUT_OFF}:
+                return
+
+
+def answer_of(body: bytes, status: str = "200 OK", more: str = "") -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/x-amz-json-1.1\r\n{more}x-amzn-RequestId: r-1\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+SILENCE = b"silence"
+HANGS_UP = b""
+CUT_OFF = answer_of(EMPTY)[:-5]
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"%x\r\n%b\r\n0\r\n\r\n" % (len(EMPTY), EMPTY)
+)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def client(server: Server, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A client; the parameter, if there is one, says how many seconds it waits for an answer."""
+    settings = KinesisClientSettings(
+        region="us-east-1",
+        endpoint_url=server.url,
+        aws_access_key_id="AKIAFIRST",
+        aws_secret_access_key="hush",
+        aws_session_token="token",
+        read_timeout_seconds=getattr(request, "param", 60.0),
+    )
+    client = settings.create()
+    yield client
+    client.close()
+
+
+def call(client: Any) -> bytes:
+    with translated("GetRecords"):
+        body: bytes = client.get_records(ShardIterator="it", Limit=10)[RAW_BODY]
+    return body
+
+
+def test_later_calls_are_what_botocore_makes_of_the_first(
+    server: Server, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signature, of which the body, the headers and the time are part, is the same to the last digit."""
+    monkeypatch.setattr(
+        botocore.auth, "get_current_datetime", lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    )
+    assert [call(client) for _ in range(3)] == [EMPTY] * 3
+
+    (first, headers, body), *others = server.requests
+    changing = {"amz-sdk-invocation-id", "amz-sdk-request"}
+    of_botocore = {name: value for name, value in headers.items() if name not in changing}
+    assert "Signature=" in of_botocore["authorization"]
+    for line, later, same in others:
+        assert (line, json.loads(same)) == (first, json.loads(body))
+        assert later == of_botocore
+    assert server.connections == 1
+
+
+def test_another_iterator_is_asked_with_another_signature(server: Server, client: Any) -> None:
+    for name in ("a", "b", "c"):
+        client.get_records(ShardIterator=name, Limit=10)
+
+    assert [json.loads(body)["ShardIterator"] for _, _, body in server.requests] == ["a", "b", "c"]
+    assert len({headers["authorization"] for _, headers, _ in server.requests}) == 3
+
+
+def test_an_error_is_the_one_that_botocore_makes_of_the_answer(server: Server, client: Any) -> None:
+    refused = answer_of(b'{"__type":"ExpiredIteratorException","message":"old"}', "400 Bad Request")
+    server.answers = [refused, answer_of(EMPTY), refused, answer_of(EMPTY)]
+    errors = []
+    for _ in range(2):
+        with pytest.raises(ClientError) as raised:
+            call_untranslated(client)
+        errors.append(raised.value)
+        assert call(client) == EMPTY
+
+    assert [type(error) for error in errors] == [client.exceptions.ExpiredIteratorException] * 2
+    assert errors[0].response == errors[1].response
+    assert len(server.requests) == 4, "an answer that is there is not asked for again"
+
+
+def call_untranslated(client: Any) -> None:
+    client.get_records(ShardIterator="it", Limit=10)
+
+
+@pytest.mark.parametrize(
+    ("client", "answer"), [(4.0, SILENCE), (60.0, HANGS_UP), (60.0, CUT_OFF)], indirect=["client"]
+)
+def test_a_connection_that_breaks_costs_one_call(server: Server, client: Any, answer: bytes) -> None:
+    call(client)
+    server.answers = [answer]
+
+    with pytest.raises(Unavailable):
+        call(client)
+
+    assert call(client) == EMPTY
+    assert len(server.requests) == 3
+
+
+def test_answers_of_another_form_are_left_to_botocore_from_then_on(server: Server, client: Any) -> None:
+    server.answers = [CHUNKED] * 9
+
+    assert [call(client) for _ in range(4)] == [EMPTY] * 4
+    assert len(server.requests) == 5, "only the first that was of another form is asked for twice"
+
+
+def test_what_the_server_closes_is_not_used_again(server: Server, client: Any) -> None:
+    server.answers = [answer_of(EMPTY), answer_of(EMPTY, more="Connection: close\r\n")]
+
+    assert [call(client) for _ in range(4)] == [EMPTY] * 4
+    assert server.connections == 2
+
+
+def test_credentials_are_renewed_as_ever(server: Server, client: Any) -> None:
+    names = iter(["AKIASECOND", "AKIATHIRD"])
+
+    def renew() -> dict[str, str]:
+        expiry = datetime.now(UTC) + timedelta(
+            seconds=1
+        )  # botocore renews long before: at each call, that is
+        return {
+            "access_key": next(names),
+            "secret_key": "s",
+            "token": "t",
+            "expiry_time": expiry.isoformat(),
+        }
+
+    call(client)
+    client._request_signer._credentials = RefreshableCredentials.create_from_metadata(renew(), renew, "test")
+    call(client)
+
+    assert "AKIAFIRST" in server.requests[0][1]["authorization"]
+    assert "AKIATHIRD" in server.requests[1][1]["authorization"]
+
+
+def test_behind_a_proxy_every_call_is_botocores(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.lower() in {"no_proxy", "https_proxy"}:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("http_proxy", server.url)
+    client = KinesisClientSettings(
+        region="us-east-1",
+        endpoint_url="http://kinesis.example",
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
+    ).create()
+
+    assert [call(client) for _ in range(3)] == [EMPTY] * 3
+    assert {line for line, _, _ in server.requests} == {"POST http://kinesis.example/ HTTP/1.1"}
+    client.close()
+
+
+def test_over_tls_later_calls_use_the_connection_whose_certificate_botocore_checked(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = own_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    settings = KinesisClientSettings(
+        region="us-east-1",
+        endpoint_url=server.url.replace("http:", "https:"),
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
+    )
+    strangers = settings.create()
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(chain))
+    client = settings.create()
+
+    assert [call(client) for _ in range(3)] == [EMPTY] * 3
+    assert len(server.requests) == 3
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            call(strangers)
+    assert len(server.requests) == 3
+    client.close()
+    strangers.close()
