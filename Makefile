@@ -53,7 +53,7 @@ demo-topology: set-up  ## Storm's word count on Spark, over Kinesis, with failur
 
 test: lint docs $(CLASSES)  ## formatting, lint, types, import contract, documentation and all tests, as in CI
 	@echo '== tests (pytest)'
-	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is supported
 	@if [ ! -e $(OLDEST)/.installed ]; then \

@@ -5,14 +5,13 @@ the session's Spark, ZooKeeper and endpoint (``spark``, ``zookeeper_server``, ``
 costs a test 12 s of CPU, a Python that imports the package 2 s. Second, wait for a condition, and pass a clock or
 a short setting to what waits for long. Third, look at ``pytest --durations=25`` of the folder before a commit.
 
-A worker runs whole files, as a file may have fixtures of its own. See ``_share_of`` for what differs.
+A worker runs whole files, as a file may have fixtures of its own; those that take long come first.
 """
 
 import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
@@ -48,32 +47,8 @@ _LONGEST_FIRST = ("wheel", "fault", "integration", "contract", "model", "unit")
 """Folders of tests. The short files are left for the end, when they fill what is left of each worker's time."""
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Say what the workers share out as one, and in which order."""
-    if not hasattr(config, "workerinput"):
-        return
-    for item in items:
-        share = _share_of(item)
-        if share is not None:
-            item.add_marker(pytest.mark.xdist_group(share))
-    items.sort(key=lambda item: (_LONGEST_FIRST.index(_folder(item)), not _has_session(item)))
-
-
-def _share_of(item: pytest.Item) -> str | None:
-    """Name what the test goes to one worker with; None lets it go alone."""
-    if _has_session(item):
-        return "spark, " + ("DataFrames" if item.path.stem.startswith("test_structured") else "handlers")
-    if _folder(item) == "fault":  # each starts all that it needs, and takes long
-        return None
-    return item.location[0]
-
-
-def _has_session(item: pytest.Item) -> bool:
-    """Tell whether the test uses the session's Spark: each worker that has one pays for its start."""
-    info: Any = getattr(item, "_fixtureinfo", None)
-    return any(fixture.scope == "session" for fixture in info.name2fixturedefs.get("spark", ()))
-
-
-def _folder(item: pytest.Item) -> str:
-    return item.path.relative_to(Path(__file__).parent).parts[0]
+    """Order what the workers share out."""
+    if hasattr(config, "workerinput"):
+        folder = Path(__file__).parent
+        items.sort(key=lambda item: _LONGEST_FIRST.index(item.path.relative_to(folder).parts[0]))
