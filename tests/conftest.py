@@ -9,6 +9,7 @@ A worker runs whole files, as a file may have fixtures of its own; those that ta
 """
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -48,7 +49,17 @@ _LONGEST_FIRST = ("wheel", "fault", "integration", "contract", "model", "unit")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order what the workers share out."""
+    """Order what the workers share out, and skip what needs a browser where there is none."""
     if hasattr(config, "workerinput"):
-        folder = Path(__file__).parent
-        items.sort(key=lambda item: _LONGEST_FIRST.index(item.path.relative_to(folder).parts[0]))
+        items.sort(key=_turn)
+    if shutil.which("chromium") is None:
+        for item in items:
+            if item.get_closest_marker("browser"):
+                item.add_marker(
+                    pytest.mark.skip(reason="no chromium on PATH (Debian: apt-get install chromium)")
+                )
+
+
+def _turn(item: pytest.Item) -> int:
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
