@@ -50,8 +50,9 @@ class Commits:
         """Store changes; drop shards that another member owns now. Raises like ``CheckpointStore.commit``."""
         finished = self._state.counted().finished
         pending, attachment = self._copies()
+        began = self._ports.clock.monotonic()
         if not pending and attachment is None:
-            self._finished = finished
+            self._stored(finished, began)
             return
         writes = [
             CheckpointWrite(shard_id=commit.shard_id, checkpoint=commit.checkpoint) for commit in pending
@@ -61,7 +62,14 @@ class Commits:
         self._committed([commit for commit in pending if commit.shard_id in result.committed], stored)
         if result.fenced or stored is not attachment:
             self._refused(result, attachment)
+        with self._lock:
+            self._state.figures.commits.add(self._ports.clock.monotonic() - began)
+        self._stored(finished, began)
+
+    def _stored(self, finished: int, began: float) -> None:
         self._finished = finished
+        with self._lock:
+            self._state.figures.committed_at = began
 
     def _copies(self) -> tuple[list[PendingCommit], Attachment | None]:
         """With a companion all shards at once, without one some at a time."""

@@ -14,6 +14,7 @@ Transient errors (see ``kinesis.retry_policy``) are retried without end, with ba
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from time import monotonic
@@ -185,6 +186,11 @@ class Consumer(ConsumerState):
     def shards(self) -> list[ShardStatus]:
         with self.lock:
             return self.manager.status()
+
+    @property
+    def assigned(self) -> Counter[str]:
+        with self.lock:
+            return self.sharing.assigned
 
     @property
     def retried_error(self) -> KinesisSpoutError | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.delivery_rate import DeliveryRate
+from kinesis_spout.consumer.figures import Figures
 from kinesis_spout.consumer.ports import OwnershipListener, Ports
 from kinesis_spout.consumer.read_errors import ReadErrors
 from kinesis_spout.consumer.sharing import Sharing
@@ -56,6 +57,7 @@ class ConsumerState:
         """Which shards are ours. Its ``start`` and ``report`` do I/O, and take the lock themselves."""
         self.counters = Counters()
         self.failures = FailureKinds()
+        self.figures = Figures()
         self.read_errors = ReadErrors(ports.clock)
         self.letters = WaitingLetters()
         self.listener: OwnershipListener | None = None

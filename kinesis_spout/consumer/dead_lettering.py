@@ -31,6 +31,7 @@ class DeadLettering:
     def add(self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None) -> None:
         """Queue the dead letter of a record that was given up. Call under the lock."""
         self._state.counters.given_up += 1
+        self._state.figures.gave_up(_reason(exhausted), "" if raised is None else raised.exception)
         letter = DeadLetter(
             application=self._state.config.app,
             stream=self._state.config.stream_name,

@@ -1,6 +1,6 @@
 """What a consumer talks to: the outside world (fakes in tests), and the reader of its shards."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -169,6 +169,21 @@ class OwnershipListener(Protocol):
 
     def resumed(self) -> None:
         """An operator has ended a pause: continue at once."""
+        ...
+
+    @property
+    def lags(self) -> Mapping[str, int]:
+        """How far behind the tip each shard is, in milliseconds, as its last page said."""
+        ...
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What is kept of records that are not finished, or that were read ahead."""
+        ...
+
+    @property
+    def turned_at(self) -> float | None:
+        """When its loop turned last, by the clock; None if it has none of its own."""
         ...
 
     @property

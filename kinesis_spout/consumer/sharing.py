@@ -6,7 +6,7 @@ node. If it is late, the next owner fences it, one session time-out later.
 """
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -84,6 +84,13 @@ class Sharing:
     @property
     def shards(self) -> int:
         return len(self._assignment.owners)
+
+    @property
+    def assigned(self) -> Counter[str]:
+        """Of each living member how many shards."""
+        shards = Counter(dict.fromkeys(self._assignment.members, 0))
+        shards.update(self._assignment.owners.values())
+        return shards
 
     @property
     def is_settled(self) -> bool:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from kinesis_spout.dead_letters.stored_form import LinesSink
+from kinesis_spout.dead_letters.stored_letters import LinesSink
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.directories import check_directory, make_durably, sync_directory
 from kinesis_spout.model.errors import DeadLetterError

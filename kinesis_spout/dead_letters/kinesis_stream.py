@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from botocore.exceptions import ClientError
 
-from kinesis_spout.dead_letters.stored_form import decoded, encoded
+from kinesis_spout.dead_letters.stored_letters import decoded, encoded
 from kinesis_spout.kinesis import KinesisShardLister, ShardGetters
 from kinesis_spout.kinesis.calls import error_code
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS

@@ -88,6 +88,11 @@ class RaisedAt:
     traceback: str
     """At most `MAX_TRACEBACK_CHARS`, with the exceptions that led to it."""
 
+    @property
+    def exception(self) -> str:
+        """The name of its type."""
+        return self.kind.partition(" at ")[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:

@@ -29,7 +29,7 @@ from kinesis_spout.settings import SpoutConfig
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-    from kinesis_spout.dead_letters.stored_form import RedrivenMark
+    from kinesis_spout.dead_letters.stored_letters import RedrivenMark
     from kinesis_spout.kinesis.write.put_records import Entry
 
 _SUMMARY: Final = (
@@ -149,7 +149,7 @@ class ChosenLetters:
     """The letters that a sink holds now and a redrive will put; later ones are left alone."""
 
     def __init__(self, sink: DeadLetterSink, choice: Choice) -> None:
-        from kinesis_spout.dead_letters.stored_form import mark_of  # noqa: PLC0415 - --help does not wait for it
+        from kinesis_spout.dead_letters.stored_letters import mark_of  # noqa: PLC0415 - --help does not wait for it
 
         self._sink = sink
         self.choice = choice
@@ -228,7 +228,7 @@ class ChosenLetters:
                 yield batch[first : first + most]
 
     def _without_copies(self, letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
-        from kinesis_spout.dead_letters.stored_form import mark_of  # noqa: PLC0415 - --help does not wait for it
+        from kinesis_spout.dead_letters.stored_letters import mark_of  # noqa: PLC0415 - --help does not wait for it
 
         left = set(self._marks)
         for letter in letters:
@@ -257,20 +257,22 @@ def put_back(
     rate: float | None = None,
     stop: threading.Event | None = None,
     by: Operator | None = None,
+    done: Callable[[int], object] = lambda _count: None,
 ) -> int:
     """Redrive what was chosen, and report the progress; see ``ChosenLetters.redrive``."""
     if not chosen:
         return 0
     count = 0
 
-    def done(letters: int) -> None:
+    def put(letters: int) -> None:
         nonlocal count
         count += letters
         advance(letters)
+        done(letters)
 
     try:
         with world.listener.progress("letters redriven", len(chosen)) as advance:
-            return chosen.redrive(world.client(config), force=force, rate=rate, stop=stop, done=done)
+            return chosen.redrive(world.client(config), force=force, rate=rate, stop=stop, done=put)
     finally:
         if count:
             what = f"{count:,} of {len(chosen):,} letters: {chosen.choice.text}"

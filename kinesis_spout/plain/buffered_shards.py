@@ -4,7 +4,7 @@ Three quarters of ``max_buffered_bytes`` are for records that are not finished, 
 ahead, shared evenly by the shards (a page can exceed its share).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import partial
 from math import inf
@@ -88,6 +88,22 @@ class BufferedShards:
 
     def resumed(self) -> None:
         """Nothing to do: the next ``take`` finds it."""
+
+    @property
+    def lags(self) -> Mapping[str, int]:
+        return {
+            shard_id: getter.millis_behind_latest
+            for shard_id, getter in self._getters.items()
+            if getter.millis_behind_latest is not None
+        }
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self.retained.size_bytes + sum(getter.held_bytes for getter in self._getters.values())
+
+    @property
+    def turned_at(self) -> float | None:
+        return None  # the caller's loop turns it
 
     @property
     def is_full(self) -> bool:

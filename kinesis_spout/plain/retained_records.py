@@ -48,11 +48,12 @@ class RetainedRecords:
     def get(self, shard_id: str, sequence: SequenceNumber) -> Retained | None:
         return self._of_shard.get(shard_id, {}).get(sequence)
 
-    def finished(self, shard_id: str, sequence: SequenceNumber) -> None:
-        """Drop a record; ignores unknown ones."""
+    def finished(self, shard_id: str, sequence: SequenceNumber) -> Retained | None:
+        """Drop a record, and return it; None for unknown ones."""
         retained = self._of_shard.get(shard_id, {}).pop(sequence, None)
         if retained is not None:
             self.size_bytes -= retained.size_bytes
+        return retained
 
     def given_up(self, shard_id: str, sequence: SequenceNumber) -> None:
         """Keep a record only until its dead letter is durable."""

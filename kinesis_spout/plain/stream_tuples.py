@@ -12,6 +12,7 @@ from kinesis_spout.model.handler import Failure, Reject, failure_of
 from kinesis_spout.model.record import Record
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, FailReason
+from kinesis_spout.plain.retained_records import Retained
 from shard_state import Exhausted, RecordEvent, SequenceNumber
 
 _MAX_BROKEN_PER_CALL: Final = 32
@@ -125,7 +126,7 @@ class StreamTuples:
             acked = self.consumer.manager.ack(shard_id, sequence, self.consumer.now)
             if acked:
                 self.consumer.counters.acked += 1
-                self.shards.retained.finished(shard_id, sequence)
+                self._measure(delivery, self.shards.retained.finished(shard_id, sequence))
         if acked:
             self._announcements.acked(message_id)
         return acked
@@ -169,6 +170,12 @@ class StreamTuples:
         self.consumer.close()
 
     # Inside
+
+    def _measure(self, delivery: MessageId, retained: Retained | None) -> None:
+        wants_age = self.consumer.figures.acked_one(delivery.attempt)
+        arrived_at = None if retained is None else retained.record.arrival_timestamp
+        if wants_age and arrived_at is not None:
+            self.consumer.figures.acked_at_age(self.consumer.ports.clock.time() - arrived_at)
 
     def _delivery(self, shard_id: str, sequence: SequenceNumber, attempt: int) -> MessageId:
         """The delivery under the present ownership. Call under the lock."""

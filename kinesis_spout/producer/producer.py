@@ -20,8 +20,8 @@ from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
 from kinesis_spout.model.logs import counted
-from kinesis_spout.producer.engine import Engine
 from kinesis_spout.producer.inbox import ProducerCounts
+from kinesis_spout.producer.producer_engine import Engine
 from kinesis_spout.producer.room import Room
 from kinesis_spout.producer.spool import Spool
 from kinesis_spout.producer.ticket import Ticket, ticket_of

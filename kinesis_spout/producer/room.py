@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import BufferFull, ProducerClosed
-from kinesis_spout.producer.engine import Engine
+from kinesis_spout.producer.producer_engine import Engine
 from kinesis_spout.producer.ticket import Ticket
 from kinesis_spout.settings.producer_config import ProducerConfig
 

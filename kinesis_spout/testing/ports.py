@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kinesis_spout.consumer.open_ports import read_settings
 from kinesis_spout.consumer.ports import History, Ports
-from kinesis_spout.dead_letters.stored_form import RedrivenMark, mark_of, without_redriven
+from kinesis_spout.dead_letters.stored_letters import RedrivenMark, mark_of, without_redriven
 from kinesis_spout.kinesis.pace import ApplicationBudget, Pacing, ShardPaces
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.user_records import page_as_set

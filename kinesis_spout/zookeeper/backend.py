@@ -8,13 +8,13 @@ from typing import Final, Self
 from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.zookeeper.credentials import Login, NodeAcls, Tls
 from kinesis_spout.zookeeper.embedded_server import EmbeddedZooKeeper
-from kinesis_spout.zookeeper.members.coordinator import ZooKeeperCoordinator, unique_member_name
-from kinesis_spout.zookeeper.members.group import ZooKeeperGroup
+from kinesis_spout.zookeeper.members.zookeeper_coordinator import ZooKeeperCoordinator, unique_member_name
+from kinesis_spout.zookeeper.members.zookeeper_group import ZooKeeperGroup
 from kinesis_spout.zookeeper.nodes import ChunkLimits
 from kinesis_spout.zookeeper.ownerships import Ownerships
 from kinesis_spout.zookeeper.paths import DEFAULT_ROOT, Paths
 from kinesis_spout.zookeeper.progress.store import ZooKeeperCheckpointStore
-from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 
 EMBEDDED_DIRECTORY: Final = ".kinesis-spout/zookeeper"
 """The default data directory of the embedded ZooKeeper."""

@@ -29,7 +29,7 @@ from kazoo.security import ACL
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import StoreError, StoreUnavailable
 from kinesis_spout.zookeeper.credentials import Login, Tls
-from kinesis_spout.zookeeper.errors import (
+from kinesis_spout.zookeeper.kazoo_errors import (
     FAILURES,
     NOT_ACCEPTED,
     advice,

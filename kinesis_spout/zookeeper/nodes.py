@@ -13,7 +13,7 @@ from kazoo.security import ACL
 
 from kinesis_spout.model.errors import CheckpointUnreadable, StoreError
 from kinesis_spout.zookeeper.paths import Paths
-from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 from shard_state import Checkpoint
 from shard_state.errors import InvalidCheckpoint
 

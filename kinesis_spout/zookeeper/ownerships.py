@@ -25,7 +25,7 @@ from kazoo.exceptions import KazooException
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from kinesis_spout.zookeeper.paths import Paths
-from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 
 _log = logging.getLogger(__name__)
 

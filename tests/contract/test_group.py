@@ -8,7 +8,7 @@ import pytest
 from kinesis_spout.model.errors import CheckpointUnreadable
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.testing.zookeeper import in_memory_zookeeper as fake_group
-from kinesis_spout.zookeeper.members import group as real_group
+from kinesis_spout.zookeeper.members import zookeeper_group as real_group
 from shard_state import (
     Assignment,
     Checkpoint,

@@ -49,19 +49,12 @@ class Room:
         """The one that all records at hand wait for. It may read a page although there is no room."""
 
     @property
-    def max_bytes(self) -> int:
-        return self._max_bytes()
-
-    @property
     def share_bytes(self) -> int:
         return max(self._least_share_bytes, self._max_bytes() // max(1, self.sharers))
 
-    def has_room(self, reader: "ShardReader[Any]") -> bool:
-        return self._has_room(reader, self.under_way)
-
     def is_short(self) -> bool:
         """Whether a reader waits for room that the end of the running reads will not make."""
-        return any(not self._has_room(reader, 0) for reader in self.parked)
+        return any(not self.has_room(reader, under_way=0) for reader in self.parked)
 
     def read_awaited(self, reader: "ShardReader[Any] | None") -> None:
         """Read the shard that all records at hand wait for; None: there is none."""
@@ -84,13 +77,15 @@ class Room:
         for _ in range(len(self.parked)):
             self.parked.popleft().resume()
 
-    def _has_room(self, reader: "ShardReader[Any]", under_way: int) -> bool:
+    def has_room(self, reader: "ShardReader[Any]", *, under_way: int | None = None) -> bool:
+        """Whether a reader may read a page, as if so many reads were ``under_way``; None: as many as are."""
         held = reader.held_bytes
         if self._kept_bytes is None:
             return held < self.share_bytes
         if held == 0 and reader is self.awaited:
             return True
-        free = self._max_bytes() - self._kept_bytes() - under_way * PAGE_BYTES
+        reads = self.under_way if under_way is None else under_way
+        free = self._max_bytes() - self._kept_bytes() - reads * PAGE_BYTES
         return free >= PAGE_BYTES and (held == 0 or held < self.share_bytes)
 
 

@@ -10,7 +10,7 @@ import queue
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import partial
 from time import monotonic
@@ -88,6 +88,8 @@ class MicroBatchEngine:
         self._settling = Settling(self._shards, self._tip)
         self._ticks = runner.ticks
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
+        self.turned_at: float | None = None
+        """When the engine's thread was here last; monotonic."""
         self._counted = Counters()
         """At the newest progress."""
         self.recent_progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
@@ -195,6 +197,14 @@ class MicroBatchEngine:
         self._wake()
 
     @property
+    def lags(self) -> Mapping[str, int]:
+        return {shard_id: shard.millis_behind_latest for shard_id, shard in self._shards.by_id.items()}
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._shards.kept_bytes()
+
+    @property
     def is_full(self) -> bool:
         letters_bytes, most = self.consumer.letters.size_bytes, self._shards.max_bytes()
         return letters_bytes > most // 4 or self._shards.kept_bytes() >= most * 3 // 4
@@ -205,6 +215,7 @@ class MicroBatchEngine:
         try:
             while not (self._stopping.is_set() and (self._abandoned.is_set() or not self._running.batches)):
                 self.consumer.check()
+                self.turned_at = self.consumer.now
                 with self.consumer.lock:
                     done = self.consumer.run_is_done and not self._running.batches
                     wait = 0.0 if done else self._start_work()

@@ -7,7 +7,7 @@ far the others came is unknown: they are planned again, and halved if they die a
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Final
@@ -112,6 +112,7 @@ class Settling:
             unfinished = records[given_up.sequence]
             self._consumer.dead_letter(given_up, unfinished.record, unfinished.error, unfinished.raised)
         self._count(result, len(exhausted))
+        self._measure(result, failed)
         if plan.kind is SliceKind.CARRIED:
             shard.settled(outcome.count)
             self._tip.end_if_carried(shard_id, shard)
@@ -157,6 +158,19 @@ class Settling:
         counters.throttled += result.throttles
         counters.damaged_aggregates += result.damaged_aggregates
         counters.records_outside_shard += result.records_outside_shard
+
+    def _measure(self, result: WorkResult, failed: Collection[SequenceNumber]) -> None:
+        figures, plan = self._consumer.figures, result.plan
+        if plan.kind is SliceKind.RETRY:
+            for retry in plan.retries:
+                if retry.sequence not in failed:
+                    figures.attempts.add(retry.attempt)
+        elif acked := max(0, result.delivered - result.failed):
+            figures.attempts.add(1, acked)
+        if result.ages is not None:
+            figures.ages.add_counted(result.ages)
+        if result.handling_seconds is not None and result.delivered:
+            figures.handling.add(result.handling_seconds / result.delivered, result.delivered)
 
     def _judged(
         self, batch: Batch, results: list[WorkResult], now: float, *, stopping: bool

@@ -8,9 +8,11 @@ first); what was not reached is read, or carried, again.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from time import time
 from typing import TYPE_CHECKING, Protocol
 
 from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.model.distribution import AGES, Distribution, sampled
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
@@ -82,6 +84,8 @@ class SliceDelivery(ABC):
         """Records whose handler had not returned in time."""
         self.handling_seconds: float | None = None
         """None if no handler is called here."""
+        self.ages = Distribution(AGES)
+        """How old records were when they had been handled, of a sample of those that did not fail by then."""
         self.failures: list[FailedRecord] = []
         self.unfinished: list[Unfinished] = []
 
@@ -121,7 +125,16 @@ class SliceDelivery(ABC):
             reached = self.deliver_run(run, until)
             if reached < len(run) or not self.room or self._settings.clock() >= until:
                 break
-        return self.count - before
+        reached = self.count - before
+        self._sample_ages(records[:reached], before)
+        return reached
+
+    def _sample_ages(self, records: Sequence[Record], first: int) -> None:
+        failed, now = {failure.index for failure in self.failures}, time()
+        for at, count in sampled(len(records)):
+            arrived_at = records[at].arrival_timestamp
+            if arrived_at is not None and first + at not in failed:
+                self.ages.add(max(0.0, now - arrived_at), count)
 
     def result(self) -> WorkResult:
         return WorkResult(
@@ -135,6 +148,7 @@ class SliceDelivery(ABC):
             expired=self.expired,
             timed_out=self.timed_out,
             handling_seconds=self.handling_seconds,
+            ages=self.ages.counted(),
         )
 
     def _runs(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:

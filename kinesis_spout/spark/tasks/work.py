@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kinesis_spout.consumer.record_age import RecordAge
 from kinesis_spout.kinesis.read.polled_getter import FRESH, Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
+from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.handler import Failure, RaisedAt
 from kinesis_spout.model.record import Record
@@ -56,6 +57,8 @@ class WorkResult:
     """Records whose handler had not returned in time."""
     handling_seconds: float | None = None
     """For the delivered records; None if unknown."""
+    ages: Counted | None = None
+    """How old records were when they were acked: a sample that stands for all of them."""
     bytes_read: int = 0
     millis_behind_latest: int | None = None
     """After the last page; None if none was read."""

@@ -41,16 +41,12 @@ class Segment(NamedTuple):
 class StoredPage:
     number: int
     batch: pa.RecordBatch
+    rows: int
     first: SequenceNumber
     last: SequenceNumber
     size_bytes: int
     arrivals: npt.NDArray[np.int64]
     """Of its rows; never decreasing."""
-
-    @property
-    def rows(self) -> int:
-        rows: int = self.batch.num_rows
-        return rows
 
     @property
     def row_bytes(self) -> float:
@@ -94,6 +90,7 @@ class PageBuffer:
         page = StoredPage(
             number=next(self._numbers),
             batch=batch,
+            rows=batch.num_rows,
             first=sequence_at(batch, 0),
             last=sequence_at(batch, batch.num_rows - 1),
             size_bytes=data_bytes + batch.num_rows * ROW_OVERHEAD_BYTES,

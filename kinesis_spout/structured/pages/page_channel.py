@@ -23,6 +23,7 @@ from kinesis_spout.processes.keyed_connections import HANDSHAKE_SECONDS, introdu
 from kinesis_spout.structured.pages.page_buffer import Segment
 
 _MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
+_HAS_LOCAL_NAMES: Final = sys.platform == "linux"
 _SMALL_BYTES: Final = 1024
 """A body of at most this size is sent together with its length."""
 _FORGIVE_AFTER_SECONDS: Final = 60.0
@@ -59,7 +60,7 @@ def listen(host: str) -> socket.socket:
 
 def listen_locally(name: str) -> socket.socket | None:
     """Listen to this machine alone; None where the system has no abstract Unix sockets (all but Linux)."""
-    if not _has_local_names():
+    if not _HAS_LOCAL_NAMES:
         return None
     listening = socket.socket(socket.AF_UNIX)
     try:
@@ -161,7 +162,7 @@ class PageChannel:
 
 
 def _connect(address: PageServerAddress) -> socket.socket:
-    if address.local is not None and _has_local_names():
+    if address.local is not None and _HAS_LOCAL_NAMES:
         local = socket.socket(socket.AF_UNIX)
         local.settimeout(HANDSHAKE_SECONDS)
         with contextlib.suppress(OSError):  # it is on another machine, or such sockets are not allowed here
@@ -169,10 +170,6 @@ def _connect(address: PageServerAddress) -> socket.socket:
             return local
         local.close()
     return socket.create_connection((address.host, address.port), timeout=HANDSHAKE_SECONDS)
-
-
-def _has_local_names() -> bool:
-    return sys.platform == "linux"
 
 
 def _abstract(name: str) -> bytes:

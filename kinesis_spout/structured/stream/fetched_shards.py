@@ -157,7 +157,7 @@ class FetchedShards:
     def _open(self, key: ShardKey, shard: ShardOffset) -> ShardFetcher:
         stream, shard_id = key
         options = self._options
-        listed = self._streams[stream].shard(shard_id)
+        listed = self._streams[stream].listed.get(shard_id)
         getter = self._getters_of(stream).open(
             shard_id,
             shard.position,

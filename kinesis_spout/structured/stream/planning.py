@@ -90,7 +90,12 @@ def plan_batch(
     """
     keys = sorted(at_end)
     turn = first % len(keys) if keys else 0
-    takes = {key: _Take(buffer, key, _last_read(start, key)) for key in keys[turn:] + keys[:turn]}
+    takes = {
+        (name, shard_id): _Take(
+            buffer, (name, shard_id), read_up_to(start.streams[name].shards[shard_id].position)
+        )
+        for name, shard_id in keys[turn:] + keys[:turn]
+    }
     left = _take_oldest(list(takes.values()), limits, until)
     ended = {key for key, take in takes.items() if at_end[key] and take.is_all_taken}
     rows = sum(take.rows for take in takes.values())
@@ -113,11 +118,6 @@ def plan_batch(
         is_full=left,
         has_shard_end=bool(ended),
     )
-
-
-def _last_read(start: QueryOffset, key: ShardKey) -> SequenceNumber | None:
-    stream, shard_id = key
-    return read_up_to(start.streams[stream].shards[shard_id].position)
 
 
 def read_up_to(position: Position) -> SequenceNumber | None:

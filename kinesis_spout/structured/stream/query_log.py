@@ -75,17 +75,10 @@ class QueryLog:
                 _log.info("finished %s: read to the end", of_stream(over, stream))
         if is_short:
             self._short_at = now
-        if is_short or now - self._short_at >= SUMMARY_SECONDS:
-            self._tell_pause(is_paused=is_short)
-
-    def _tell_pause(self, *, is_paused: bool) -> None:
-        if is_paused != self._is_paused:
-            self._is_paused = is_paused
-            _log.info(
-                "%s reading ahead of %s (maxBufferedBytes)",
-                "paused" if is_paused else "resumed",
-                named(self._streams),
-            )
+        if is_short != self._is_paused and (is_short or now - self._short_at >= SUMMARY_SECONDS):
+            self._is_paused = is_short
+            what = "paused" if is_short else "resumed"
+            _log.info("%s reading ahead of %s (maxBufferedBytes)", what, named(self._streams))
 
     def done(self, rows: int, totals: str, now: float) -> None:
         self._batches += 1

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound, StreamRecreated
+from kinesis_spout.ports import is_same_creation
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
 from kinesis_spout.settings.grammar.stream_names import is_pattern, is_younger
 from kinesis_spout.settings.source_options import StreamReadOptions
@@ -52,6 +53,7 @@ class QueryStreams:
         self._is_bounded = is_bounded
         self._clock = clock
         self._named = frozenset(part for part in options.streams if not is_pattern(part))
+        self._has_patterns = len(self._named) < len(options.streams)
         self.shards: dict[str, StreamShards] = {}
         """The shards of each stream that is read, by its name or ARN."""
         self._leaving: set[str] = set()
@@ -65,12 +67,8 @@ class QueryStreams:
         """Logged reasons why a stream cannot be read yet."""
         self._failure: Exception | None = None
 
-    @property
-    def has_patterns(self) -> bool:
-        return len(self._named) < len(self._options.streams)
-
     def listed(self) -> dict[str, list[Shard]]:
-        return {name: list(stream.listed) for name, stream in self.shards.items()}
+        return {name: list(stream.listed.values()) for name, stream in self.shards.items()}
 
     # With I/O, so not under the lock
 
@@ -78,7 +76,7 @@ class QueryStreams:
         """Transient errors are retried without limit. Raises StreamNotFound, AccessDenied at once."""
         for name in streams_at_start(self._options.streams, self._client, self._clock):
             self._open(name)
-        if self.has_patterns and not self._is_bounded:
+        if self._has_patterns and not self._is_bounded:
             self._prefetcher.submit(self._look, self._next_look())
 
     def rejoin(self, offset: QueryOffset) -> None:
@@ -166,7 +164,7 @@ class QueryStreams:
     def first_offset(self) -> QueryOffset:
         """The offset of a query's very first start: LATEST resolved to now (invariant 9)."""
         now, start = self._clock.time(), self._options.start
-        if self.has_patterns and self._began is None:
+        if self._has_patterns and self._began is None:
             self._began = now
         return QueryOffset(
             streams={name: stream.first_offset(start, now) for name, stream in self.shards.items()},
@@ -176,7 +174,7 @@ class QueryStreams:
 
     def brought_up_to_date(self, start: QueryOffset) -> QueryOffset:
         """Add the streams and shards that are new since; leave out those that are gone."""
-        if self.has_patterns and self._began is None:
+        if self._has_patterns and self._began is None:
             # A query whose options named all its streams so far begins to find streams now.
             self._began = self._clock.time() if start.began is None else start.began
         streams: dict[str, StreamOffset] = {}
@@ -210,7 +208,7 @@ class QueryStreams:
         return shards.brought_up_to_date(offset), is_resolved
 
     def _with_new_shards(self, name: str, shards: StreamShards, known: StreamOffset) -> StreamOffset:
-        if shards.is_same(known):
+        if is_same_creation(known.created, shards.created):
             return shards.brought_up_to_date(known)
         text = (
             f"the query's checkpoint was made for a stream {name!r} created at {known.created}, but the stream "

@@ -46,7 +46,7 @@ class ReadAhead:
         client = options.client.connect()
         count = options.fetch_processes
         self._processes = FetchProcesses(count, options.client) if count else None
-        self._streams = QueryStreams(
+        self.streams = QueryStreams(
             options,
             client,
             prefetcher=self._prefetcher,
@@ -59,7 +59,7 @@ class ReadAhead:
             client=client,
             processes=self._processes,
             prefetcher=self._prefetcher,
-            streams=self._streams.shards,
+            streams=self.streams.shards,
             changed=self._changed,
             until=until,
             clock=self._clock,
@@ -77,18 +77,15 @@ class ReadAhead:
 
     def open(self) -> None:
         """List the shards. Raises what ``QueryStreams.open`` raises; the caller must then close this."""
-        self._streams.open()
+        self.streams.open()
         with self._changed:
-            self._query_log.started(self._streams.listed())
-
-    def rejoin(self, offset: QueryOffset) -> None:
-        self._streams.rejoin(offset)
+            self._query_log.started(self.streams.listed())
 
     def first_offset(self) -> QueryOffset:
         now, start = self._clock.time(), self._options.start
         self._query_log.resolved(start.default, start.default.resolved(now))
         with self._changed:
-            return self._streams.first_offset()
+            return self.streams.first_offset()
 
     def advance(self, start: QueryOffset) -> QueryOffset:
         """Continue from ``start``, up to which everything is done: free it, and read what follows.
@@ -97,14 +94,14 @@ class ReadAhead:
         ``StreamRecreated`` where a stream is not the one that the offset was made for (``failOnDataLoss``).
         """
         with self._changed:
-            for name in self._streams.leaving:
+            for name in self.streams.leaving:
                 if self._fetched.leave(name):
-                    self._streams.leave(name)
-            self._query_log.listed(self._streams.listed())
+                    self.streams.leave(name)
+            self._query_log.listed(self.streams.listed())
             self._query_log.advanced(
                 start, is_short=self._fetched.room.is_short(), now=self._clock.monotonic()
             )
-            current = self._streams.brought_up_to_date(start)
+            current = self.streams.brought_up_to_date(start)
             readable = {
                 (name, shard_id): stream.shards[shard_id]
                 for name, stream in current.streams.items()
@@ -128,7 +125,10 @@ class ReadAhead:
                 plan = None
                 if self._fetched.has_news:
                     # Once, when all is gathered: with many shards this takes most of the thread's time.
-                    plan = self._plan(start, limits)
+                    until = self._fetched.await_furthest_behind()
+                    plan = plan_batch(
+                        start, self._buffer, self._fetched.at_end(), limits, self._batches, until=until
+                    )
                 now = self._clock.monotonic()
                 if plan is not None and self._is_enough(plan, start, limits):
                     return self._chosen(plan, now)
@@ -141,11 +141,6 @@ class ReadAhead:
                 else:
                     return None
 
-    def _plan(self, start: QueryOffset, limits: BatchLimits) -> MicroBatchPlan | None:
-        fetched = self._fetched
-        until = fetched.await_furthest_behind()
-        return plan_batch(start, self._buffer, fetched.at_end(), limits, self._batches, until=until)
-
     def _gather(self, limits: BatchLimits) -> None:
         fetched, begun = self._fetched, self._clock.monotonic()
         while True:
@@ -156,7 +151,7 @@ class ReadAhead:
                     limits,
                     rows=self._buffer.rows,
                     size_bytes=self._buffer.size_bytes,
-                    room_bytes=fetched.room.max_bytes,
+                    room_bytes=self._options.max_buffered_bytes,
                     reads_under_way=fetched.room.under_way,
                     late_seconds=fetched.late_seconds(),
                 )
@@ -183,7 +178,7 @@ class ReadAhead:
                 self._range((name, shard_id), shard, is_here=is_here)
                 for name, stream in end.streams.items()
                 for shard_id, shard in stream.shards.items()
-                if shard.read is not None and name in self._streams.shards
+                if shard.read is not None and name in self.streams.shards
             ]
 
     def settings_of(self, end: QueryOffset) -> ReadSettings:
@@ -215,7 +210,7 @@ class ReadAhead:
             ]
             behind = self._fetched.behind()
             return SourceProgress(
-                streams=tuple(self._streams.shards),
+                streams=tuple(self.streams.shards),
                 mode="polling" if self._options.read.fan_out_consumer is None else "efo",
                 min_ms_behind_latest=min(behind, default=0),
                 avg_ms_behind_latest=round(sum(behind) / len(behind)) if behind else 0,
@@ -267,18 +262,18 @@ class ReadAhead:
         return True
 
     def _raise_failure(self) -> None:
-        self._streams.raise_failure()
+        self.streams.raise_failure()
         for stream, failure in self._fetched.failures():
-            if not self._streams.ends(stream, failure):
+            if not self.streams.ends(stream, failure):
                 raise failure
-        for stream in self._streams.leaving:
+        for stream in self.streams.leaving:
             self._fetched.leave(stream)
 
     def _lose_what_is_gone(self, end: QueryOffset) -> None:
         """Report what a replayed batch has of streams that were deleted since."""
         for name, stream in end.streams.items():
             rows = sum(shard.read.rows for shard in stream.shards.values() if shard.read is not None)
-            if rows and name not in self._streams.shards:
+            if rows and name not in self.streams.shards:
                 lose(
                     f"expected the stream {name!r}, of which a batch that is repeated has {rows} records, found "
                     "none: it was deleted",

@@ -132,7 +132,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             document = self.initialOffset()
         known = QueryOffset.from_document(document, self._options.streams)
         ahead = self._opened()
-        ahead.rejoin(known)
+        ahead.streams.rejoin(known)
         moved = None if self._published is None else self._published.moved(known, ahead.first_offset)
         if moved is not None:
             self._latest = moved.as_document()
@@ -161,7 +161,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         offset = QueryOffset.from_document(end, self._options.streams)
         ahead = self._opened()
-        ahead.rejoin(offset)
+        ahead.streams.rejoin(offset)
         if self._published is not None:
             self._published.replays(QueryOffset.from_document(start, self._options.streams))
         ranges = ahead.ranges(offset)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from kinesis_spout.kinesis.retry_policy import Action, Work, persistently, reaction_to
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
-from kinesis_spout.ports import ShardLister, StreamSummary, is_same_creation
+from kinesis_spout.ports import ShardLister, StreamSummary
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
 from shard_state import Position, PositionType, Shard, StartPositions
 
@@ -31,7 +31,7 @@ class StreamShards:
         self._changed = changed
         self._period_seconds = period_seconds
         self._clock = clock
-        self._listed: dict[str, Shard] = {}
+        self.listed: dict[str, Shard] = {}
         self._promised: dict[str, Shard] = {}
         """Children that a last page named, and no listing yet."""
         self.created = 0.0
@@ -52,14 +52,7 @@ class StreamShards:
     def _take_in(self, summary: StreamSummary, shards: Iterable[Shard]) -> None:
         with self._changed:
             self.created = summary.created
-            self._listed = {shard.shard_id: shard for shard in shards}
-
-    @property
-    def listed(self) -> Iterable[Shard]:
-        return self._listed.values()
-
-    def shard(self, shard_id: str) -> Shard | None:
-        return self._listed.get(shard_id)
+            self.listed = {shard.shard_id: shard for shard in shards}
 
     def refresh(self) -> float | None:
         try:
@@ -75,16 +68,16 @@ class StreamShards:
             return None
         with self._changed:
             listed = {shard.shard_id: shard for shard in self._with_promised(shards)}
-            if listed.keys() != self._listed.keys():
-                self._listed = listed
+            if listed.keys() != self.listed.keys():
+                self.listed = listed
                 self._changed.notify_all()
         return self._clock.monotonic() + self._period_seconds
 
     def found(self, children: Iterable[Shard]) -> None:
         """Add the children that the last page of a closed shard names. The lock is held."""
         for child in children:
-            if child.shard_id not in self._listed:
-                self._listed[child.shard_id] = self._promised[child.shard_id] = child
+            if child.shard_id not in self.listed:
+                self.listed[child.shard_id] = self._promised[child.shard_id] = child
 
     def summary(self) -> StreamSummary:
         return self._lister.summary()
@@ -110,22 +103,19 @@ class StreamShards:
                     at_end=shard.closed and start.of_shard(shard.shard_id).type is PositionType.LATEST,
                     parents=self._parents(shard, ()),
                 )
-                for shard in self._listed.values()
+                for shard in self.listed.values()
             },
         )
-
-    def is_same(self, offset: StreamOffset) -> bool:
-        return is_same_creation(offset.created, self.created)
 
     def brought_up_to_date(self, offset: StreamOffset) -> StreamOffset:
         """Add the shards that were born since, at their beginning; drop those at their end that are gone."""
         shards = {
             shard_id: shard
             for shard_id, shard in offset.shards.items()
-            if not shard.at_end or shard_id in self._listed
+            if not shard.at_end or shard_id in self.listed
         }
         left_out = self._left_out_before(shards)
-        for shard in self._listed.values():
+        for shard in self.listed.values():
             if shard.shard_id not in shards:
                 shards[shard.shard_id] = ShardOffset(
                     position=Position.trim_horizon(),
@@ -142,7 +132,7 @@ class StreamShards:
             shard_id = left.pop()
             if shard_id not in shards and shard_id not in found:
                 found.add(shard_id)
-                left += self._listed[shard_id].parents if shard_id in self._listed else ()
+                left += self.listed[shard_id].parents if shard_id in self.listed else ()
         return found
 
     def anew(self) -> StreamOffset:
@@ -150,7 +140,7 @@ class StreamShards:
 
     def _parents(self, shard: Shard, known: Iterable[str]) -> tuple[str, ...]:
         # A parent that is neither listed nor known has outlived retention: it blocks nothing.
-        return tuple(parent for parent in shard.parents if parent in self._listed or parent in known)
+        return tuple(parent for parent in shard.parents if parent in self.listed or parent in known)
 
     def _ended_with(self, error: Exception) -> None:
         with self._changed:

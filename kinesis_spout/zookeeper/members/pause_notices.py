@@ -9,7 +9,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from kinesis_spout.zookeeper.nodes import Nodes
 from kinesis_spout.zookeeper.paths import Paths
-from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 
 
 class PauseNotices:

@@ -24,7 +24,7 @@ from kinesis_spout.ports import Attachment, CommitResult
 from kinesis_spout.zookeeper.nodes import Nodes, operation_bytes
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
 from kinesis_spout.zookeeper.paths import Paths, check_name
-from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 
 _log = logging.getLogger(__name__)
 

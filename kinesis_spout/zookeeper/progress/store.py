@@ -29,9 +29,9 @@ from kinesis_spout.zookeeper.progress.application import (
     progress_lost,
     refuse_latest,
 )
+from kinesis_spout.zookeeper.progress.application_lifecycle import Lifecycle
 from kinesis_spout.zookeeper.progress.attachments import Attachments, WholeCommit
-from kinesis_spout.zookeeper.progress.lifecycle import Lifecycle
-from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 from shard_state import Checkpoint, Shard, StartPositions
 
 _PAUSE_SECONDS = 0.05

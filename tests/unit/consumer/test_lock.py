@@ -18,7 +18,7 @@ from tests.support.consumer.world import FIRST, SECOND, World
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import EngineWorld
 
-GUARDED = ("manager", "sharing", "counters", "failures", "read_errors", "letters")
+GUARDED = ("manager", "sharing", "counters", "failures", "figures", "read_errors", "letters")
 FREE = {
     "bounds", "guarantee",  # of the manager; they never change
     "start", "report",  # of the sharing; they do I/O, and take the lock themselves
@@ -86,6 +86,7 @@ def test_the_plain_door_touches_nothing_without_the_lock() -> None:
         one.pause_shards(FIRST)
         one.resume_shards()
         one.resume()
+        assert sorted(two.assigned.values()) == [1, 1], "both members have one shard"
         told = (one.counters, one.failures, one.last_error, one.breaker_pause, one.paused_shards)
         assert told[0].delivered >= 40
         assert (one.uncommitted >= 0, one.is_done, one.rate_wait_seconds) == (True, False, 0.0)

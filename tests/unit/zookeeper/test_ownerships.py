@@ -10,7 +10,7 @@ from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
 from kinesis_spout.zookeeper.paths import Paths
 
 if TYPE_CHECKING:
-    from kinesis_spout.zookeeper.session import ZooKeeperSession
+    from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 
 PATHS = Paths(root="root", app="billing", stream="orders")
 SHARD = "shardId-000000000000"

@@ -12,8 +12,8 @@ from kazoo.security import Permissions
 from kinesis_spout.model.errors import InvalidConfig, StoreError, StoreUnavailable
 from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSession
 from kinesis_spout.zookeeper.credentials import CREATOR, OPEN
-from kinesis_spout.zookeeper.errors import translated
 from kinesis_spout.zookeeper.kazoo_connection import KazooHandler
+from kinesis_spout.zookeeper.kazoo_errors import translated
 
 LOGIN = Login(user="billing", password="s3cret")
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kinesis_spout.zookeeper.members.coordinator import process_of
+from kinesis_spout.zookeeper.members.zookeeper_coordinator import process_of
 from kinesis_spout.zookeeper.paths import Paths
 from shard_state import Checkpoint
 from tests.fault.suite.judgement.transaction_log import NodeDeleted, NodeWritten, SessionEnded, Transaction

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.storm.multilang.frames import CODECS
-from kinesis_spout.storm.multilang.messages import (
+from kinesis_spout.storm.multilang.protocol import (
     Ack,
     Activate,
     Deactivate,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.spark.query import RunningSpout, TopologyQuery
+from kinesis_spout.storm.spark.topology_query import RunningSpout, TopologyQuery
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.test_several_streams import World
 

@@ -1,0 +1,80 @@
+"""How often values fell into ranges: what becomes a histogram of a monitor, counted at the cost of a bisection."""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+ATTEMPTS: Final = (1.0, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0, 50.0)
+AGES: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0)
+"""Seconds, up to a day."""
+HANDLING: Final = (0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
+"""Seconds of user code for one record."""
+CALLS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+"""Seconds of a call over the network: the buckets that OpenTelemetry's conventions advise."""
+
+_SAMPLES: Final = 8
+
+
+class Counted(NamedTuple):
+    """What a distribution has counted, at one moment."""
+
+    bounds: Sequence[float]
+    """The upper bound of each range but the last, which has none; a value at a bound is below it."""
+    counts: Sequence[int]
+    total: float
+    """The sum of the values."""
+
+
+class Distribution:
+    """Mutable; not thread-safe.
+
+    With ``keeps_samples`` the newest values are kept until ``take_samples``: for exporters that want values.
+    """
+
+    __slots__ = ("_bounds", "_counts", "_samples", "_total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+        self._samples: deque[float] | None = None
+
+    def add(self, value: float, weight: int = 1) -> None:
+        """Count a value, as often as ``weight`` says."""
+        self._counts[bisect_left(self._bounds, value)] += weight
+        self._total += value * weight
+        if self._samples is not None:
+            self._samples.append(value)
+
+    def add_counted(self, counted: Counted) -> None:
+        """Add what another one of the same bounds has counted."""
+        assert len(counted.counts) == len(self._counts), "the two have the same bounds"
+        for at, count in enumerate(counted.counts):
+            self._counts[at] += count
+        self._total += counted.total
+        count = sum(counted.counts)
+        if self._samples is not None and count:
+            self._samples.append(counted.total / count)
+
+    def counted(self) -> Counted:
+        """What was counted so far; a copy."""
+        return Counted(self._bounds, tuple(self._counts), self._total)
+
+    def keep_samples(self, most: int) -> None:
+        """Keep the newest values from now on, at most so many."""
+        self._samples = deque(maxlen=most)
+
+    def take_samples(self) -> list[float]:
+        """Return the values that were kept, and forget them."""
+        samples, self._samples = (
+            list(self._samples or ()),
+            self._samples and deque(maxlen=self._samples.maxlen),
+        )
+        return samples
+
+
+def sampled(count: int) -> list[tuple[int, int]]:
+    """Which of so many values in a row are looked at, and for how many each stands: at most eight, evenly."""
+    step = max(1, -(-count // _SAMPLES))
+    return [(at, min(step, count - at)) for at in range(0, count, step)]

@@ -1,0 +1,332 @@
+"""Does what an outbox decides: the calls, the dead letters, the spool; in its own threads once started."""
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from kinesis_spout.kinesis.calls import translate
+from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy
+from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
+from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
+from kinesis_spout.kinesis.write.record_putter import PutCalls, waiting_records
+from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, SpoolDamaged, SpoolError
+from kinesis_spout.model.logs import counted
+from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.producer.endings import Letters
+from kinesis_spout.producer.inbox import Inbox
+from kinesis_spout.producer.outbox import Call, Outbox, Recovery, WorkToDo
+from kinesis_spout.producer.spool import Spool, Spooled
+from kinesis_spout.producer.ticket import Ticket
+from kinesis_spout.settings.producer_config import ProducerConfig
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+APPLICATION: Final = "KinesisProducer"
+"""In place of an application's name in dead letters of producers."""
+
+_RECOVERED_AT_ONCE: Final = 1_000
+
+_log = logging.getLogger(__name__)
+
+
+class Engine:
+    """What a producer does with its records. Thread-safe; ``_lock`` guards the outbox.
+
+    Until it is started it has no threads: a caller asks for `next_work` and runs it with `do`.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        client: "KinesisClient",
+        *,
+        sink: DeadLetterSink | None,
+        spool: Spool | None,
+        clock: Clock,
+        jitter: Jitter,
+    ) -> None:
+        self._stream = config.stream
+        self.inbox = Inbox(config.max_buffered_records, config.max_buffered_bytes, self.wake)
+        self._sink = sink
+        self._spool = spool
+        self._clock = clock
+        # Each record has its own deadline.
+        retry_policy = RetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
+        self._calls = PutCalls(client, config.stream, retry_policy)
+        records = waiting_records(
+            config.stream,
+            self._calls.work,
+            retry_policy=retry_policy,
+            limits=CallLimits(records=config.max_records_per_call, size_bytes=config.max_bytes_per_call),
+            order=PutOrder(config.order),
+            aggregate_bytes=config.aggregation_max_bytes if config.aggregation else None,
+        )
+        self._outbox = Outbox(
+            records,
+            self.inbox,
+            config,
+            has_dead_letters=sink is not None,
+            recovers=spool is not None,
+            clock=clock,
+            jitter=jitter,
+        )
+        self._lock = threading.Lock()
+        self._something_ended = threading.Condition(self._lock)
+        self._name = f"producer-{uuid.uuid4().hex[:8]}"
+        self.is_stopped = False
+        """Whether everything has ended, and nothing is left to do."""
+        self._threads: list[threading.Thread] = []
+        self._bell = threading.Condition()
+        self._rings = 0
+        """How many threads must still wake to look for work; ``_bell`` guards it."""
+        self.spool_failure: SpoolError | None = None
+        """Why the spool could not be read further; what is in it stays there."""
+
+    def start(self, threads: int) -> None:
+        """Do the work in so many threads, each with one call at a time. They keep no process alive."""
+        self._threads = [
+            threading.Thread(target=self._run, name=f"producer of {self._stream} {number}", daemon=True)
+            for number in range(1, threads + 1)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def wake(self) -> None:
+        with self._bell:
+            self._rings = min(self._rings + 1, len(self._threads))
+            self._bell.notify()
+
+    @property
+    def is_called_back(self) -> bool:
+        """Whether this is one of its threads: a ticket's callback, which must not wait for what they do."""
+        return threading.current_thread() in self._threads
+
+    def join(self, timeout: float) -> None:
+        """Wait until the threads of the stopped engine have ended, at most so many seconds."""
+        with self._bell:
+            self._rings = len(self._threads)
+            self._bell.notify_all()
+        deadline = self._clock.monotonic() + timeout
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - self._clock.monotonic()))
+
+    def _run(self) -> None:
+        while not self.is_stopped:
+            work, due_at, another = self.next_work()
+            if another:
+                self.wake()
+            if work is None:
+                self._sleep(due_at)
+            else:
+                self.do(work)
+
+    def _sleep(self, due_at: float) -> None:
+        with self._bell:
+            if not self._rings:
+                seconds = None if due_at == inf else max(0.0, due_at - self._clock.monotonic())
+                self._bell.wait(seconds)
+            self._rings = max(0, self._rings - 1)
+
+    def next_work(self) -> tuple[WorkToDo | None, float, bool]:
+        """Return the work to do now, when to ask again at the latest (monotonic), and if another should ask."""
+        with self._lock:
+            if self.is_stopped:
+                return None, inf, True
+            work = self._outbox.next_work()
+            is_armed = self.inbox.arm(*self._outbox.wakes_at)
+            due_at = self._outbox.due_at
+            another = not is_armed or (work is not None and due_at < inf)
+        self._tell()
+        return work, due_at, another
+
+    @property
+    def due_at(self) -> float:
+        """When there may be something to do although nothing comes, as monotonic time."""
+        with self._lock:
+            return self._outbox.due_at
+
+    def do(self, work: WorkToDo) -> None:
+        if isinstance(work, Call):
+            self._put(work)
+        elif isinstance(work, Letters):
+            self._write(work)
+        elif isinstance(work, Recovery):
+            self._recover()
+        else:
+            self._list()
+        self._tell()
+
+    def drop_oldest(self, size_bytes: int) -> bool:
+        with self._lock:
+            has_room = self._outbox.drop_oldest(size_bytes)
+        self._tell()
+        return has_room
+
+    @contextmanager
+    def flushing(self) -> Iterator[None]:
+        with self._lock:
+            self._outbox.departures.flushes += 1
+        self.wake()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._outbox.departures.flushes -= 1
+
+    def not_ended(self) -> list[Ticket]:
+        with self._lock:
+            return [] if self.is_stopped else self._outbox.not_ended()
+
+    @property
+    def is_recovering(self) -> bool:
+        return not self.is_stopped and self._outbox.is_recovering
+
+    def await_end(self, is_over: Callable[[], bool], timeout: float) -> None:
+        """Return when something or everything has ended, or after so many seconds.
+
+        ``is_over`` is asked whenever records have ended, or the last of an earlier producer's have come.
+        """
+        with self._something_ended:
+            self._something_ended.wait_for(lambda: self.is_stopped or is_over(), timeout)
+
+    def stop(self, reason: str) -> int:
+        """Fail everything that has not ended, and return its number."""
+        with self._lock:
+            self.is_stopped = True
+            left = self._outbox.abandon(reason)
+            self._something_ended.notify_all()
+        self._tell()
+        return left
+
+    def forget(self) -> None:
+        """Stop in a child process. The working threads are its parent's; one may hold the lock."""
+        self._lock = threading.Lock()
+        self._something_ended = threading.Condition(self._lock)
+        self._bell = threading.Condition()
+        self.is_stopped = True
+        self.inbox = Inbox(1, 1, lambda: None)
+        self.inbox.close()
+
+    def _put(self, call: Call) -> None:
+        work = self._calls.work
+        try:
+            results = self._calls.put(call.batch)
+        except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
+            failure: KinesisSpoutError = translate(error, work)
+            failure.__cause__ = error
+        except KinesisSpoutError as error:
+            failure = error
+        except Exception as error:  # noqa: BLE001 - the records of the call must end, whatever happened
+            failure = KinesisError(f"{work} failed in an unknown way: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+        else:
+            with self._lock:
+                self._outbox.answered(call, results)
+            return
+        _log.warning("%s", failure)
+        with self._lock:
+            self._outbox.failed(call, failure)
+
+    def _list(self) -> None:
+        try:
+            ranges = self._calls.shards()
+        except Exception as error:  # noqa: BLE001 - records wait for it, and can be put without
+            _log.warning(
+                "The shards of %s cannot be listed: %s: %s", self._stream, type(error).__name__, error
+            )
+            ranges = HashKeyRanges.unknown()
+        with self._lock:
+            self._outbox.listed(ranges)
+
+    def _write(self, letters: Letters) -> None:
+        assert self._sink is not None, "only with a sink there are dead letters"
+        try:
+            self._sink.write([self._letter(ticket, letters) for ticket in letters.tickets])
+        except Exception as error:  # noqa: BLE001 - a sink may be the user's own, and the records must end
+            _log.warning("Dead letters of %s could not be written: %s", self._stream, error)
+            with self._lock:
+                self._outbox.not_written(letters, error)
+        else:
+            with self._lock:
+                self._outbox.written(letters)
+
+    def _letter(self, ticket: Ticket, letters: Letters) -> DeadLetter:
+        return DeadLetter(
+            application=APPLICATION,
+            stream=self._stream,
+            shard_id=self._name,
+            sequence_number=str(ticket.row),
+            partition_key=ticket.partition_key,
+            arrival_timestamp=None,
+            data=ticket.data,
+            explicit_hash_key=ticket.explicit_hash_key,
+            attempts=ticket.tries,
+            error=f"{type(letters.error).__name__}: {letters.error}",
+            reason=letters.reason,
+            died_at=self._clock.time(),
+        )
+
+    def _recover(self) -> None:
+        spooled = self._recovered()
+        tickets = [
+            Ticket(
+                entry.partition_key,
+                entry.data,
+                entry.explicit_hash_key,
+                size_bytes=entry.size_bytes,
+                number_in_spool=number,
+            )
+            for number, entry in spooled
+        ]
+        with self._lock:
+            if self.is_stopped:
+                return  # they stay in the spool
+            self._outbox.recovered(tickets)
+            if not tickets:
+                self._something_ended.notify_all()
+
+    def _recovered(self) -> Sequence[Spooled]:
+        """Read further in the spool; logs damage and reads on after it. Empty when there is no more."""
+        assert self._spool is not None, "only with a spool is anything recovered"
+        while True:
+            before = self.spool_failure
+            try:
+                return self._spool.recovered(_RECOVERED_AT_ONCE)
+            except SpoolError as error:
+                self.spool_failure = error
+            except Exception as error:  # noqa: BLE001 - it may be the user's own, and new records wait for this
+                self.spool_failure = SpoolError(f"{type(error).__name__}: {error}")
+            _log.error("%s", self.spool_failure)
+            # Each damage is raised once. A spool that raises it again makes no progress.
+            if not isinstance(self.spool_failure, SpoolDamaged) or str(before) == str(self.spool_failure):
+                return ()
+
+    def _tell(self) -> None:
+        """Confirm to the spool what ended, log failures, and call the callbacks."""
+        with self._lock:
+            ended = self._outbox.ended()
+            if ended.count:
+                self._something_ended.notify_all()
+        if ended.to_confirm:
+            self._confirm(ended.to_confirm)
+        for count, error in ended.failures:
+            _log.warning("%s for %s failed: %s", counted(count, "record"), self._stream, error)
+        for ticket in ended.to_tell:
+            ticket.tell()
+
+    def _confirm(self, numbers: Sequence[int]) -> None:
+        assert self._spool is not None, "only with a spool is anything confirmed"
+        try:
+            self._spool.confirm(numbers)
+        except Exception as error:  # noqa: BLE001 - as above; the records have ended in any case
+            _log.warning("%s; %d records that have ended may be sent again", error, len(numbers))
