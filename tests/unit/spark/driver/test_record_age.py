@@ -4,7 +4,6 @@ Arrivals are dated by the stream's clock, which is set to the machine's, the eng
 """
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,13 +12,6 @@ from kinesis_spout.testing import ManualClock
 from tests.unit.spark.driver.world import Diary, EngineWorld, KillsWorker
 
 MAXIMUM: dict[str, Any] = {"maximum_record_age_seconds": 3600.0}
-
-
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld()
-    yield world
-    world.close()
 
 
 def put_old_and_new(world: EngineWorld, old: int, *new: str) -> None:
