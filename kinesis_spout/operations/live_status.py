@@ -101,7 +101,7 @@ def ask(address: str) -> LiveStatus:
         if response.status != http.client.OK:
             return LiveStatus(problem=f"{address} answers {response.status}")
         return _status(_body(response))
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException, RecursionError, ValueError) as error:
         return LiveStatus(problem=f"{address} does not answer as expected: {error!r}"[:300])
     finally:
         connection.close()

@@ -47,15 +47,22 @@ class Refreshed(Generic[T]):
         self._bug: Exception | None = None
         self._due_at = monotonic()
         self._is_running = False
+        self._is_outdated = False
+        """Whether something was changed since the reading began."""
 
     def ask(self, patience_seconds: float) -> Reading[T]:
         """The newest reading; if that is old, a new one, for which this waits so long."""
+        deadline = time.monotonic() + patience_seconds
         with self._changed:
-            if self._is_running or self._monotonic() >= self._due_at:
+            while self._is_running or self._monotonic() >= self._due_at:
                 if not self._is_running:
-                    self._is_running = True
+                    self._is_running, self._is_outdated = True, False
                     threading.Thread(target=self._run, name="kinesis-spout-reading", daemon=True).start()
-                self._changed.wait_for(lambda: not self._is_running, patience_seconds)
+                left = deadline - time.monotonic()
+                if not self._changed.wait_for(lambda: not self._is_running, max(0.0, left)):
+                    break
+                if not self._is_outdated:
+                    break
             if self._bug is not None:
                 raise self._bug
             return self._reading
@@ -66,9 +73,10 @@ class Refreshed(Generic[T]):
             return float("inf") if self._reading.value is None else self._monotonic() - self._reading.at
 
     def expire(self) -> None:
-        """Read anew when asked next: something was changed."""
+        """Read anew when asked next: something was changed, perhaps after a reading that is under way."""
         with self._changed:
             self._due_at = self._monotonic()
+            self._is_outdated = True
 
     def _run(self) -> None:
         started, cost_from = self._monotonic(), time.monotonic()
@@ -87,6 +95,6 @@ class Refreshed(Generic[T]):
                 self._reading = Reading(value=before.value, at=before.at, error=error)
             else:
                 self._reading = Reading(value=value, at=started)
-            self._due_at = started + max(self._seconds, rest)
+            self._due_at = started if self._is_outdated else started + max(self._seconds, rest)
             self._is_running = False
             self._changed.notify_all()

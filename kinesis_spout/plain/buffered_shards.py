@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
-from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.kinesis.retry_policy import Action, Reaction, reaction_to

@@ -52,8 +52,10 @@ def strip(sights: Sequence[ShardSight], href: str) -> str:
             f'<a href="{href}{shard_id}"><title>{text}</title>'
             f"{_rect(css_class(view.state), x, top, width, height)}{column}</a>"
         )
+    has_closed = any(each.view.closed and each.view.state is not ShardState.OVER for each in sights)
+    name, box = ("strip", "0 0 1000 62") if has_closed else ("strip open", "0 14 1000 48")
     return Markup(  # noqa: S704 - made of numbers, class names and escaped ids
-        f'<svg class="strip" viewBox="0 0 1000 62" preserveAspectRatio="none" role="img" '
+        f'<svg class="{name}" viewBox="{box}" preserveAspectRatio="none" role="img" '
         f'aria-label="{len(drawn)} shards over the hash keys">{"".join(drawn)}</svg>'
     )
 

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
@@ -20,7 +20,7 @@ class PageSettings:
     show_data: bool = False
     masks: frozenset[str] = frozenset()
     """Names of fields in JSON data whose values are not shown."""
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     """What a visitor has to know."""
     behind_proxy: bool = False
     """A proxy in front lets in only those who may, and says in a header who they are."""

@@ -20,6 +20,8 @@ def span(seconds: float | None) -> str:
     """How long: "850 ms", "12 s", "3 min", "5 h", "4 d"."""
     if seconds is None:
         return "-"
+    if 0 < seconds < 0.001:  # noqa: PLR2004 - a millisecond
+        return f"{seconds * 1000:.2g} ms"
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     for below, unit, name in _STEPS:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from time import time
 from typing import TYPE_CHECKING, Protocol
 
-from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.model.distribution import AGES, Distribution, sampled
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.kinesis.read.polled_getter import FRESH, Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.distribution import Counted
