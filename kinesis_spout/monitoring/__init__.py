@@ -22,13 +22,11 @@ __all__ = [
     "export_to_opentelemetry",
 ]
 
-_HOMES: Final = {
-    "METRICS": "kinesis_spout.monitoring.metrics",
-    "Kind": "kinesis_spout.monitoring.metrics",
-    "Metric": "kinesis_spout.monitoring.metrics",
-    "MonitoringServer": "kinesis_spout.monitoring.server",
-    "PrometheusCollector": "kinesis_spout.monitoring.prometheus",
-    "export_to_opentelemetry": "kinesis_spout.monitoring.otel",
+_NAMES: Final = {
+    "kinesis_spout.monitoring.metrics": ("METRICS", "Kind", "Metric"),
+    "kinesis_spout.monitoring.otel": ("export_to_opentelemetry",),
+    "kinesis_spout.monitoring.prometheus": ("PrometheusCollector",),
+    "kinesis_spout.monitoring.server": ("MonitoringServer",),
 }
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)
