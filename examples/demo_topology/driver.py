@@ -15,7 +15,7 @@ import msgspec
 from examples.demo.consumers.on_spark import local_session
 from examples.demo.consumers.settings import STATUS_SECONDS, ConsumerSettings, ConsumerStatus, input_ended
 from examples.demo_topology.troubled_topology import COUNT, SPLIT, troubled_topology
-from kinesis_spout.storm.spark.query import TopologyQuery
+from kinesis_spout.storm.spark.topology_query import TopologyQuery
 
 
 class DriverStatus(ConsumerStatus, frozen=True, kw_only=True):

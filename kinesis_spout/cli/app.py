@@ -17,6 +17,7 @@ from kinesis_spout.cli.commands.shards import shards
 from kinesis_spout.cli.commands.spool import spool
 from kinesis_spout.cli.commands.tail import tail
 from kinesis_spout.cli.commands.topology import topology
+from kinesis_spout.cli.commands.web import web
 from kinesis_spout.cli.failures import OneLineErrors
 from kinesis_spout.cli.output import Terminal
 from kinesis_spout.operations.world import World
@@ -77,6 +78,7 @@ app.command()(resume)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(dead_letters, name="dead-letters")
 app.command()(audit)
+app.command()(web)
 app.add_typer(fan_out, name="fan-out")
 app.command()(put)
 app.command()(tail)

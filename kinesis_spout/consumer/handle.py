@@ -75,6 +75,14 @@ class Handle(ABC):
             for shard in consumer.shards()
         ]
 
+    @property
+    def assigned(self) -> dict[str, int]:
+        """Of each living member how many shards are assigned to it, by the newest assignment that was read."""
+        shards: Counter[str] = Counter()
+        for consumer in self._consumers().values():
+            shards.update(consumer.assigned)
+        return dict(shards)
+
     # The circuit breaker, of each stream separately
 
     @property

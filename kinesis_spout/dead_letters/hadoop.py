@@ -14,8 +14,7 @@ from typing import Any, Final, cast
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
-from kinesis_spout.dead_letters.stored_letters import LinesSink
-from kinesis_spout.dead_letters.whole_files import WholeFiles
+from kinesis_spout.dead_letters.stored_letters import LinesSink, WholeFiles
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DeadLetterError
 

@@ -20,8 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.utils import get_environ_proxies
 from pyarrow import fs
 
-from kinesis_spout.dead_letters.stored_letters import LinesSink
-from kinesis_spout.dead_letters.whole_files import WholeFiles
+from kinesis_spout.dead_letters.stored_letters import LinesSink, WholeFiles
 from kinesis_spout.kinesis.calls import said_by_boto3
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig

@@ -7,19 +7,82 @@ content: sending it again would change nothing. One that failed for lack of time
 spool, and is sent again when a producer opens it the next time: once for each start, never in a loop.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from math import inf
+from typing import TYPE_CHECKING
 
-from kinesis_spout.kinesis.write.put_records import Puttable
 from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.producer.departures import tickets_of
 from kinesis_spout.producer.inbox import Inbox
 from kinesis_spout.producer.taken_records import TakenRecords
-from kinesis_spout.producer.ticket import Ticket
-from kinesis_spout.producer.unwritten_letters import UnwrittenLetters
+from kinesis_spout.producer.ticket import GIVEN_UP, Ticket
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
+
+    from kinesis_spout.kinesis.write.put_records import Puttable
+
+
+@dataclass(slots=True, eq=False)
+class Letters:
+    """Records to write to the dead letters together. Mutable."""
+
+    tickets: list[Ticket]
+    error: KinesisSpoutError
+    reason: str
+    """As `DeadLetter.reason`."""
+    is_under_way: bool = False
+    failures: int = 0
+    repeat_at: float = -inf
+    give_up_at: float = inf
+
+
+class UnwrittenLetters:
+    """Mutable; for one thread at a time. A write is tried for ``timeout_seconds`` after it first failed."""
+
+    def __init__(self, timeout_seconds: float, backoff_seconds: Callable[[int], float]) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._backoff_seconds = backoff_seconds
+        self._letters: list[Letters] = []
+
+    def add(self, tickets: list[Ticket], error: KinesisSpoutError, reason: str) -> None:
+        for ticket in tickets:
+            ticket.place = GIVEN_UP
+        self._letters.append(Letters(tickets, error, reason))
+
+    def next(self, now: float) -> Letters | None:
+        """Return what must be written now, once until the write has ended."""
+        for letters in self._letters:
+            if letters.repeat_at <= now and not letters.is_under_way:
+                letters.is_under_way = True
+                return letters
+        return None
+
+    @property
+    def due_at(self) -> float:
+        return min([each.repeat_at for each in self._letters if not each.is_under_way], default=inf)
+
+    @property
+    def tickets(self) -> list[Ticket]:
+        return [ticket for letters in self._letters for ticket in letters.tickets]
+
+    def written(self, letters: Letters) -> None:
+        self._letters.remove(letters)
+
+    def not_written(self, letters: Letters, error: Exception, now: float) -> KinesisSpoutError | None:
+        """Note that a write failed; returns the records' error if it is not tried again."""
+        if letters.failures == 0:
+            letters.give_up_at = now + self._timeout_seconds
+        letters.failures += 1
+        letters.repeat_at = now + self._backoff_seconds(letters.failures)
+        letters.is_under_way = False
+        if letters.repeat_at < letters.give_up_at:
+            return None
+        self._letters.remove(letters)
+        failure = type(letters.error)(f"{letters.error}; nor did the dead letters take it: {error}")
+        failure.__cause__ = error
+        return failure
 
 
 @dataclass(slots=True)
@@ -87,34 +150,27 @@ class Endings:
         ``is_over``: sending them again would change nothing, so the spool forgets them.
         """
         left = [ticket for ticket in tickets if ticket.outcome is None]
-        for ticket in left:
-            ticket.outcome = error
-            self._note(ticket, is_over=is_over)
+        size_bytes = self._end(left, error, is_over=is_over)
         if left:
             self._ended.failures.append((len(left), error))
-        self._ended.count += len(left)
-        self._inbox.ended(
-            failed=len(left),
-            dead_lettered=len(left) * dead_lettered,
-            size_bytes=sum(each.size_bytes for each in left),
-        )
+        self._inbox.ended(failed=len(left), dead_lettered=len(left) * dead_lettered, size_bytes=size_bytes)
         self._taken.forget_ended(self._inbox.waiting)
 
     def dropped(self, tickets: Sequence[Ticket], error: KinesisSpoutError) -> None:
+        size_bytes = self._end(tickets, error, is_over=True)
+        self._inbox.ended(dropped=len(tickets), size_bytes=size_bytes)
+        self._taken.forget_ended(self._inbox.waiting)
+
+    def _end(self, tickets: Sequence[Ticket], error: KinesisSpoutError, *, is_over: bool) -> int:
+        """Give records their error; returns their size in bytes."""
         for ticket in tickets:
             ticket.outcome = error
-            self._note(ticket, is_over=True)
+            self._note(ticket, is_over=is_over)
         self._ended.count += len(tickets)
-        self._inbox.ended(dropped=len(tickets), size_bytes=sum(each.size_bytes for each in tickets))
-        self._taken.forget_ended(self._inbox.waiting)
+        return sum(each.size_bytes for each in tickets)
 
     def _note(self, ticket: Ticket, *, is_over: bool) -> None:
         if ticket.callbacks is not None:
             self._ended.to_tell.append(ticket)
         if is_over and ticket.number_in_spool is not None:
             self._ended.to_confirm.append(ticket.number_in_spool)
-
-
-def tickets_of(put: Puttable) -> Sequence[Ticket]:
-    """Return the tickets that a record carries: the producer holds no others."""
-    return cast("Sequence[Ticket]", put.user_records)

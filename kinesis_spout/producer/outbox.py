@@ -3,8 +3,8 @@
 Its shell asks for `next_work`, does it, and reports the outcome, from any number of threads under one lock.
 Works that are under way are independent.
 
-A record comes in by the inbox, waits with ``kinesis.write``'s records, is in one or several calls, and ends:
-sent, failed or dropped; see ``endings``.
+A record comes in by the inbox, waits with ``kinesis.write``'s records, departs in one or several calls, and ends:
+sent, failed or dropped; see ``departures`` and ``endings``.
 
 **Time.** A record that has not ended ``delivery_timeout_seconds`` after it was taken in fails, wherever it
 waits. One that is in a call then fails when that call does.
@@ -12,7 +12,7 @@ waits. One that is in a call then fails when that call does.
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.calls import ResourceNotFound
 from kinesis_spout.kinesis.retry_policy import Action, Jitter, Work, backoff_seconds, reaction_to
@@ -28,11 +28,11 @@ from kinesis_spout.model.errors import (
     RecordDropped,
     Unavailable,
 )
-from kinesis_spout.producer.endings import Ended, Endings, tickets_of
+from kinesis_spout.producer.departures import Departures, tickets_of
+from kinesis_spout.producer.endings import Ended, Endings, Letters, UnwrittenLetters
 from kinesis_spout.producer.inbox import Inbox, Shares
 from kinesis_spout.producer.taken_records import TakenRecords
 from kinesis_spout.producer.ticket import IN_CALL, WAITS, Ticket
-from kinesis_spout.producer.unwritten_letters import Letters, UnwrittenLetters
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
@@ -40,11 +40,9 @@ if TYPE_CHECKING:
 
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
-    from kinesis_spout.kinesis.write.put_records import Aggregate
 
 FIRST_BACKOFF_SECONDS: Final = 0.2
 BACKOFF_CAP_SECONDS: Final = 5.0
-_FEW_GONE: Final = 1_000
 
 
 @dataclass(slots=True, eq=False)
@@ -86,6 +84,7 @@ class Outbox:
         jitter: Jitter,
     ) -> None:
         self._records = records
+        self.departures = Departures(records, config.linger_seconds)
         self._inbox = inbox
         self._config = config
         self._clock = clock
@@ -93,8 +92,6 @@ class Outbox:
         self._taken = TakenRecords(drops=config.when_full == "drop_oldest")
         self._letters = UnwrittenLetters(config.delivery_timeout_seconds, self._backoff_seconds)
         self._endings = Endings(inbox, self._taken, self._letters if has_dead_letters else None)
-        self._gone = 0
-        """Roughly how many of the waiting records have ended."""
         self._rows = 0
         self._to_repeat: list[Call] = []
         self._unsettled: list[tuple[Call, Sequence[Result]]] = []
@@ -103,12 +100,6 @@ class Outbox:
         self.is_recovering = recovers
         """Whether the spool may have more records of an earlier producer."""
         self._is_fetching = False
-        self._lingers_until = inf
-        """When what is held is put, full or not; infinite if nothing new is held."""
-        self._hurries = False
-        """Whether what can be taken is put at once: it has lingered, or was in a call before."""
-        self.flushes = 0
-        """How many callers want that nothing lingers."""
         self._has_shares = False
         self._was_answered = False
         self._last_failure: KinesisSpoutError | None = None
@@ -141,9 +132,7 @@ class Outbox:
         due = min(due, self._letters.due_at, self._taken.next_expiry)
         if self._open_calls >= self._config.max_concurrent_calls:
             return due
-        if (self._hurries or self.flushes) and self._records.ready_at == -inf:
-            return -inf
-        return min(due, self._lingers_until, self._records.paced_at)
+        return min(due, self.departures.due_at)
 
     @property
     def wakes_at(self) -> tuple[float, float]:
@@ -151,7 +140,7 @@ class Outbox:
         config = self._config
         if self.is_recovering or self._open_calls >= config.max_concurrent_calls:
             return inf, inf
-        if self._lingers_until == inf or self.flushes:
+        if not self.departures.is_lingering:
             return 1, inf
         per_call = inf if config.aggregation else config.max_records_per_call
         return (
@@ -235,7 +224,7 @@ class Outbox:
             "or `max_buffered_bytes`, or set `when_full=block`"
         )
         self._endings.dropped(dropped, error)
-        self._leave_out_gone(len(dropped))
+        self.departures.leave_out(len(dropped), of=self._inbox.waiting)
         return True
 
     def abandon(self, reason: str) -> int:
@@ -275,9 +264,7 @@ class Outbox:
             ticket.row = row  # type: ignore[misc] # Entry's is read-only
         self._rows = row
         self._taken.add(tickets, now + self._config.delivery_timeout_seconds)
-        if self._lingers_until == inf:
-            self._lingers_until = now + self._config.linger_seconds
-        self._records.hold_all(tickets)
+        self.departures.hold(tickets, now)
 
     def _next_call(self, now: float) -> Call | None:
         for call in self._to_repeat:
@@ -287,7 +274,7 @@ class Outbox:
                 return call
         if self._open_calls >= self._config.max_concurrent_calls:
             return None
-        batch = self._next_batch(now)
+        batch = self.departures.next_batch(now)
         if not batch:
             return None
         call = Call(batch)
@@ -296,28 +283,6 @@ class Outbox:
         self._open_calls += 1
         self._inbox.calls += 1
         return call
-
-    def _next_batch(self, now: float) -> list[Puttable]:
-        records = self._records
-        if self.flushes or now >= self._lingers_until:
-            records.finish_packing()
-            self._lingers_until = inf
-            self._hurries = True
-        refused_before = records.paced_at <= now
-        if not (self._hurries or refused_before or records.has_a_full_call):
-            return []
-        batch: list[Puttable] = []
-        while not batch and (taken := records.take()):
-            batch = self._left_of(taken) if self._gone else taken
-        if not records.has_ready:
-            self._hurries = False
-            if not records.is_packing:
-                self._lingers_until = inf
-        elif refused_before:
-            self._hurries = True
-        elif not self._hurries:
-            self._lingers_until = now + self._config.linger_seconds
-        return batch
 
     def _settle(self, call: Call, results: "Sequence[Result]") -> None:
         settled = self._records.settle(call.batch, results)
@@ -329,7 +294,7 @@ class Outbox:
             lost = [ticket for each in given_up.records for ticket in tickets_of(each)]
             self._endings.give_up(lost, given_up.error, is_over=False)
         if self._config.order == "key" or len(settled.taken) < len(call.batch):
-            self._hurries |= self._records.has_ready  # what was in a call, or waited for one of its key
+            self.departures.hurry()  # what was in a call, or waited for one of its key
         self._expire_overdue()
 
     def _note_refusals(self, call: Call, results: "Sequence[Result]") -> None:
@@ -346,7 +311,7 @@ class Outbox:
     def _give_up_call(self, call: Call, error: KinesisSpoutError) -> None:
         self._open_calls -= 1
         self._records.done(call.batch)
-        self._hurries |= self._records.has_ready
+        self.departures.hurry()
         if isinstance(error, ResourceNotFound):
             error = no_such_stream(error)
         is_over = isinstance(error, KinesisError) and is_about_its_size(call.batch, error)
@@ -374,7 +339,7 @@ class Outbox:
             for ticket in expired:
                 ticket.place = WAITS
             self._expire_overdue()
-            call.batch = self._left_of(call.batch)
+            call.batch = self.departures.left_of(call.batch)
 
     def _fail_expired(self, expired: list[Ticket]) -> None:
         if not expired:
@@ -387,28 +352,7 @@ class Outbox:
         )
         error.__cause__ = last
         self._endings.give_up(expired, error, is_over=False)
-        self._leave_out_gone(len(expired))
-
-    # Records that wait although they have ended.
-
-    def _left_of(self, batch: list[Puttable]) -> list[Puttable]:
-        left: list[Puttable] = []
-        for each in batch:
-            tickets = [ticket for ticket in tickets_of(each) if not ticket.is_gone]
-            if not tickets:
-                self._records.done((each,))
-                continue
-            if not isinstance(each, Ticket):
-                cast("Aggregate", each).user_records = list(tickets)
-            left.append(each)
-        return left
-
-    def _leave_out_gone(self, more: int) -> None:
-        self._gone += more
-        if self._gone > self._inbox.waiting // 2 + _FEW_GONE:
-            waiting = [ticket for each in self._records.take_back() for ticket in tickets_of(each)]
-            self._records.hold_all([ticket for ticket in waiting if not ticket.is_gone])
-            self._gone = 0
+        self.departures.leave_out(len(expired), of=self._inbox.waiting)
 
     def _backoff_seconds(self, failures: int) -> float:
         return backoff_seconds(

@@ -17,14 +17,15 @@ from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import PutCalls, waiting_records
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, SpoolDamaged, SpoolError
 from kinesis_spout.model.logs import counted
 from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.producer.endings import Letters
 from kinesis_spout.producer.inbox import Inbox
 from kinesis_spout.producer.outbox import Call, Outbox, Recovery, WorkToDo
 from kinesis_spout.producer.spool import Spool, Spooled
 from kinesis_spout.producer.ticket import Ticket
-from kinesis_spout.producer.unwritten_letters import Letters
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
@@ -106,6 +107,10 @@ class Engine:
             self._bell.notify()
 
     @property
+    def call_seconds(self) -> Counted:
+        return self._calls.seconds
+
+    @property
     def is_called_back(self) -> bool:
         """Whether this is one of its threads: a ticket's callback, which must not wait for what they do."""
         return threading.current_thread() in self._threads
@@ -175,13 +180,13 @@ class Engine:
     @contextmanager
     def flushing(self) -> Iterator[None]:
         with self._lock:
-            self._outbox.flushes += 1
+            self._outbox.departures.flushes += 1
         self.wake()
         try:
             yield
         finally:
             with self._lock:
-                self._outbox.flushes -= 1
+                self._outbox.departures.flushes -= 1
 
     def not_ended(self) -> list[Ticket]:
         with self._lock:

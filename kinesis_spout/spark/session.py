@@ -68,15 +68,19 @@ def session(app_name: str, master: str | None = None, **settings: str) -> SparkS
         master: "local[2]", "spark://..."; None leaves it to spark-submit and spark-defaults.
         settings: more settings, with ``__`` for the dots: ``spark__executor__memory="2g"``.
     """
-    # Without it executors may start another Python, which lacks what this one has installed.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app_name)
-    if master is not None:
-        builder = builder.master(master)
-    given = {name.replace("__", "."): value for name, value in settings.items()}
-    for name, value in (SETTINGS | socket_settings(Path(tempfile.gettempdir())) | given).items():
+    builder = SparkSession.builder
+    for name, value in session_settings(app_name, master, **settings).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def session_settings(app_name: str, master: str | None = None, **settings: str) -> dict[str, str]:
+    """What ``session`` starts Spark with, under Spark's names; it sets the environment of executors, too."""
+    # Without it executors may start another Python, which lacks what this one has installed.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    where = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
+    given = {name.replace("__", "."): value for name, value in settings.items()}
+    return where | SETTINGS | socket_settings(Path(tempfile.gettempdir())) | given
 
 
 def register(spark: SparkSession) -> None:

@@ -7,16 +7,12 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.unfinished_work import refuse_unfinished_function
 from kinesis_spout.storm.components.bolt import Bolt, StatefulBolt
 from kinesis_spout.storm.components.spout import Spout
-from kinesis_spout.storm.components.tuples import (
-    DEFAULT_STREAM,
-    OutputFields,
-    are_field_names,
-    declared_streams,
-)
+from kinesis_spout.storm.components.tuples import OutputFields, are_field_names, declared_streams
 from kinesis_spout.storm.components.windowed_bolt import WindowedBolt, windows_of
 from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph, Subscription
 from kinesis_spout.storm.graph.grouping import CustomGrouping, Grouping, GroupingKind
 from kinesis_spout.storm.graph.plan import plan_of
+from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 from kinesis_spout.storm.topology_conf import MOST_TASKS, TopologyConf
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.acking import TreeEnd
-from kinesis_spout.storm.components.tuples import DEFAULT_STREAM
+from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount, CountsBlock, Keyed
 from kinesis_spout.storm.running.clocks import ProcessingClock, TickClock, Ticks
 from kinesis_spout.storm.running.counts import ComponentCounts

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kinesis_spout.storm.components.tuples import DEFAULT_STREAM
 from kinesis_spout.storm.local import LocalResult, LocalTopology
+from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 from kinesis_spout.storm.picture import Explanation, mermaid, svg
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program, program_of
@@ -13,7 +13,7 @@ from kinesis_spout.storm.topology_conf import BuiltTopology
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kinesis_spout.storm.spark.query import TopologyQuery
+    from kinesis_spout.storm.spark.topology_query import TopologyQuery
 
 _LOCAL_PARALLELISM = 4
 """Partitions without Spark, at most: enough to see whether keys stay together."""

@@ -19,8 +19,8 @@ from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, Rea
 from kinesis_spout.kinesis.retry_policy import persistently
 from kinesis_spout.model.clock import Clock, SystemClock, moment
 from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.processes.executor_python import set_aside_imports
 from kinesis_spout.processes.worker_log import print_log_lines
-from kinesis_spout.processes.worker_memory import set_aside_imports
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, resolved_now
 from kinesis_spout.settings.source_options import BatchReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options

@@ -4,13 +4,18 @@ Consumers that get a signal are processes of their own, with a Spark of their ow
 in this process, where one Spark serves them all; one of each kind of end proves that a shell sees the same.
 """
 
+import codecs
 import importlib.util
 import json
 import os
+import pty
+import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +30,7 @@ from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperBackend
 from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.terminals import Screen
 from tests.support.waiting import wait_until
 
 pytestmark = [
@@ -60,6 +66,11 @@ def wait_to_go_on(text):
             raise TimeoutError("nobody made the file go-on")
         time.sleep(0.01)  # between two looks: this handler is as slow as the test wants it
 
+def charge(text):
+    print("charging", text)
+    if text != "first":
+        wait_to_go_on(text)
+
 def count(df, collector):
     print("rows:", df.count())
 """
@@ -83,6 +94,20 @@ class Shell:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def start_on_terminal(self, terminal: "WatchedTerminal", *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=self.directory,
+            env={**others_variables(), **self.variables, **FOR_SPARK, "TERM": "xterm", "NO_COLOR": "1"},
+            stdin=terminal.far_end,
+            stdout=terminal.far_end,
+            stderr=terminal.far_end,
             text=True,
             start_new_session=True,
         )
@@ -130,6 +155,52 @@ class Shell:
     def calls(self) -> list[str]:
         path = self.directory / "calls"
         return path.read_text().splitlines() if path.exists() else []
+
+
+class WatchedTerminal:
+    """A pseudo-terminal, and what a person sees on it."""
+
+    def __init__(self, columns: int) -> None:
+        self._near_end, self.far_end = pty.openpty()
+        self._screen = Screen(columns)
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._set_size(columns)
+
+    def await_line(self, pattern: str) -> None:
+        """Look until some line matches."""
+
+        def is_shown() -> bool:
+            self.look()
+            return any(re.search(pattern, line) for line in self.lines)
+
+        wait_until(is_shown, f"{pattern!r} on the terminal", seconds=DEADLINE_SECONDS)
+
+    def look(self) -> None:
+        while select.select([self._near_end], [], [], 0.05)[0]:
+            self._screen.write(self._decoder.decode(os.read(self._near_end, 1 << 16)))
+
+    @property
+    def lines(self) -> list[str]:
+        return self._screen.lines
+
+    def resize(self, columns: int) -> None:
+        self.look()
+        self._screen.resize(columns)
+        self._set_size(columns)
+
+    def _set_size(self, columns: int) -> None:
+        termios.tcsetwinsize(self._near_end, (40, columns))
+
+    def close(self) -> None:
+        os.close(self._near_end)
+        os.close(self.far_end)
+
+
+@pytest.fixture
+def terminal() -> Iterator[WatchedTerminal]:
+    terminal = WatchedTerminal(80)
+    yield terminal
+    terminal.close()
 
 
 def others_variables() -> dict[str, str]:
@@ -301,6 +372,40 @@ def test_what_goes_wrong_is_one_line_and_an_exit_code(shell: Shell, monkeypatch:
     assert defaults is not None
     monkeypatch.setitem(defaults, "connect_timeout_seconds", 0.5)
     shell.call("shards", "--zookeeper", "127.0.0.1:1", exit_code=4)
+
+
+def test_a_terminal_shows_one_live_view_below_what_a_handler_prints(
+    shell: Shell, terminal: WatchedTerminal
+) -> None:
+    shell.put("first", "second")
+    arguments = ("run", "handlers:charge", "--scheme", "text", "--master", "local[2]", "--until", "latest")
+    run = shell.start_on_terminal(terminal, *arguments)
+    terminal.await_line("^charging second$")
+    terminal.await_line("^billing on .* running ")
+    terminal.await_line("until latest$")
+    assert max(map(len, terminal.lines)) < 80
+    for columns in (50, 100, 30):
+        terminal.resize(columns)
+        terminal.await_line("^records/s" if columns > 30 else "^lag")
+        wait_until(lambda: is_one_view(terminal), f"one view at {columns} columns", seconds=DEADLINE_SECONDS)
+    terminal.resize(80)
+
+    (shell.directory / "go-on").touch()
+    terminal.await_line("^billing on .* stopped ")
+    terminal.await_line(r" 100 %  until latest$")
+    assert run.wait(DEADLINE_SECONDS) == 0
+    terminal.look()
+    first, *printed = [line for line in terminal.lines if line and not line.startswith(" ")][:3]
+    assert first == "starting Spark", "what Spark says at its start is in its log"
+    assert sorted(printed) == ["charging first", "charging second"]
+    log = (shell.directory / ".kinesis-spout/spark.log").read_text()
+    assert "log4j" in log
+    assert "charging" not in log
+
+
+def is_one_view(terminal: WatchedTerminal) -> bool:
+    terminal.look()
+    return [sum(word in line for line in terminal.lines) for word in ("billing", "dead letters")] == [1, 1]
 
 
 def await_line(process: subprocess.Popen[str], holds: Callable[[dict[str, Any]], bool]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.storm.multilang.frames import CODECS, Codec
-from kinesis_spout.storm.multilang.messages import (
+from kinesis_spout.storm.multilang.protocol import (
     Ack,
     Emit,
     Error,

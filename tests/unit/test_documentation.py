@@ -24,7 +24,7 @@ from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.spark.driver.running_batches import Batch
 from kinesis_spout.storm import Topology, builder, topology_conf
 from kinesis_spout.storm.running.counts import ComponentCounts
-from kinesis_spout.storm.spark import query
+from kinesis_spout.storm.spark import topology_query
 from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.testing import run
 
@@ -33,6 +33,16 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+
+
+EXAMPLES_TO_COPY = (
+    "billing_collector",
+    "cache_updater",
+    "effectively_once",
+    "handlers",
+    "topologies",
+    "work_orders",
+)
 
 
 def example(page: str, begins_with: str = "") -> str:
@@ -144,7 +154,7 @@ def test_what_the_table_for_users_of_storm_names_exists() -> None:
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
     names = [name for row in rows for name in re.findall(r"`([A-Za-z][\w.]*)`", row[1])]
     assert len(names) > 35
-    places = (kinesis_spout.storm, builder, topology_conf, query, kinesis_spout)
+    places = (kinesis_spout.storm, builder, topology_conf, topology_query, kinesis_spout)
     for name in names:
         outer, _, inner = name.partition(".")
         (found,) = {getattr(place, outer) for place in places if hasattr(place, outer)}
@@ -224,3 +234,16 @@ def test_a_sample_handler_is_the_one_that_its_page_shows(handler: str, page: str
 if __name__ == "__main__":
     os.environ |= SETTINGS
     PICTURE.write_text(sample_topology.word_count().build("word_count").svg(COUNTS))
+
+
+def test_what_users_copy_imports_public_names_only() -> None:
+    pages = [ROOT / "README.md", *DOCS.rglob("*.md")]
+    programs = [path for name in EXAMPLES_TO_COPY for path in (ROOT / "examples" / name).rglob("*.py")]
+    assert pages
+    assert programs
+    deeper = re.compile(
+        r"^ *from (kinesis_spout\.\w+\.[\w.]+|kinesis_spout\.model\b[\w.]*) import", re.MULTILINE
+    )
+    found = {(path.name, name) for path in (*pages, *programs) for name in deeper.findall(path.read_text())}
+    # What a component in a process of its own imports, without the rest of Storm's room.
+    assert {name for _, name in found} <= {"kinesis_spout.storm.multilang"}, found

@@ -11,7 +11,7 @@ from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.driver.running_query import RunningQuery
 from kinesis_spout.storm.spark.own_spout import OwnSpoutQuery
-from kinesis_spout.storm.spark.query import TopologyQuery
+from kinesis_spout.storm.spark.topology_query import TopologyQuery
 from kinesis_spout.testing import SteppedSpout
 
 QUERIES = (SpoutQuery, OwnSpoutQuery, TopologyQuery)

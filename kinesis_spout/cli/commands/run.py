@@ -10,13 +10,16 @@ import typer
 
 from kinesis_spout.cli.failures import INTERRUPTED
 from kinesis_spout.cli.runs.following import run_query, tell_dead_letters
+from kinesis_spout.cli.runs.goal import Goal
 from kinesis_spout.cli.runs.progress_views import LogLevel, open_view
 from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.cli.runs.spark_session import (
     FailOnDeadLetters,
     JsonLines,
     Master,
+    NoProgress,
     PyFiles,
+    SparkLog,
     existing,
     running_spark,
 )
@@ -80,6 +83,8 @@ def run(
     fail_on_dead_letters: FailOnDeadLetters = False,
     per_shard: Annotated[bool, typer.Option("--per-shard", help="Show each shard's progress too.")] = False,
     json: JsonLines = False,
+    no_progress: NoProgress = False,
+    spark_log: SparkLog = False,
     log_level: Annotated[
         LogLevel,
         typer.Option(
@@ -125,8 +130,15 @@ def run(
     query, stopped_by = run_query(
         lambda spark: _start(spark, config, kind, function, scheme),
         Reading,
-        spark=running_spark(config.app, master, files),
-        view=open_view(json=json, detailed=per_shard, log_level=log_level),
+        spark=running_spark(config.app, master, files, spark_log=spark_log),
+        view=open_view(
+            title=f"{config.app} on {config.stream}",
+            goal=Goal.of([config], until_caught_up=until_caught_up),
+            json=json,
+            progress=not no_progress,
+            detailed=per_shard,
+            log_level=log_level,
+        ),
         until_caught_up=until_caught_up,
         ends_by_itself=config.until is not None,
     )

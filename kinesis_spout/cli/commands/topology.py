@@ -11,6 +11,7 @@ import typer
 from kinesis_spout.cli.failures import INTERRUPTED, BrokenTopology
 from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.runs.following import run_query, tell_dead_letters
+from kinesis_spout.cli.runs.goal import Goal
 from kinesis_spout.cli.runs.progress_file import ProgressFile, newest_counts
 from kinesis_spout.cli.runs.progress_views import LogLevel, open_view
 from kinesis_spout.cli.runs.snapshot import TopologyReading
@@ -18,7 +19,9 @@ from kinesis_spout.cli.runs.spark_session import (
     FailOnDeadLetters,
     JsonLines,
     Master,
+    NoProgress,
     PyFiles,
+    SparkLog,
     existing,
     running_spark,
 )
@@ -123,6 +126,8 @@ def run(
     ] = False,
     fail_on_dead_letters: FailOnDeadLetters = False,
     json: JsonLines = False,
+    no_progress: NoProgress = False,
+    spark_log: SparkLog = False,
     log_level: Annotated[
         LogLevel,
         typer.Option(
@@ -156,8 +161,15 @@ def run(
         query, stopped_by = run_query(
             lambda spark: found.run(spark, name=name),
             TopologyReading,
-            spark=running_spark(name or found.name, master, files),
-            view=open_view(json=json, detailed=True, log_level=log_level),
+            spark=running_spark(name or found.name, master, files, spark_log=spark_log),
+            view=open_view(
+                title=name or found.name,
+                goal=Goal.of(list(configs.values()), until_caught_up=until_caught_up),
+                json=json,
+                progress=not no_progress,
+                detailed=True,
+                log_level=log_level,
+            ),
             until_caught_up=until_caught_up,
             look=lambda query: None if file is None else file.add(query),
         )

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kinesis_spout.cli.failures import DeadLettered, PausedTooLong, SparkFailed
 from kinesis_spout.cli.output import note
-from kinesis_spout.cli.runs.progress_views import Show
+from kinesis_spout.cli.runs.progress_views import View
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
@@ -20,9 +21,9 @@ from kinesis_spout.settings import SpoutConfig
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kinesis_spout.cli.runs.snapshot import Reading, TopologyReading
+    from kinesis_spout.cli.runs.snapshot import Reading, Snapshot, TopologyReading
     from kinesis_spout.spark.driver.query import SpoutQuery
-    from kinesis_spout.storm.spark.query import TopologyQuery
+    from kinesis_spout.storm.spark.topology_query import TopologyQuery
 
 Q = TypeVar("Q", bound="SpoutQuery | TopologyQuery")
 
@@ -81,7 +82,7 @@ def run_query(
     reading: Callable[[Q], "Reading | TopologyReading"],
     *,
     spark: AbstractContextManager["SparkSession"],
-    view: AbstractContextManager[Show],
+    view: AbstractContextManager[View],
     until_caught_up: bool,
     ends_by_itself: bool = False,
     look: Callable[[Q], None] = lambda _query: None,
@@ -103,15 +104,15 @@ def run_query(
     """
     query = None
     # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.
-    with view as show, stop_signals() as stop, spark as session:
+    with view as shown, stop_signals() as stop, spark as session:
         stop.listen()  # again: a Spark context takes SIGINT for itself
         if stop.signal is None:
             query = start(session)
-            take = reading(query).take
             _follow(
                 query,
                 stop,
-                lambda state: show(take(state)),
+                shown,
+                reading(query).take,
                 until_caught_up=until_caught_up,
                 ends_by_itself=ends_by_itself,
                 look=look,
@@ -122,7 +123,8 @@ def run_query(
 def _follow(
     query: Q,
     stop: Stop,
-    show: Callable[[str], None],
+    view: View,
+    take: "Callable[[str], Snapshot]",
     *,
     until_caught_up: bool,
     ends_by_itself: bool,
@@ -142,16 +144,18 @@ def _follow(
                     given_up_for = pause_text(pause)
                     break
             look(query)
+            view.look()
             if now >= show_at:
-                show("running")
+                view.show(take("running"))
                 show_at = time.monotonic() + _REFRESH_SECONDS
             if stop.wait(_LOOK_SECONDS):
-                show("stopping")
+                view.show(take("stopping"))
                 break
     finally:
         _stop_query(query)
     look(query)
-    show("stopped" if query.exception() is None else "failed")
+    last = take("stopped" if query.exception() is None else "failed")
+    view.show(replace(last, is_done=True) if caught_up.done() else last)
     _raise_what_ended(query, given_up_for)
 
 

@@ -9,7 +9,7 @@ from kinesis_spout.operations.errors import NotFound, WrongArguments
 
 if TYPE_CHECKING:
     from kinesis_spout.storm.running.counts import ComponentCounts
-    from kinesis_spout.storm.spark.query import TopologyQuery
+    from kinesis_spout.storm.spark.topology_query import TopologyQuery
 
 _LOOKED_AT_BYTES: Final = 1 << 20
 """At the end of the file; a line is a few kilobytes long."""

@@ -1,21 +1,23 @@
-"""What is shown during a run: a live table on a terminal, a line now and then elsewhere, or JSON lines."""
+"""What is shown during a run: a live view on a terminal, a line now and then elsewhere, or JSON lines."""
 
 import contextlib
 import json as json_text
 import logging
+import math
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Final, Literal
+from collections.abc import Iterator
+from typing import Final, Literal, Protocol, TextIO
 
 import typer
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Console
 from rich.logging import RichHandler
-from rich.text import Text
 
-from kinesis_spout.cli.output import live_table, plain_lines, printable, spelled
+from kinesis_spout.cli.output import plain_lines, printable, spelled
+from kinesis_spout.cli.runs.goal import Goal
+from kinesis_spout.cli.runs.live_view import LiveView
 from kinesis_spout.cli.runs.snapshot import Snapshot
+from kinesis_spout.cli.runs.terminal_bottom import TerminalBottom
 from kinesis_spout.processes.worker_log import LINE_FORMAT, LINE_TIME_FORMAT
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -26,44 +28,67 @@ _REPEAT_SECONDS: Final = 60.0
 """How often a log, or a terminal, gets the same warning while no other comes."""
 
 
-Show = Callable[[Snapshot], None]
-"""Shows a snapshot; the newest replaces those before."""
+class View(Protocol):
+    def show(self, snapshot: Snapshot) -> None:
+        """Show a snapshot; the newest replaces those before."""
+
+    def look(self) -> None:
+        """Called several times a second."""
 
 
 @contextlib.contextmanager
-def open_view(*, json: bool, detailed: bool, log_level: LogLevel = "warning") -> Iterator[Show]:
+def open_view(
+    *,
+    title: str = "",
+    goal: Goal | None = None,
+    json: bool = False,
+    progress: bool = True,
+    detailed: bool,
+    log_level: LogLevel = "warning",
+) -> Iterator[View]:
     """Choose what fits where the output goes, and show the log in it.
 
-    ``json``: JSON on standard output, and everything else on standard error. ``detailed``: the details as
-    well, for ``run`` each shard. ``log_level``: the least that is shown of our own log; of others' it is
-    always warnings.
+    ``title`` and ``goal``: for the live view. ``json``: JSON on standard output, and everything else on standard
+    error. ``progress``: without, a line only when the state changes. ``detailed``: the details as well, for
+    ``run`` each shard. ``log_level``: the least that is shown of our own log; of others' it is always warnings.
     """
-    console = Console(stderr=True)
     if json:
         output = sys.stdout
         # What a handler prints on the driver must not come between the lines.
         with _logging_to(logging.StreamHandler(), log_level), contextlib.redirect_stdout(sys.stderr):
-            yield lambda snapshot: typer.echo(
-                json_text.dumps(snapshot.document(detailed=detailed)), file=output
-            )
-    elif console.is_terminal:
-        console.print("starting Spark")
-        # Drawn from the first snapshot on: until then the JVM writes here what it likes.
-        live = Live(console=console, refresh_per_second=4)
-        with _logging_to(_on_terminal(console), log_level, _Message()):
-            try:
-                yield lambda snapshot: _draw(live, snapshot, detailed=detailed)
-            finally:
-                live.stop()
+            yield _JsonLines(output, detailed=detailed)
+    elif progress and is_redrawable(sys.stderr):
+        bottom = TerminalBottom(sys.stderr)
+        bottom.console.print("starting Spark")
+        with bottom.taking_all(), _logging_to(_LogAbove(bottom), log_level, _Message()):
+            yield LiveView(bottom, title, goal, detailed=detailed)
     else:
         with _logging_to(logging.StreamHandler(), log_level):
-            yield _PlainLines(detailed=detailed).show
+            yield _PlainLines(_PLAIN_SECONDS if progress else math.inf, detailed=detailed)
+
+
+def is_redrawable(stream: TextIO) -> bool:
+    """Whether it is a terminal whose cursor can be moved; ``FORCE_COLOR`` alone makes none of a pipe."""
+    return stream.isatty() and not Console(file=stream).is_dumb_terminal
+
+
+class _JsonLines:
+    def __init__(self, output: TextIO, *, detailed: bool) -> None:
+        self._output = output
+        self._detailed = detailed
+
+    def show(self, snapshot: Snapshot) -> None:
+        typer.echo(json_text.dumps(snapshot.document(detailed=self._detailed)), file=self._output)
+
+    def look(self) -> None:
+        """Nothing changes between two lines."""
 
 
 class _PlainLines:
     """Mutable: a line is due now and then, and when the state changes."""
 
-    def __init__(self, *, detailed: bool) -> None:
+    def __init__(self, seconds: float, *, detailed: bool) -> None:
+        self._seconds = seconds
         self._detailed = detailed
         self._state = ""
         self._due = 0.0
@@ -72,24 +97,14 @@ class _PlainLines:
         now = time.monotonic()
         if snapshot.state == self._state and now < self._due:
             return
-        self._state, self._due = snapshot.state, now + _PLAIN_SECONDS
+        self._state, self._due = snapshot.state, now + self._seconds
         lines = [snapshot.line()]
         if self._detailed:
             lines += ["  " + line for line in plain_lines(*snapshot.details())]
         typer.echo("\n".join(lines), err=True)
 
-
-def _draw(live: Live, snapshot: Snapshot, *, detailed: bool) -> None:
-    parts: list[RenderableType] = [Text(snapshot.line())]
-    if detailed:
-        parts.append(live_table(*snapshot.details(), live.console.width))
-    if snapshot.paused is not None:
-        parts.append(Text(printable(snapshot.paused), style="yellow"))
-    if snapshot.last_error is not None:
-        parts.append(Text(f"retrying after: {printable(snapshot.last_error)}", style="yellow"))
-    # An empty line at the end: what the JVM writes nevertheless begins at the left.
-    live.start()
-    live.update(Group(*parts, Text()), refresh=True)
+    def look(self) -> None:
+        """Nothing changes between two lines."""
 
 
 class _NoRepeats(logging.Filter):
@@ -122,8 +137,16 @@ class _Line(_Message):
         self.converter = time.gmtime
 
 
-def _on_terminal(console: Console) -> logging.Handler:
-    return RichHandler(console=console, show_path=False, omit_repeated_times=False, log_time_format="[%X]")
+class _LogAbove(RichHandler):
+    def __init__(self, bottom: TerminalBottom) -> None:
+        super().__init__(
+            console=bottom.console, show_path=False, omit_repeated_times=False, log_time_format="[%X]"
+        )
+        self._bottom = bottom
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with self._bottom.above():
+            super().emit(record)
 
 
 @contextlib.contextmanager

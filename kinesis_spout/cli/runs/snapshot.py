@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,7 @@ from shard_state import ShardStatus
 if TYPE_CHECKING:
     from kinesis_spout.spark.driver.query import SpoutQuery
     from kinesis_spout.storm.running.counts import ComponentCounts
-    from kinesis_spout.storm.spark.query import TopologyQuery
+    from kinesis_spout.storm.spark.topology_query import TopologyQuery
 
 Table = tuple[Sequence[str], list[list[str]]]
 
@@ -42,6 +42,32 @@ class Snapshot:
     paused: str | None = None
     """Why deliveries pause; None while they do not."""
     shards: tuple[ShardStatus, ...] = ()
+    assigned: Mapping[str, int] = field(default_factory=dict)
+    """How many shards each living member has by the newest assignment."""
+    is_done: bool = False
+    """Whether it came up to its end."""
+
+    @property
+    def in_flight(self) -> int:
+        return sum(shard.in_flight for shard in self.shards)
+
+    @property
+    def waiting(self) -> int:
+        """Retries that are not due yet."""
+        return sum(shard.waiting for shard in self.shards)
+
+    @property
+    def owned(self) -> int:
+        return sum(shard.epoch > 0 for shard in self.shards)
+
+    @property
+    def readable(self) -> int:
+        """The shards that some member should own now."""
+        return max(self.owned, sum(self.assigned.values()))
+
+    @property
+    def lag_text(self) -> str:
+        return "?" if self.lag_millis is None else duration(self.lag_millis)
 
     def document(self, *, detailed: bool) -> dict[str, Any]:
         return {
@@ -52,6 +78,7 @@ class Snapshot:
             **{name: getattr(self.counters, name) for name in _OTHER_COUNTERS},
             "last_error": self.last_error,
             "paused": self.paused,
+            "members": dict(self.assigned),
             "shards": [_shard_document(shard) for shard in self.shards] if detailed else None,
             "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
@@ -66,15 +93,16 @@ class Snapshot:
             last_error=self.last_error or other.last_error,
             paused=self.paused or other.paused,
             shards=self.shards + other.shards,
+            assigned=_added(self.assigned, other.assigned),
+            is_done=self.is_done and other.is_done,
         )
 
     def line(self) -> str:
         counters = self.counters
-        lag = "?" if self.lag_millis is None else duration(self.lag_millis)
         return (
             f"{self.state}: delivered {counters.delivered:,}  acked {counters.acked:,}  "
             f"retried {counters.retried:,}  dead-lettered {counters.dead_lettered:,}  "
-            f"lag {lag}  {self.records_per_second:,.0f} records/s"
+            f"lag {self.lag_text}  {self.records_per_second:,.0f} records/s"
         )
 
     def details(self) -> Table:
@@ -125,7 +153,9 @@ class Reading:
         counters, now = Counters.total([self._query.counters]), time.monotonic()
         rate = (counters.delivered - self._delivered) / max(now - self._at, 1e-3)
         self._at, self._delivered = now, counters.delivered
-        return Snapshot(state=state, counters=counters, records_per_second=round(rate, 1))
+        return Snapshot(
+            state=state, counters=counters, records_per_second=round(rate, 1), is_done=self._query.is_done
+        )
 
     def take(self, state: str) -> Snapshot:
         query = self._query
@@ -138,6 +168,7 @@ class Reading:
             last_error=None if error is None else str(error),
             paused=query.paused_by_operator if pause is None else pause_text(pause),
             shards=tuple(query.shards()),
+            assigned=query.assigned,
         )
 
 
@@ -151,10 +182,14 @@ class TopologyReading:
         spouts = {name: take(state) for name, take in self._takes.items()}
         together = reduce(Snapshot.plus, spouts.values())
         return TopologySnapshot(
-            **{field.name: getattr(together, field.name) for field in fields(Snapshot)},
+            **{each.name: getattr(together, each.name) for each in fields(Snapshot)},
             spouts=spouts,
             components=self._query.components,
         )
+
+
+def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in (*one, *other)}
 
 
 def _shard_document(shard: ShardStatus) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import typer
 
 from kinesis_spout.cli.failures import SparkFailed
 from kinesis_spout.cli.output import note
+from kinesis_spout.cli.runs.spark_output import LOG, SparkOutput
 from kinesis_spout.operations.errors import WrongArguments
 from kinesis_spout.zookeeper.java_server import find_java
 
@@ -31,6 +32,13 @@ FailOnDeadLetters = Annotated[
     bool,
     typer.Option("--fail-on-dead-letters", help="End with exit code 7 if records were dead-lettered."),
 ]
+SparkLog = Annotated[
+    bool,
+    typer.Option("--spark-log", help=f"Show what Spark prints at its start, which else goes to {LOG}."),
+]
+NoProgress = Annotated[
+    bool, typer.Option("--no-progress", help="Show no progress, only when the state changes.")
+]
 JsonLines = Annotated[
     bool, typer.Option("--json", help="Print a line of JSON on standard output each second.")
 ]
@@ -45,14 +53,18 @@ def existing(py_files: Sequence[Path]) -> Sequence[Path]:
 
 
 @contextmanager
-def running_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -> Iterator["SparkSession"]:
+def running_spark(
+    app_name: str, master: str | None, py_files: Sequence[Path], *, spark_log: bool = False
+) -> Iterator["SparkSession"]:
     """Start Spark as ``start_spark`` does, and stop it at the end.
 
     A signal to the whole process group, as ``timeout`` sends it, has already ended its JVM.
     """
     from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - PySpark is slow to import
 
-    spark = start_spark(app_name, master, py_files)
+    output = SparkOutput(shown=spark_log)
+    spark = start_spark(app_name, master, py_files, output)
+    output.started()
     try:
         yield spark
     finally:
@@ -60,24 +72,36 @@ def running_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -
             spark.stop()
         except (Py4JNetworkError, ConnectionError):
             note("Spark's JVM had already ended, perhaps by the same signal")
+        output.drain()
 
 
-def start_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -> "SparkSession":
+def start_spark(
+    app_name: str, master: str | None, py_files: Sequence[Path], output: SparkOutput
+) -> "SparkSession":
     # What py4j logs it raises too; a Ctrl-C during a call would show as three tracebacks.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - PySpark is slow to import
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    from kinesis_spout.spark.session import session  # noqa: PLC0415
+    from kinesis_spout.spark.session import session, session_settings  # noqa: PLC0415
 
     try:
+        conf = SparkConf().setAll(list(session_settings(app_name, master).items()))
+        with output.given_to() as streams:
+            gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
         spark = session(app_name, master)
     except (PySparkException, Py4JError) as error:
         told = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
         reason = told.strip().partition("\n")[0]
         where = "" if master is None else f" at {master}"
+        text = output.failed()
+        typer.echo(text, err=True, nl=False)
+        kept = f" and in {LOG}" if text else ""
         raise SparkFailed(
-            f"Spark did not start{where}: {reason}; its own messages are above, --debug shows more"
+            f"Spark did not start{where}: {reason}; its own messages are above{kept}, --debug shows more"
         ) from error
     spark.sparkContext.setLogLevel("ERROR")
     for path in py_files:

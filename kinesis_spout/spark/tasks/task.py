@@ -22,7 +22,7 @@ from kinesis_spout.kinesis.retry_policy import Action, reaction_to
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.processes.worker_memory import set_aside_imports
+from kinesis_spout.processes.executor_python import set_aside_imports
 from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Journal, SliceNotes

@@ -12,8 +12,9 @@ from kinesis_spout.storm.components.given import (
 )
 from kinesis_spout.storm.components.open_windows import Count, Seconds, Window
 from kinesis_spout.storm.components.spout import Spout
-from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Stream, Tuple
+from kinesis_spout.storm.components.tuples import Stream, Tuple
 from kinesis_spout.storm.components.windowed_bolt import WindowedBolt
+from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 
 __all__ = [
     "DEFAULT_STREAM",

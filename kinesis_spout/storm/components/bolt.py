@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Final
 from kinesis_spout.model.handler import Failure, NotNow, RaisedAt, Reject, RetryLater
 from kinesis_spout.model.unfinished_work import refuse_unfinished
 from kinesis_spout.storm.components.given import KeyValueState, OutputCollector, TaskContext
-from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, OutputFields, Tuple
+from kinesis_spout.storm.components.tuples import OutputFields, Tuple
+from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 
 
 class FailedException(Exception):  # noqa: N818 - Storm's name

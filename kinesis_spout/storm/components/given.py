@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Tuple
+from kinesis_spout.storm.components.tuples import Tuple
+from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

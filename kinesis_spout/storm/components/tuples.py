@@ -10,8 +10,7 @@ from typing import Any, Final, TypeGuard
 import msgspec
 
 from kinesis_spout.model.errors import InvalidConfig
-
-DEFAULT_STREAM: Final = "default"
+from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM, SYSTEM_TASK, TICK_COMPONENT, TICK_STREAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +80,6 @@ def _stream(component: str, name: object, declared: Sequence[str] | Stream) -> S
     return Stream(tuple(fields), direct=isinstance(declared, Stream) and declared.direct)
 
 
-TICK_STREAM: Final = "__tick"
-SYSTEM_COMPONENT: Final = "__system"
-SYSTEM_TASK: Final = -1
-
-
 class TupleState(IntEnum):
     """What its bolt has said of a tuple. Only an open one is 0."""
 
@@ -121,7 +115,7 @@ class Source:
             ) from None
 
 
-TICK: Final = Source(SYSTEM_COMPONENT, TICK_STREAM, SYSTEM_TASK, ())
+TICK: Final = Source(TICK_COMPONENT, TICK_STREAM, SYSTEM_TASK, ())
 
 
 class Tuple(msgspec.Struct, eq=False, gc=False):

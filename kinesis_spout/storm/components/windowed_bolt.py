@@ -37,7 +37,8 @@ from kinesis_spout.storm.components.open_windows import (
     TimeWindows,
     Window,
 )
-from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Tuple
+from kinesis_spout.storm.components.tuples import Tuple
+from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 
 _TICKS_IN_A_SLIDE: Final = 0.1
 _SHORTEST_TICK: Final = 1.0

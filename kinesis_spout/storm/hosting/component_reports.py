@@ -12,7 +12,7 @@ from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.logs import Allowance, Pace
 from kinesis_spout.storm.multilang.frames import CODECS, UnsendableValue, writable_text
-from kinesis_spout.storm.multilang.messages import Error, InvalidOutput, Log, Message, Metrics, Pid, log_level
+from kinesis_spout.storm.multilang.protocol import Error, InvalidOutput, Log, Message, Metrics, Pid, log_level
 
 MOST_LINES: Final = 1_000
 """Lines of a task in the log per minute; the same for errors."""

@@ -11,7 +11,7 @@ from kinesis_spout.storm.components.given import OutputCollector
 from kinesis_spout.storm.components.tuples import Tuple
 from kinesis_spout.storm.hosting.pending_tuples import PendingTuples, Unanswered, UnknownTuple
 from kinesis_spout.storm.hosting.talk import ShellComponent, Talk
-from kinesis_spout.storm.multilang.messages import (
+from kinesis_spout.storm.multilang.protocol import (
     DEFAULT_STREAM,
     Ack,
     Emit,

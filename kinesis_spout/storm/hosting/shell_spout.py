@@ -15,7 +15,7 @@ from kinesis_spout.storm.hosting.shell_settings import DEFAULT_TIMEOUT_SECONDS, 
 from kinesis_spout.storm.hosting.talk import ChildFailed, ShellComponent, Talk
 from kinesis_spout.storm.multilang.conversation import SPOUT, State
 from kinesis_spout.storm.multilang.frames import UnsendableValue
-from kinesis_spout.storm.multilang.messages import (
+from kinesis_spout.storm.multilang.protocol import (
     DEFAULT_STREAM,
     Ack,
     Activate,

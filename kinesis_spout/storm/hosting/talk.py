@@ -15,7 +15,7 @@ from kinesis_spout.storm.hosting.processes.children import ChildKey, Lease, NotY
 from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
 from kinesis_spout.storm.multilang.conversation import FAILED, Event, State, Table, said
 from kinesis_spout.storm.multilang.frames import Codec
-from kinesis_spout.storm.multilang.messages import (
+from kinesis_spout.storm.multilang.protocol import (
     Ack,
     Emit,
     Error,

@@ -1,7 +1,7 @@
 """Storm's multilang protocol: bolts and spouts in any language, as processes that talk over pipes.
 
 To write a component in Python, subclass ``BasicBolt``, ``Bolt`` or ``Spout`` and call its ``run``. The
-protocol is ``messages``, ``frames`` and ``conversation``, which are pure; ``kinesis_component`` is our spout
+protocol is ``protocol``, ``frames`` and ``conversation``, which are pure; ``kinesis_component`` is our spout
 as a component. ``storm.hosting`` runs the components of others.
 """
 
@@ -13,18 +13,15 @@ if TYPE_CHECKING:
     from kinesis_spout.storm.multilang.bolts_and_spouts import BasicBolt, Bolt, Spout
     from kinesis_spout.storm.multilang.component import Component, GiveUp
     from kinesis_spout.storm.multilang.frames import UnsendableValue
-    from kinesis_spout.storm.multilang.messages import TupleIn
+    from kinesis_spout.storm.multilang.protocol import TupleIn
 
 __all__ = ["BasicBolt", "Bolt", "Component", "GiveUp", "Spout", "TupleIn", "UnsendableValue"]
 
-_HOMES: Final = {
-    "BasicBolt": "kinesis_spout.storm.multilang.bolts_and_spouts",
-    "Bolt": "kinesis_spout.storm.multilang.bolts_and_spouts",
-    "Component": "kinesis_spout.storm.multilang.component",
-    "GiveUp": "kinesis_spout.storm.multilang.component",
-    "Spout": "kinesis_spout.storm.multilang.bolts_and_spouts",
-    "TupleIn": "kinesis_spout.storm.multilang.messages",
-    "UnsendableValue": "kinesis_spout.storm.multilang.frames",
+_NAMES: Final = {
+    "kinesis_spout.storm.multilang.bolts_and_spouts": ("BasicBolt", "Bolt", "Spout"),
+    "kinesis_spout.storm.multilang.component": ("Component", "GiveUp"),
+    "kinesis_spout.storm.multilang.frames": ("UnsendableValue",),
+    "kinesis_spout.storm.multilang.protocol": ("TupleIn",),
 }
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -15,7 +15,7 @@ from typing import Any
 from kinesis_spout.model.unfinished_work import refuse_unfinished
 from kinesis_spout.storm.multilang.channel import HostGone
 from kinesis_spout.storm.multilang.component import Component, GiveUp, values_of
-from kinesis_spout.storm.multilang.messages import (
+from kinesis_spout.storm.multilang.protocol import (
     Ack,
     Activate,
     Deactivate,

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from kinesis_spout.storm.multilang.frames import Codec
-from kinesis_spout.storm.multilang.messages import (
+from kinesis_spout.storm.multilang.protocol import (
     InvalidOutput,
     Message,
     NotOfTheProtocol,

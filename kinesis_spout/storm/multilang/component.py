@@ -14,7 +14,7 @@ from typing import Any, Final
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.multilang.channel import Channel, HostGone, take_standard_pipes
 from kinesis_spout.storm.multilang.frames import CODECS, Codec, writable_text
-from kinesis_spout.storm.multilang.messages import (
+from kinesis_spout.storm.multilang.protocol import (
     Emit,
     Error,
     Handshake,

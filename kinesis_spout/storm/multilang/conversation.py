@@ -17,8 +17,8 @@ Time, pending tuples and their ids are the host's: it reports a TIMED_OUT when n
 from enum import Enum, auto
 from typing import Final
 
-from kinesis_spout.storm.multilang import messages
-from kinesis_spout.storm.multilang.messages import Message
+from kinesis_spout.storm.multilang import protocol
+from kinesis_spout.storm.multilang.protocol import Message
 
 
 class State(Enum):
@@ -92,14 +92,14 @@ SPOUT: Final = _table(
 sync means nothing, and an emit counts. It has nothing to ack or fail."""
 
 _EVENTS: Final[dict[type, Event]] = {
-    messages.Pid: _E.PID,
-    messages.Emit: _E.EMIT,
-    messages.Ack: _E.ACK,
-    messages.Fail: _E.FAIL,
-    messages.Sync: _E.SYNC,
-    messages.Log: _E.REPORT,
-    messages.Error: _E.REPORT,
-    messages.Metrics: _E.REPORT,
+    protocol.Pid: _E.PID,
+    protocol.Emit: _E.EMIT,
+    protocol.Ack: _E.ACK,
+    protocol.Fail: _E.FAIL,
+    protocol.Sync: _E.SYNC,
+    protocol.Log: _E.REPORT,
+    protocol.Error: _E.REPORT,
+    protocol.Metrics: _E.REPORT,
 }
 
 

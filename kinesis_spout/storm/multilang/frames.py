@@ -25,7 +25,7 @@ import msgspec
 
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.storm.multilang.message_pack import MessagePackDecoder
-from kinesis_spout.storm.multilang.messages import InvalidOutput, invalid_output
+from kinesis_spout.storm.multilang.protocol import InvalidOutput, invalid_output
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 """A larger frame is invalid output. Kinesis has records of 10 MiB; several can be in one tuple."""
@@ -39,7 +39,7 @@ class Decoder(Protocol):
     """Takes bytes as they come and gives messages when they are whole. Mutable; one per stream of bytes."""
 
     def feed(self, data: bytes) -> list[Any]:
-        """What is complete now, in order: what ``messages.parse`` takes, and ``InvalidOutput``."""
+        """What is complete now, in order: what ``protocol.parse`` takes, and ``InvalidOutput``."""
         ...
 
     def rest(self) -> InvalidOutput | None:
@@ -66,7 +66,7 @@ class Codec:
         self._bytes_too = bytes_too
 
     def encode(self, message: object, component: str) -> bytes:
-        """Write a message (one of ``messages``, or plain values) as one frame. ``component`` is for the error.
+        """Write a message (one of ``protocol``, or plain values) as one frame. ``component`` is for the error.
 
         UnsendableValue: there is no form for one of its values: dates and the like; in JSON also
         bytes and NaN, in MessagePack integers beyond 64 bits.

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kinesis_spout.storm.multilang.messages import InvalidOutput, invalid_output
+from kinesis_spout.storm.multilang.protocol import InvalidOutput, invalid_output
 
 _KEYS: Final = (
     *("command", "pid", "id", "tuple", "stream", "task", "comp", "anchors", "need_task_ids", "msg", "level"),

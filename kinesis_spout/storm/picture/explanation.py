@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kinesis_spout.storm.components.tuples import DEFAULT_STREAM
 from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph
 from kinesis_spout.storm.graph.plan import Plan, Route, plan_of
+from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 from kinesis_spout.storm.picture.drawing import columns, cut
 from kinesis_spout.storm.topology_conf import TopologyConf
 

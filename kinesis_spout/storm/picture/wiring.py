@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kinesis_spout.storm.components.tuples import DEFAULT_STREAM
 from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph
 from kinesis_spout.storm.graph.grouping import Grouping
 from kinesis_spout.storm.graph.plan import plan_of
+from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 from kinesis_spout.storm.running.counts import ComponentCounts
 
 Counts = Mapping[str, ComponentCounts]

@@ -11,9 +11,10 @@ from kinesis_spout.model.unfinished_work import refuse_unfinished
 from kinesis_spout.storm.components.bolt import VERDICTS, Bolt, StatefulBolt
 from kinesis_spout.storm.components.given import KeyValueState, TaskContext
 from kinesis_spout.storm.components.tuples import TICK, Source, Tuple, TupleState
+from kinesis_spout.storm.graph.grouping import Send
 from kinesis_spout.storm.running.blocks import TupleBlock
 from kinesis_spout.storm.running.clocks import Ticks
-from kinesis_spout.storm.running.collecting import Collector, Send
+from kinesis_spout.storm.running.collecting import Collector
 from kinesis_spout.storm.running.trees import Trees
 from kinesis_spout.storm.state.key_values import PartitionState
 

@@ -16,7 +16,9 @@ from kinesis_spout.model.handler import Failure, failure_of, failure_saying
 from kinesis_spout.model.logs import Allowance
 from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.bolt import CallHangs, FailedException, Suspected
-from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Tuple, TupleState, check_values, names_of
+from kinesis_spout.storm.components.tuples import Tuple, TupleState, check_values, names_of
+from kinesis_spout.storm.graph.grouping import Choose, Send, Target
+from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.trees import Trees
 
@@ -27,12 +29,8 @@ MOST_LINES: Final = 10
 """Errors of a task in the log, a minute."""
 _log: Final = logging.getLogger(__name__)
 
-Send = Callable[[Sequence[Any], int, tuple[int, ...] | None], None]
-"""Takes a tuple to one task: its values, root and other roots; see ``Tuple``."""
-Target = tuple[int, Send]
 AsRoot = Callable[[Callable[[Tuple], None]], None]
 """Takes work that gets the tuple to anchor to; it is acked when the work returns, and fails if that raises."""
-Choose = Callable[[Sequence[Any]], Sequence[Target]]
 
 
 class Output:

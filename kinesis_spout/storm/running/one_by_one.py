@@ -20,10 +20,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kinesis_spout.model.handler import failure_of
-from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Source, Tuple
+from kinesis_spout.storm.components.tuples import Source, Tuple
+from kinesis_spout.storm.graph.grouping import Send
+from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 from kinesis_spout.storm.running.bolt_task import BoltTask
 from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
-from kinesis_spout.storm.running.collecting import AsRoot, Collector, Send
+from kinesis_spout.storm.running.collecting import AsRoot, Collector
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import OpenState, Record, StageRun
 from kinesis_spout.storm.running.trees import new_root

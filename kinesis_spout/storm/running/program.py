@@ -46,10 +46,6 @@ class Program:
     def one_by_one(self) -> "Program":
         return replace(self, plan=self.plan.in_one_stage(), partitions=1, is_one_by_one=True)
 
-    @property
-    def stateful(self) -> list[str]:
-        return [name for name in self.plan.stage_of if self.graph[name].is_stateful]
-
     def conf_of(self, component: str) -> dict[str, Any]:
         """The topology's conf, with the component's own over it."""
         return {**self.conf, **self.graph[component].conf}

@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any
 
 from kinesis_spout.storm.components.tuples import Source
+from kinesis_spout.storm.graph.grouping import Choose, Send, Target, chooser
 from kinesis_spout.storm.graph.plan import Route, context_of, source_of
 from kinesis_spout.storm.running.blocks import FULL_BLOCK, CountsBlock, Keyed, Outbox, Parcel, TupleBlock
 from kinesis_spout.storm.running.bolt_task import BoltTask
-from kinesis_spout.storm.running.choosing import chooser
 from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
-from kinesis_spout.storm.running.collecting import AsRoot, Choose, Collector, Output, Send, Target
+from kinesis_spout.storm.running.collecting import AsRoot, Collector, Output
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.trees import Trees, new_root

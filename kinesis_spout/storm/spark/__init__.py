@@ -1,5 +1,4 @@
 """Runs topologies on Spark: one job for a micro-batch, with one exchange between two stages.
 
-The driver's side is here, the job and its tasks in ``tasks``; a stage's work is in ``running``. Begin with
-``runner``.
+The driver's side begins with ``runner``, a job and its tasks with ``job``; a stage's work is in ``running``.
 """

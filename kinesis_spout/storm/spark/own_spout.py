@@ -25,13 +25,14 @@ from kinesis_spout.spark.tasks.jobs import cancel, tags_of
 from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.given import TaskContext
 from kinesis_spout.storm.components.spout import Spout
-from kinesis_spout.storm.components.tuples import DEFAULT_STREAM, Stream, check_values, names_of, why_unfit
+from kinesis_spout.storm.components.tuples import Stream, check_values, names_of, why_unfit
+from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 from kinesis_spout.storm.running.clocks import TickClock
 from kinesis_spout.storm.running.collecting import ReportedErrors
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.spark.tasks.job import JobGuard, TopologyJobs
-from kinesis_spout.storm.spark.tasks.stages import EndedTuples, FirstStageOfTuples, GivenTuple, packed_share
+from kinesis_spout.storm.spark.job import JobGuard, TopologyJobs
+from kinesis_spout.storm.spark.stages import EndedTuples, FirstStageOfTuples, GivenTuple, packed_share
 
 _SHORTEST_REST: Final = 0.005
 _LONGEST_REST: Final = 0.2

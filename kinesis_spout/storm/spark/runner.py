@@ -15,9 +15,9 @@ from kinesis_spout.storm.running.clocks import TickClock, Ticks
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.one_by_one import RunChoice
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.spark.tasks.job import TopologyJobs
-from kinesis_spout.storm.spark.tasks.stages import FirstStage, UpdateBlock
-from kinesis_spout.storm.spark.tasks.tree_delivery import (
+from kinesis_spout.storm.spark.job import TopologyJobs
+from kinesis_spout.storm.spark.stages import FirstStage, UpdateBlock
+from kinesis_spout.storm.spark.tree_delivery import (
     FailedTree,
     FailedTrees,
     SliceBlock,

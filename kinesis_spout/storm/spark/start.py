@@ -19,9 +19,9 @@ from kinesis_spout.storm.hosting.processes.placement import placement_of
 from kinesis_spout.storm.running.counts import added
 from kinesis_spout.storm.running.program import SHELL_HOST, SHELL_PLACEMENT, SHELL_SPOUT, Program, program_of
 from kinesis_spout.storm.spark.own_spout import OwnSpoutQuery
-from kinesis_spout.storm.spark.query import RunningSpout, TopologyQuery
 from kinesis_spout.storm.spark.runner import TopologyRunner
-from kinesis_spout.storm.spark.tasks.tree_delivery import SpoutValues
+from kinesis_spout.storm.spark.topology_query import RunningSpout, TopologyQuery
+from kinesis_spout.storm.spark.tree_delivery import SpoutValues
 from kinesis_spout.storm.state.manifest import check_folder
 from kinesis_spout.storm.state.versions import KeyedState
 from kinesis_spout.storm.topology_conf import BuiltTopology, TopologyConf
@@ -116,6 +116,8 @@ def start_topology(topology: BuiltTopology, spark: "SparkSession", name: str) ->
         raise
     query = TopologyQuery(topology, name, started)
     query.watch()
+    for of_spout in query.spouts.values():
+        of_spout.monitored.watch(query)
     return query
 
 

@@ -22,7 +22,7 @@ from kinesis_spout.kinesis import (
 from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
 from kinesis_spout.kinesis.retry_policy import tried_again
 from kinesis_spout.model.errors import KinesisSpoutError, ShardNotFound
-from kinesis_spout.processes.worker_memory import set_aside_imports
+from kinesis_spout.processes.executor_python import set_aside_imports
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import Segment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress, fetch_segments

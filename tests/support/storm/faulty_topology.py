@@ -22,7 +22,7 @@ from kinesis_spout.storm import (
     TopologyBuilder,
     Tuple,
 )
-from kinesis_spout.storm.spark.tasks import stages
+from kinesis_spout.storm.spark import stages
 from tests.support.spark.micro_batch_world import DeliveryLog
 from tests.support.storm.components import LogWords, Split
 from tests.support.storm.shipped_tallies import add_tallies

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from kinesis_spout.spark import session
-from kinesis_spout.storm.spark.tasks import job as spark_job
+from kinesis_spout.storm.spark import job as spark_job
 from tests.support.spark.micro_batch_world import DeliveryLog
 from tests.support.storm.faulty_topology import Faults, faulty_word_count
 

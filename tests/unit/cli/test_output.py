@@ -15,7 +15,7 @@ from kinesis_spout.cli.output import (
     print_table,
     printable,
 )
-from tests.unit.cli.terminals import FakeTerminal, a_terminal
+from tests.support.terminals import FakeTerminal, a_terminal
 
 NUMBER = "49590338271490256608559692538361571095921575989136588898"
 ROWS = [["shardId-000000000001", "-", f"after {NUMBER}", "a " * 40], ["shardId-000000000002", "-", "x", "b"]]

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_spout.consumer import commits, consumer, dead_lettering
+from kinesis_spout.consumer import consumer, dead_lettering
+from kinesis_spout.consumer.owning import commits
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, StoreUnavailable
 from kinesis_spout.plain.record_spout import RecordSpout

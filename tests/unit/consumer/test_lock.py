@@ -86,6 +86,7 @@ def test_the_plain_door_touches_nothing_without_the_lock() -> None:
         one.pause_shards(FIRST)
         one.resume_shards()
         one.resume()
+        assert sorted(two.assigned.values()) == [1, 1], "both members have one shard"
         told = (one.counters, one.failures, one.last_error, one.breaker_pause, one.paused_shards)
         assert told[0].delivered >= 40
         assert (one.uncommitted >= 0, one.is_done, one.rate_wait_seconds) == (True, False, 0.0)

@@ -19,8 +19,8 @@ from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import InvalidConfig, StreamNotFound, Unavailable
 from kinesis_spout.settings import SpoutConfig
 from shard_state import BreakerPause, SequenceNumber, ShardPhase, ShardStatus
+from tests.support.terminals import a_screen, a_terminal
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
-from tests.unit.cli.terminals import a_terminal
 
 
 class QueryInProgress:
@@ -31,6 +31,8 @@ class QueryInProgress:
         self.last_error: Unavailable | None = None
         self.breaker_pause: BreakerPause | None = None
         self.paused_by_operator: str | None = None
+        self.is_done = False
+        self.assigned = {"this-one": 1, "another": 3}
         self.lastProgress = (  # as SpoutQuery spells it
             None if lag is None else {"sources": [{"metrics": {"maxMsBehindLatest": lag}}]}
         )
@@ -143,9 +145,9 @@ def test_json_lines_are_all_that_goes_to_standard_output(capsys: pytest.CaptureF
     query = QueryInProgress(lag="1500")
     query.counters.acked = 3
     query.last_error = Unavailable("down")
-    with open_view(json=True, detailed=True) as show:
+    with open_view(json=True, detailed=True) as view:
         print("what a handler says")  # noqa: T201
-        show(reading(query).take("running"))
+        view.show(reading(query).take("running"))
     printed = capsys.readouterr()
     (line,) = printed.out.splitlines()
     document: dict[str, Any] = json.loads(line)
@@ -159,9 +161,9 @@ def test_json_lines_are_all_that_goes_to_standard_output(capsys: pytest.CaptureF
 def test_a_log_gets_a_line_when_something_changes(capsys: pytest.CaptureFixture[str]) -> None:
     query = QueryInProgress()
     look = reading(query)
-    with open_view(json=False, detailed=True) as show:
+    with open_view(json=False, detailed=True) as view:
         for state in ("running", "running", "stopped"):
-            show(look.take(state))
+            view.show(look.take(state))
     printed = capsys.readouterr()
     assert printed.out == ""
     assert [line.partition(":")[0] for line in printed.err.splitlines() if ":" in line] == [
@@ -170,28 +172,6 @@ def test_a_log_gets_a_line_when_something_changes(capsys: pytest.CaptureFixture[
     ]
     assert "lag ?" in printed.err
     assert "shardId-000000000000  reading  5" in printed.err
-
-
-def test_a_terminal_gets_a_live_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch, "stderr", columns=150, kind="xterm")
-    query = QueryInProgress(lag="0")
-    query.counters.delivered = 1234
-    query.last_error = Unavailable("down")
-    with open_view(json=False, detailed=True) as show:
-        show(reading(query).take("running"))
-    shown = terminal.getvalue()
-    assert "delivered 1,234" in shown
-    assert "retrying after: down" in shown
-    assert "checkpoint" in shown
-
-
-def test_what_the_jvm_writes_never_stands_behind_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch, "stderr", columns=80, kind="xterm")
-    with open_view(json=False, detailed=False) as show:
-        assert terminal.getvalue() == "starting Spark\n"
-        terminal.write("WARN NativeCodeLoader\n")
-        show(reading(QueryInProgress()).take("running"))
-        assert terminal.getvalue().endswith("records/s\n"), "the cursor is at the beginning of a line"
 
 
 def test_the_rate_is_of_the_time_since_the_last_look() -> None:
@@ -242,18 +222,43 @@ def test_a_log_line_has_time_and_level_and_comes_from_the_level_on_that_was_aske
     assert capsys.readouterr().err == ""
 
 
-def test_log_lines_stand_above_the_live_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch, "stderr", columns=80, kind="xterm")
-    with open_view(json=False, detailed=False, log_level="info") as show:
-        show(reading(QueryInProgress()).take("running"))
-        before = len(terminal.getvalue())
-        logging.getLogger("kinesis_spout.test_run").info("acquired 1 shard")
-        shown = terminal.getvalue()[before:]
-        show(reading(QueryInProgress()).take("running"))
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
-    assert re.search(r"\d\d:\d\d:\d\d\]? +INFO +acquired 1 shard", plain), plain
-    assert plain.index("acquired") < plain.index("running: delivered"), "the progress is drawn again below"
-    assert plain.count("INFO") == 1
+def test_log_lines_stand_above_the_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = a_screen(monkeypatch)
+    with open_view(title="billing on orders", detailed=False, log_level="info") as view:
+        for number in range(2):
+            view.show(reading(QueryInProgress()).take("running"))
+            logging.getLogger("kinesis_spout.test_run").info("acquired shard %d", number)
+    started, *logged, title = screen.lines[:4]
+    assert started == "starting Spark"
+    assert title.startswith("billing on orders")
+    assert all(re.search(r"^\[\d\d:\d\d:\d\d\] INFO +acquired shard \d$", line) for line in logged), logged
+
+
+def test_without_progress_only_changes_of_the_state_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.runs.progress_views._PLAIN_SECONDS", 0.0)
+    screen = a_screen(monkeypatch, columns=200)
+    with open_view(progress=False, detailed=False) as view:
+        for state in ("running", "running", "stopping", "stopped"):
+            view.show(reading(QueryInProgress()).take(state))
+    assert [line.partition(":")[0] for line in screen.lines] == ["running", "stopping", "stopped"]
+
+
+def test_a_terminal_that_cannot_be_redrawn_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = a_terminal(monkeypatch, "stderr", kind="dumb")
+    with open_view(detailed=False) as view:
+        view.show(reading(QueryInProgress()).take("running"))
+    assert terminal.getvalue().startswith("running: delivered 0")
+
+
+def test_a_pipe_gets_plain_lines_even_if_colours_are_forced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with open_view(detailed=False) as view:
+        view.show(reading(QueryInProgress()).take("running"))
+    printed = capsys.readouterr().err
+    assert printed.startswith("running: delivered 0")
+    assert "\x1b" not in printed
 
 
 def test_the_level_of_the_log_is_an_option_of_run(
@@ -305,11 +310,11 @@ def test_the_progress_says_that_deliveries_pause(capsys: pytest.CaptureFixture[s
     query = QueryInProgress()
     query.breaker_pause = PAUSE
     look = reading(query)
-    with open_view(json=False, detailed=False) as show:
-        show(look.take("running"))
+    with open_view(json=False, detailed=False) as view:
+        view.show(look.take("running"))
     assert capsys.readouterr().err.startswith("paused: delivered 0")
-    with open_view(json=True, detailed=False) as show:
-        show(look.take("running"))
+    with open_view(json=True, detailed=False) as view:
+        view.show(look.take("running"))
     document = json.loads(capsys.readouterr().out)
     assert document["state"] == "paused"
     assert document["paused"] == "paused: 97 of the last 100 outcomes are failures; 3 tried since"

@@ -40,6 +40,8 @@ class RunningSpout:
         self.breaker_pause: BreakerPause | None = None
         self.paused_by_operator: str | None = None
         self.lastProgress = None  # as SpoutQuery spells it
+        self.is_done = False
+        self.assigned: dict[str, int] = {}
 
     def shards(self) -> list[ShardStatus]:
         return []

@@ -9,7 +9,7 @@ from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
 from kinesis_spout.storm.hosting.talk import ShellComponent, Talk
 from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
-from kinesis_spout.storm.multilang.messages import TupleIn
+from kinesis_spout.storm.multilang.protocol import TupleIn
 from tests.support.storm.shell_topology import KEY, shell_bolt
 
 

@@ -19,7 +19,7 @@ from kinesis_spout.storm.hosting.shell_task import ShellTask
 from kinesis_spout.storm.hosting.talk import ShellComponent, Talk
 from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
-from kinesis_spout.storm.multilang.messages import TupleIn
+from kinesis_spout.storm.multilang.protocol import TupleIn
 from kinesis_spout.storm.running.counts import Metric
 from tests.support.storm.shell_topology import ENVIRONMENT, KEY, command
 from tests.support.waiting import wait_until

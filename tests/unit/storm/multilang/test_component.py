@@ -23,8 +23,8 @@ from kinesis_spout.storm.multilang import (
 from kinesis_spout.storm.multilang.channel import Channel, Pipes
 from kinesis_spout.storm.multilang.component import HostLog, codec_named
 from kinesis_spout.storm.multilang.frames import CODECS
-from kinesis_spout.storm.multilang.messages import NotOfTheProtocol, tick
-from kinesis_spout.storm.multilang.messages import heartbeat as heartbeat_message
+from kinesis_spout.storm.multilang.protocol import NotOfTheProtocol, tick
+from kinesis_spout.storm.multilang.protocol import heartbeat as heartbeat_message
 
 CONTEXT = {"taskid": 3, "task->component": {"1": "words", "3": "split"}}
 

@@ -8,7 +8,7 @@ from kinesis_spout.storm.multilang.conversation import (
     State,
     said,
 )
-from kinesis_spout.storm.multilang.messages import (
+from kinesis_spout.storm.multilang.protocol import (
     Ack,
     Activate,
     Emit,

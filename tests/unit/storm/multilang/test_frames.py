@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.storm.multilang.frames import CODECS, Codec, Decoder, UnsendableValue
-from kinesis_spout.storm.multilang.messages import (
+from kinesis_spout.storm.multilang.protocol import (
     MAX_SHOWN_CHARACTERS,
     Ack,
     Emit,

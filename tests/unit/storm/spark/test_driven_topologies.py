@@ -29,8 +29,8 @@ from kinesis_spout.storm import (
     Window,
     WindowedBolt,
 )
-from kinesis_spout.storm.spark.query import TopologyQuery
-from kinesis_spout.storm.spark.tasks import kept_runs
+from kinesis_spout.storm.spark import kept_runs
+from kinesis_spout.storm.spark.topology_query import TopologyQuery
 from kinesis_spout.storm.state.files import StateFiles
 from kinesis_spout.storm.state.manifest import StateManifest
 from kinesis_spout.storm.state.partition import StatePartition

@@ -15,11 +15,10 @@ from kinesis_spout.storm.graph.plan import context_of
 from kinesis_spout.storm.running.blocks import CountsBlock
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.spark import own_spout
+from kinesis_spout.storm.spark import job, own_spout
+from kinesis_spout.storm.spark.job import TopologyJobs
 from kinesis_spout.storm.spark.own_spout import GatheringCollector, OwnSpoutQuery, SpoutHangs
-from kinesis_spout.storm.spark.tasks import job
-from kinesis_spout.storm.spark.tasks.job import TopologyJobs
-from kinesis_spout.storm.spark.tasks.stages import GivenTuple, emitted
+from kinesis_spout.storm.spark.stages import GivenTuple, emitted
 from kinesis_spout.testing import ManualClock
 from tests.support.spark.spark_here import SparkHere
 from tests.support.storm.scripted_topology import Declared, Scripted, UnloadableError, acks

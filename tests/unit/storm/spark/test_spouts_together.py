@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from kinesis_spout.storm import TopologyBuilder
-from kinesis_spout.storm.spark.query import TopologyQuery
+from kinesis_spout.storm.spark.topology_query import TopologyQuery
 from tests.support.spark.spark_here import SparkHere
 from tests.support.storm.scripted_topology import Declared, Scripted, acks
 from tests.support.waiting import wait_until

@@ -15,7 +15,7 @@ from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import StateUnavailable, StateUnreadable
 from kinesis_spout.spark.driver import query as driver_query
 from kinesis_spout.storm import FailedException, KeyValueState, StatefulBolt, Tuple
-from kinesis_spout.storm.spark.tasks import kept_runs
+from kinesis_spout.storm.spark import kept_runs
 from kinesis_spout.storm.state import partition
 from tests.support.consumer.s3_server import SECRET, a_session
 from tests.support.waiting import wait_until

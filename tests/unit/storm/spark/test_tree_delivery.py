@@ -1,0 +1,351 @@
+"""What becomes of the records of a slice: those whose trees are done, are open after a stage, or failed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kinesis_spout.model.handler import Failure, NotNow, Reject, RetryLater, failure_of
+from kinesis_spout.model.record import Record
+from kinesis_spout.ports import Page
+from kinesis_spout.spark.tasks.delivery import DeliverySettings
+from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
+from kinesis_spout.spark.tasks.work import WorkResult
+from kinesis_spout.storm import Topology, TopologyBuilder
+from kinesis_spout.storm.acking import TreeEnd
+from kinesis_spout.storm.running.blocks import OpenTrees
+from kinesis_spout.storm.running.stage_run import StageRun
+from kinesis_spout.storm.running.trees import Unfinished
+from kinesis_spout.storm.spark import tree_delivery
+from kinesis_spout.storm.spark.tree_delivery import (
+    FailedTree,
+    TreeDelivery,
+    failed_trees,
+    with_failed,
+)
+from shard_state import Fate, Order, Position, Redelivery, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
+from tests.support.storm.components import Sentences, Split
+
+ACKERS = 2
+NEVER = 1e9
+ENDED = TreeEnd(component="count", failure=Failure(error_text="no more"))
+
+
+def records(*sentences: str) -> list[Record]:
+    return [
+        Record(data=text.encode(), sequence_number=str(number), partition_key="key", shard_id="shard")
+        for number, text in enumerate(sentences, 1)
+    ]
+
+
+def plan(**changes: Any) -> SlicePlan:
+    fields: dict[str, Any] = {
+        "kind": SliceKind.READ,
+        "shard_id": "shard",
+        "epoch": 1,
+        "limit": 1_000,
+        "position": Position.trim_horizon(),
+        "max_failures": 1_000,
+        **changes,
+    }
+    return SlicePlan(**fields)
+
+
+def sentence(record: Record) -> Sequence[str]:
+    if record.data == b"no sentence":
+        raise Reject("it is none")
+    return (record.data.decode(),)
+
+
+def topology(*, exchanges: bool, ackers: int = ACKERS) -> Topology:
+    builder = TopologyBuilder()
+    builder.set_spout("sentences", Sentences())
+    split = builder.set_bolt("split", Split(), 2)
+    if exchanges:
+        split.fields_grouping("sentences", ["sentence"])
+    else:
+        split.shuffle_grouping("sentences")
+    return builder.build("words", partitions=2, ackers=ackers)
+
+
+class FirstStage:
+    """The first stage of a topology in this process. Mutable."""
+
+    def __init__(
+        self,
+        *,
+        exchanges: bool = False,
+        tracks: bool = True,
+        **changes: Any,
+    ) -> None:
+        ackers = ACKERS if tracks else 0
+        program = topology(exchanges=exchanges, ackers=ackers)._programs(2)["sentences"]
+        self.run = StageRun(program, 0, 0, lambda: 0.0)
+        self.run.begin()
+        self.plan = plan(**changes)
+        self.delivery = TreeDelivery(
+            self.plan,
+            DeliverySettings(order=Order.UNORDERED, clock=lambda: 0.0),
+            run=self.run,
+            to_values=sentence,
+            acker=1 if tracks else 0,
+        )
+
+    def deliver(self, given: Sequence[Record]) -> int:
+        return self.delivery.deliver(given, NEVER)
+
+    def finish(self) -> None:
+        self.run.finish()
+
+
+def test_a_record_whose_tree_ends_where_it_began_leaves_nothing() -> None:
+    stage = FirstStage()
+    assert stage.deliver(records("a b", "c")) == 2
+    stage.finish()
+
+    assert list(stage.delivery.failed_here()) == []
+    assert stage.delivery.failures == []
+    assert list(stage.delivery.open_trees(0)) == []
+
+
+def test_a_record_whose_tree_failed_in_the_only_stage_is_found_with_its_place_and_its_bolt() -> None:
+    stage = FirstStage()
+    given = records("a b", "unsplittable", "c")
+    stage.deliver(given)
+    stage.finish()
+
+    [failed] = stage.delivery.failed_here()
+    assert (failed.index, failed.record, failed.previous) == (1, given[1], SequenceNumber(1))
+    assert failed.end.reason == "split: cannot be split"
+
+
+def test_what_the_scheme_raises_fails_its_record_at_once_and_no_other() -> None:
+    stage = FirstStage()
+    stage.deliver(records("a", "no sentence", "b"))
+
+    [failure] = stage.delivery.failures
+    assert (failure.index, failure.sequence, failure.fate) == (1, SequenceNumber(2), Fate.REJECTED)
+    assert (stage.delivery.count, stage.delivery.last) == (3, SequenceNumber(3))
+
+
+def test_without_ackers_a_record_is_done_when_it_is_emitted() -> None:
+    stage = FirstStage(tracks=False)
+    stage.deliver(records("unsplittable"))
+    stage.finish()
+
+    assert list(stage.delivery.failed_here()) == []
+    assert stage.delivery.failures == []
+
+
+# Trees that leave the stage
+
+
+def opened(stage: FirstStage) -> list[OpenTrees]:
+    return list(stage.delivery.open_trees(7))
+
+
+def test_the_open_trees_of_a_slice_go_to_one_acker_and_their_roots_say_which() -> None:
+    stage = FirstStage(exchanges=True)
+    stage.deliver(records(*[f"sentence {number}" for number in range(40)]))
+    stage.finish()
+
+    [found] = opened(stage)
+    roots = memoryview(found.roots).cast("Q").tolist()
+    assert (found.acker, found.batch) == (1, 7)
+    assert len(set(roots)) == 40
+    assert {root % ACKERS for root in roots} == {1}
+
+
+def test_the_roots_of_slices_that_are_delivered_at_the_same_time_are_others() -> None:
+    roots: list[int] = []
+    for _ in range(50):
+        stage = FirstStage(exchanges=True)
+        stage.deliver(records("a", "b", "c"))
+        roots += memoryview(opened(stage)[0].roots).cast("Q").tolist()
+    assert len(set(roots)) == 150
+
+
+@pytest.mark.parametrize("ackers", [1, 2, 3, 7, 200, 65_535])
+def test_a_root_is_a_word_that_is_not_0_whatever_was_drawn(
+    ackers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for draw in (lambda _: 0, lambda bits: (1 << bits) - 1):
+        stage = FirstStage(exchanges=True)
+        stage.delivery._ackers, stage.delivery._acker = ackers, ackers - 1
+        monkeypatch.setattr(tree_delivery, "getrandbits", draw)
+        stage.deliver(records("a"))
+        [root] = memoryview(opened(stage)[0].roots).cast("Q").tolist()
+        assert root % ackers == ackers - 1
+        assert root > 0
+
+
+def test_of_open_trees_that_did_not_complete_the_records_are_found_again() -> None:
+    stage = FirstStage(exchanges=True)
+    given = records("a", "b", "c", "no sentence", "d", "e")
+    stage.deliver(given[:2])
+    stage.deliver(given[2:])
+    stage.finish()
+
+    failed = [
+        tree
+        for trees in opened(stage)
+        for tree in failed_trees(
+            Unfinished(
+                batch=trees.batch,
+                ends=dict.fromkeys(memoryview(trees.numbers).cast("Q").tolist(), ENDED),
+                opened=trees,
+            )
+        ).failed
+    ]
+    by_index = {tree.index: tree for tree in failed}
+    assert {index: tree.record for index, tree in by_index.items()} == {
+        index: given[index] for index in (0, 1, 2, 4, 5)
+    }
+    previous = {index: tree.previous for index, tree in by_index.items()}
+    assert previous == {0: None, **{index: SequenceNumber(index) for index in (1, 2, 4, 5)}}
+
+
+def test_the_record_before_the_first_of_a_page_is_the_last_one_of_the_page_before() -> None:
+    stage = FirstStage()
+    pages = records("a", "b", "unsplittable")
+    stage.deliver(pages[:2])
+    stage.deliver(pages[2:])
+    stage.finish()
+
+    [failed] = stage.delivery.failed_here()
+    assert (failed.index, failed.previous) == (2, SequenceNumber(2))
+
+
+def test_no_more_trees_are_open_than_failures_can_be_kept() -> None:
+    stage = FirstStage(exchanges=True, max_failures=3)
+    assert stage.deliver(records(*"abcde")) == 3
+    assert not stage.delivery.room
+
+
+@pytest.mark.parametrize(("tracks", "most"), [(True, 3), (False, 1_000)])
+def test_no_more_is_fetched_than_may_be_open_and_without_ackers_nothing_is(
+    *, tracks: bool, most: int
+) -> None:
+    delivery = FirstStage(exchanges=True, tracks=tracks, max_failures=3).delivery
+    assert not delivery.wants_more_than(page_of(most))
+    assert delivery.wants_more_than(page_of(most - 1))
+
+
+def test_without_ackers_nothing_is_open_though_all_tuples_leave() -> None:
+    stage = FirstStage(exchanges=True, tracks=False, max_failures=3)
+    assert stage.deliver(records(*"abcde")) == 5
+    stage.finish()
+    assert opened(stage) == []
+
+
+def test_a_record_whose_tree_is_done_at_once_takes_no_room() -> None:
+    stage = FirstStage(max_failures=3)
+    assert stage.deliver(records("a", "unsplittable", "b", "no sentence", "c", "d")) == 6
+    assert stage.delivery.room
+    assert stage.deliver(records("unsplittable", "e")) == 1
+    assert not stage.delivery.room
+
+
+def test_the_attempt_of_a_record_is_that_of_its_retry() -> None:
+    stage = FirstStage(
+        kind=SliceKind.RETRY,
+        position=None,
+        retries=(Redelivery(sequence=SequenceNumber(1), attempt=3),),
+    )
+    stage.deliver(records("unsplittable"))
+    stage.finish()
+
+    [failed] = stage.delivery.failed_here()
+    assert failed.record.attempt == 3
+
+
+def page_of(count: int) -> Page:
+    return Page(records=records(*["a"] * count), size_bytes=0, millis_behind_latest=1, at_end=False)
+
+
+# The outcome of the slice
+
+
+def test_failed_trees_are_cut_out_of_the_outcome_in_the_order_of_the_slice() -> None:
+    stage = FirstStage()
+    given = records("unsplittable", "no sentence", "unsplittable", "d")
+    stage.deliver(given)
+    stage.finish()
+    delivery = stage.delivery
+    outcome = SliceOutcome(
+        first=delivery.first,
+        last=delivery.last,
+        count=delivery.count,
+        failures=tuple(delivery.failures),
+    )
+    result = WorkResult(plan=stage.plan, outcome=outcome, unfinished=tuple(delivery.unfinished))
+
+    merged = with_failed(result, list(delivery.failed_here()))
+
+    assert [failure.index for failure in merged.outcome.failures] == [0, 1, 2]
+    errors = {each.record.sequence_number: each.error for each in merged.unfinished}
+    assert errors["1"] == errors["3"] == "split: cannot be split"
+    assert merged.outcome.count == 4
+
+
+@pytest.mark.parametrize(
+    ("raised", "fate", "delay_seconds"),
+    [
+        (Reject("broken"), Fate.REJECTED, None),
+        (RetryLater(3), Fate.FAILED, 3.0),
+        (NotNow(3), Fate.PUT_OFF, 3.0),
+        (ValueError("bad"), Fate.FAILED, None),
+    ],
+)
+def test_what_a_bolt_says_by_raising_means_what_it_means_for_a_handler(
+    raised: Exception, fate: Fate, delay_seconds: float | None
+) -> None:
+    (record,) = records("a")
+    outcome = SliceOutcome(first=record.sequence, last=record.sequence, count=1)
+    end = TreeEnd(component="split", failure=failure_of(raised))
+    failed = FailedTree(index=0, record=record, previous=None, end=end)
+
+    (failure,) = with_failed(WorkResult(plan=plan(), outcome=outcome), [failed]).outcome.failures
+
+    assert (failure.fate, failure.delay_seconds) == (fate, delay_seconds)
+
+
+def test_without_failed_trees_the_outcome_is_as_it_was() -> None:
+    result = WorkResult(
+        plan=plan(),
+        outcome=SliceOutcome(first=SequenceNumber(1), last=SequenceNumber(1), count=1),
+        unfinished=(UnfinishedRecord(record=records("a")[0], error="no"),),
+    )
+    assert with_failed(result, []) == result
+
+
+def user_records(*sentences: str) -> list[Record]:
+    """Give the user records of one aggregate."""
+    return [
+        Record(
+            data=text.encode(),
+            sequence_number="7",
+            partition_key="key",
+            shard_id="shard",
+            sub_sequence_number=at,
+            explicit_hash_key="5" if at else None,
+        )
+        for at, text in enumerate(sentences)
+    ]
+
+
+def test_a_user_record_whose_tree_fails_later_comes_back_with_all_that_tells_it_apart() -> None:
+    stage = FirstStage(exchanges=True)
+    given = user_records("a", "b", "c")
+    stage.deliver(given)
+    [opened] = stage.delivery.open_trees(0)
+
+    [failed] = failed_trees(
+        Unfinished(
+            batch=0,
+            opened=opened,
+            ends={2: ENDED},
+        )
+    ).failed
+
+    assert (failed.record, failed.previous) == (given[2], SequenceNumber(7, 1))
