@@ -9,7 +9,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -39,7 +39,8 @@ USUAL: Final = ("stream", "app", "zookeeper", "region", "endpoint_url")
 STREAM_ONLY: Final = ("stream", "region", "endpoint_url")
 """The same for commands that look at a stream alone: they need no application's name."""
 
-_NO_APPLICATION: Final = "none"
+NOT_GIVEN: Final = "not-given"
+"""The value of a setting that a command can do without."""
 
 _PANEL: Final = "Settings (also as KINESIS_SPOUT_..., or in a file)"
 
@@ -71,14 +72,19 @@ class Streams(Enum):
 
 
 def configured(
-    *more: str, usual: Sequence[str] = USUAL, streams: Streams = Streams.ONE
+    *more: str,
+    usual: Sequence[str] = USUAL,
+    may_lack: Collection[str] = (),
+    streams: Streams = Streams.ONE,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command's ``config`` parameter as options: the usual settings, and ``more``.
 
-    If ``usual`` has no ``app``, the application need not be given. ``streams`` says what several
-    streams mean to the command; one that is called for each has its context as ``ctx``.
+    A setting of ``may_lack`` that is not given is ``NOT_GIVEN``; so is the application if ``usual`` has none.
+    ``streams`` says what several streams mean to the command; one that is called for each has its context as
+    ``ctx``.
     """
     names = (*usual, *more)
+    unneeded = {*may_lack, *({"app"} - {*names})}
     added = [_parameter(name, Annotated[str | None, _option(name, SETTINGS[name].doc)]) for name in names] + [
         _parameter("config_file", _File),
         _parameter("assignments", _Assignments),
@@ -92,7 +98,7 @@ def configured(
         def with_options(**given: Any) -> None:
             settings = {name: given.pop(name) for name in names}
             file, assignments = given.pop("config_file"), given.pop("assignments")
-            config = (load if "app" in names else _load_stream)(file, settings, assignments or ())
+            config = _load_without(unneeded, file, settings, assignments or ())
             if streams is Streams.EACH:
                 _for_each(given["ctx"].obj, config, lambda each: command(config=each, **given))
                 return
@@ -140,15 +146,16 @@ def load(file: Path | None, given: Mapping[str, str | None], assignments: Sequen
         ) from missing
 
 
-def _load_stream(
-    file: Path | None, given: Mapping[str, str | None], assignments: Sequence[str]
+def _load_without(
+    unneeded: Collection[str], file: Path | None, given: Mapping[str, str | None], assignments: Sequence[str]
 ) -> SpoutConfig:
     try:
         return load(file, given, assignments)
     except MissingSetting as missing:
-        if missing.setting != "app":
+        name = missing.setting
+        if name not in unneeded:
             raise
-        return load(file, {**given, "app": _NO_APPLICATION}, assignments)
+        return _load_without({*unneeded} - {name}, file, {**given, name: NOT_GIVEN}, assignments)
 
 
 def _option(name: str, help_text: str) -> Any:
