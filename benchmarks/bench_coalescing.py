@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from figures import Figure, cpu_seconds
 
 from kinesis_spout.model.record import Record
-from kinesis_spout.recipes.coalescing import QueueCoordinator
+from kinesis_spout.recipes import QueueCoordinator
 from kinesis_spout.spark.tasks.coalescing import CoalescingKey, KeyFunction
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.handlers import RecordHandler, delivery_to

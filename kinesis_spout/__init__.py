@@ -48,31 +48,22 @@ __all__ = [
     "session",
 ]
 
-_HOMES: Final = {
-    "Collector": "kinesis_spout.spark",
-    "DeadLetter": "kinesis_spout.model.dead_letter",
-    "Emitted": "kinesis_spout.plain.stream_tuples",
-    "InvalidConfig": "kinesis_spout.model.errors",
-    "KinesisError": "kinesis_spout.model.errors",
-    "KinesisProducer": "kinesis_spout.producer",
-    "KinesisSpout": "kinesis_spout.kinesis_spout",
-    "KinesisSpoutError": "kinesis_spout.model.errors",
-    "NotNow": "kinesis_spout.model.handler",
-    "Ports": "kinesis_spout.consumer.ports",
-    "PutResult": "kinesis_spout.producer",
-    "Record": "kinesis_spout.model.record",
-    "Reject": "kinesis_spout.model.handler",
-    "RetryLater": "kinesis_spout.model.handler",
-    "SpoutConfig": "kinesis_spout.settings",
-    "SqliteSpool": "kinesis_spout.producer.spool",
-    "Ticket": "kinesis_spout.producer",
-    "each_record": "kinesis_spout.spark",
-    "open_ports": "kinesis_spout.consumer.open_ports",
-    "register": "kinesis_spout.spark",
-    "session": "kinesis_spout.spark",
+_NAMES: Final = {
+    "kinesis_spout.consumer.open_ports": ("open_ports",),
+    "kinesis_spout.consumer.ports": ("Ports",),
+    "kinesis_spout.kinesis_spout": ("KinesisSpout",),
+    "kinesis_spout.model.dead_letter": ("DeadLetter",),
+    "kinesis_spout.model.errors": ("InvalidConfig", "KinesisError", "KinesisSpoutError"),
+    "kinesis_spout.model.handler": ("NotNow", "Reject", "RetryLater"),
+    "kinesis_spout.model.record": ("Record",),
+    "kinesis_spout.plain.stream_tuples": ("Emitted",),
+    "kinesis_spout.producer": ("KinesisProducer", "PutResult", "Ticket"),
+    "kinesis_spout.producer.spool": ("SqliteSpool",),
+    "kinesis_spout.settings": ("SpoutConfig",),
+    "kinesis_spout.spark": ("Collector", "each_record", "register", "session"),
 }
 
-_load, _names = lazy_names(__name__, _HOMES)
+_load, _listed = lazy_names(__name__, _NAMES)
 
 
 def __getattr__(name: str) -> Any:
@@ -80,7 +71,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*_names(), "__version__"]
+    return [*_listed(), "__version__"]
 
 
 def _version() -> str:

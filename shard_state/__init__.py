@@ -12,21 +12,20 @@ from shard_state.breaker.circuit_breaker import (
 )
 from shard_state.checkpoint.checkpoint import Checkpoint
 from shard_state.local_shard.guarantee import Guarantee
-from shard_state.local_shard.local_shard_state import Emission, LocalShardState
-from shard_state.local_shard.shard_reading import Capacity
+from shard_state.local_shard.local_shard_state import Capacity, Emission, LocalShardState
 from shard_state.local_shard.shard_slices import SliceLimits
 from shard_state.owned_shards import OperatorPause, ShardStatus
 from shard_state.position import Position, PositionType, ShardPositions, StartPositions
-from shard_state.retries.ordered_retries import Order, RetryQueue
+from shard_state.retries.ordered_retries import Order
 from shard_state.retries.retry_policy import OUTAGE_CAP_SECONDS, GiveUp, Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds, ShardBound
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
-from shard_state.shards.life_cycle import ShardPhase
-from shard_state.shards.lineage import Shard
+from shard_state.shards.lineage import Shard, ShardPhase
 from shard_state.slices.slices import (
     Delivery,
     Exhausted,
     FailedRecord,
+    Fate,
     OpenRecord,
     Redelivery,
     SliceKind,
@@ -54,6 +53,7 @@ __all__ = [
     "Emission",
     "Exhausted",
     "FailedRecord",
+    "Fate",
     "GiveUp",
     "GroupMember",
     "Guarantee",
@@ -71,7 +71,6 @@ __all__ = [
     "Redelivery",
     "Retry",
     "RetryPolicy",
-    "RetryQueue",
     "RunBounds",
     "SequenceNumber",
     "Shard",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from shard_state.breaker.outcome_watch import OutcomeWatch
 from shard_state.local_shard.shard_slices import ShardSlices
 from shard_state.sequence_number import SequenceNumber
-from shard_state.shards.life_cycle import ShardPhase
+from shard_state.shards.lineage import ShardPhase
 from shard_state.shards.round_robin import RoundRobin
 from shard_state.slices.slices import Delivery, SlicePlan
 
@@ -164,11 +164,6 @@ class OwnedShards:
         return plans
 
     @property
-    def probes_fresh(self) -> tuple[bool, bool]:
-        """Whether the next probe is a fresh record, and if there is none: a retry first, then the other kind."""
-        return (True, False) if self._breaker.prefers_fresh else (False, True)
-
-    @property
     def keeps_fresh_back(self) -> bool:
         """Whether the open breaker has no use for fresh records, as the next that is tried is a retry."""
         if not self._breaker.is_open or self._breaker.prefers_fresh:
@@ -182,7 +177,7 @@ class OwnedShards:
         """Plan the one record that is tried while the breaker is open, if it is time."""
         if not self._breaker.may_probe(now):
             return []
-        for fresh in self.probes_fresh:
+        for fresh in self._breaker.probes_fresh:
             for shard_id in self.turns.round():
                 slices, held = self.slices[shard_id], _carried(shard_id, carried, resting)
                 if shard_id in barred or self.rests(shard_id):

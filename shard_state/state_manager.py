@@ -5,18 +5,18 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
     listed(...)       what ListShards and the store say      -> to_acquire()   which shards to try to own
     acquired(...)     an ownership, with its checkpoint
     lost(...)         an ownership that ended
-    then either, record by record:   turns, take_retry, emit, ack, fail, expire
+    then either, record by record:   turns, take_retry, emit, ack, fail
     or, slice by slice:              plan, settle, died
     dead_lettered(.)  a dead letter is durable
     leave(...)        shards are to be another's              -> has_left(.)    once nothing of one is out
     to_commit()       what to store now                      -> committed(...)
-    breaker_pause     whether practically every record fails -> resume(), take_notices()
+    breaker           whether practically every record fails -> resume(), breaker.take_notices()
     pause_by_operator(...)  what an operator has paused
 
 The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter for
 every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or from
-``take_retry``, and with AT_MOST_ONCE report a fresh one to ``emit`` only if it ``may_hand_out``; report shards
-as listed again after an end was read, so that the children are found; make one commit at a time, the next
+``take_retry``, and with AT_MOST_ONCE report a fresh one to ``emit`` only if its shard ``may_hand_out`` it; report
+shards as listed again after an end was read, so that the children are found; make one commit at a time, the next
 ``to_commit`` only when the outcome of the last is known and was reported: of two that are under way the older
 could be stored last, and move the checkpoint back (invariant 1); report a ``fail`` only of a delivery that was
 made under the present epoch of its shard (invariant 17).
@@ -32,22 +32,19 @@ record up.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shard_state.breaker.circuit_breaker import BreakerNotice, BreakerPause, BreakerRule
+from shard_state.breaker.circuit_breaker import BreakerRule
 from shard_state.breaker.outcome_watch import OutcomeWatch
 from shard_state.checkpoint.checkpoint import Checkpoint
 from shard_state.local_shard.guarantee import Guarantee
-from shard_state.local_shard.local_shard_state import Emission, LocalShardState
-from shard_state.local_shard.shard_reading import Capacity
+from shard_state.local_shard.local_shard_state import Capacity, Emission, LocalShardState
 from shard_state.local_shard.shard_slices import ShardSlices, SliceLimits
 from shard_state.owned_shards import OperatorPause, OwnedShards, ShardStatus
 from shard_state.retries.ordered_retries import Order
 from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
-from shard_state.shards.life_cycle import ShardEvent, ShardPhase, next_phase
-from shard_state.shards.lineage import KnownShards, Shard
-from shard_state.slices.slices import Delivery, Exhausted, Redelivery, SliceOutcome, SlicePlan
-from shard_state.tracker.record_life import RecordEvent
+from shard_state.shards.lineage import KnownShards, Shard, ShardPhase
+from shard_state.slices.slices import Delivery, Exhausted, Fate, Redelivery, SliceOutcome, SlicePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +95,13 @@ class StateManager:
         self._capacity = capacity or Capacity()
         self._limits = limits or SliceLimits()
         self._timeout_seconds = message_timeout_seconds
-        self._known = KnownShards()
         self._watch = OutcomeWatch(breaker, random, retries=self._retry.limit != 0)
-        self._breaker = self._watch.breaker
+        self.breaker = self._watch.breaker
+        """To look at; what happens to it is reported here."""
         self._shards = OwnedShards(self._watch, message_timeout_seconds)
         self._owned = self._shards.slices
         """The same mapping: it is looked up for every record."""
+        self._known = KnownShards(self._owned)
         self.turns = self._shards.turns
         """Which of the owned shards is next (invariant 15)."""
 
@@ -115,7 +113,7 @@ class StateManager:
         Raises:
             InvalidLineage: a shard is its own ancestor.
         """
-        self._known.listed(shards, stored, self._owned)
+        self._known.listed(shards, stored)
 
     def to_acquire(self) -> list[Shard]:
         """Name the shards to try to own now: not owned, their parents over; parents before children."""
@@ -152,11 +150,9 @@ class StateManager:
         """Take in that ownerships ended. What was in flight of those shards is somebody else's now."""
         shard_ids = set(shard_ids)
         self._watch.lost(shard_ids)
-        phases: dict[str, ShardPhase] = {}
         for shard_id in shard_ids & self._owned.keys():
-            phase = self._shards.remove(shard_id).state.phase
-            phases[shard_id] = next_phase(phase, ShardEvent.OWNERSHIP_LOST)
-        self._known.given_up(phases)
+            self._shards.remove(shard_id)
+            self._known.lost(shard_id)
 
     def leave(self, shard_ids: Collection[str]) -> None:
         """Hand out nothing more of these owned shards, and of all others again: another is to own them."""
@@ -199,22 +195,10 @@ class StateManager:
 
     def may_read(self, shard_id: str, now: float) -> bool:
         """Tell whether a fresh record of a shard may be handed out now."""
-        if self._breaker.is_open and not self._breaker.may_probe(now):
+        if self.breaker.is_open and not self.breaker.may_probe(now):
             return False
         slices = self._shards.staying(shard_id)
         return slices is not None and slices.state.may_read
-
-    def claim(self, shard_id: str, first: SequenceNumber, last: SequenceNumber) -> bool:
-        """Claim the records of an owned shard that are to be handed out next, by their first and last.
-
-        Returns:
-            Whether that has to be stored now: not if the first was claimed before, or nothing has to be claimed.
-        """
-        return self._owned[shard_id].state.claim(first, last)
-
-    def may_hand_out(self, shard_id: str, sequence: SequenceNumber) -> bool:
-        """Tell whether a fresh record of an owned shard may be handed out: claimed, with AT_MOST_ONCE."""
-        return self._owned[shard_id].state.may_hand_out(sequence)
 
     def end_claims(self, shard_ids: Iterable[str]) -> None:
         """Take back what was claimed of owned shards and not handed out, before their last commit."""
@@ -226,9 +210,9 @@ class StateManager:
     ) -> Emission:
         """Decide upon a record just read of an owned shard, and track it."""
         state = self._owned[shard_id].state
-        if not self._breaker.is_open:
+        if not self.breaker.is_open:
             return state.emit(sequence, partition_key, now)
-        emission = state.emit_if_never_failed(sequence, partition_key, now)
+        emission = state.emit(sequence, partition_key, now)
         if emission.deliver:
             self._watch.record_sent(Delivery(shard_id, sequence, emission.attempt), now)
         return emission
@@ -236,10 +220,10 @@ class StateManager:
     def take_retry(self, shard_id: str, now: float) -> Redelivery | None:
         """Hand out the record of a shard whose retry is due first, if any is and may be tried."""
         slices = self._shards.staying(shard_id)
-        if slices is None or (self._breaker.is_open and not self._breaker.may_probe(now)):
+        if slices is None or (self.breaker.is_open and not self.breaker.may_probe(now)):
             return None
         retry = slices.state.take_retry(now)
-        if retry is not None and self._breaker.is_open:
+        if retry is not None and self.breaker.is_open:
             self._watch.record_sent(Delivery(shard_id, retry.sequence, retry.attempt), now)
         return retry
 
@@ -251,7 +235,7 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None or not slices.state.ack(sequence, now):
             return False
-        if not self._breaker.is_content:
+        if not self.breaker.is_content:
             self._watch.acked(shard_id, sequence)
         return True
 
@@ -262,13 +246,11 @@ class StateManager:
         now: float,
         *,
         attempt: int,
+        fate: Fate = Fate.FAILED,
         partition_key: str | None = None,
-        rejected: bool = False,
         delay_seconds: float | None = None,
-        put_off: bool = False,
-        event: RecordEvent = RecordEvent.FAIL,
     ) -> Retry | Exhausted | None:
-        """Decide upon a record whose delivery number ``attempt`` failed, under the present ownership.
+        """Decide upon a record whose delivery number ``attempt`` came to ``fate``, under the present ownership.
 
         Returns:
             When it comes again, or that it is exhausted. None if nothing changes: that delivery has ended.
@@ -276,30 +258,19 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None or not slices.state.is_out(sequence, attempt):
             return None
-        delivery = Delivery(shard_id, sequence, attempt)
-        spare = self._watch.failed(delivery, now, rejected=rejected, put_off=put_off)
+        spare = self._watch.failed(Delivery(shard_id, sequence, attempt), fate, now)
         decision = slices.state.fail(
             sequence,
             now,
             attempt=attempt,
-            event=event,
+            fate=fate,
             partition_key=partition_key,
-            rejected=rejected,
             delay_seconds=delay_seconds,
             spare=spare,
-            put_off=put_off,
         )
-        self._forgive()
+        if self.breaker.is_open:
+            self._forgive()
         return decision
-
-    def expire(self, shard_id: str, sequence: SequenceNumber, *, attempt: int) -> Exhausted | None:
-        """Give up a record that was handed out and is too old to be delivered; no outcome for the breaker.
-
-        Returns:
-            None if nothing changes: that delivery has ended, or the shard is not ours any more.
-        """
-        slices = self._owned.get(shard_id)
-        return None if slices is None else slices.state.expire(sequence, attempt)
 
     def skip(self, shard_id: str, sequence: SequenceNumber, now: float) -> bool:
         """Finish a record that was handed out and is too old to be delivered; no outcome for the breaker."""
@@ -307,7 +278,7 @@ class StateManager:
         return slices is not None and slices.state.ack(sequence, now)
 
     def expired(self, now: float) -> list[Delivery]:
-        """Name the deliveries whose message time-out has passed. The shell fails them, with TIME_OUT.
+        """Name the deliveries whose message time-out has passed. The shell fails them.
 
         Costs nothing until the time that an earlier call has found: no deadline passes before it.
         """
@@ -431,7 +402,8 @@ class StateManager:
             return []
         spare = self._watch.settled(plan, outcome, delivered, now)
         exhausted = slices.settle(plan, outcome, now, spare=spare)
-        self._forgive()
+        if self.breaker.is_open:
+            self._forgive()
         return exhausted
 
     def died(self, plan: SlicePlan, held: SliceOutcome | None, now: float) -> list[Exhausted]:
@@ -448,7 +420,8 @@ class StateManager:
             return []
         spare = self._watch.died(plan, now, guilty=slices.blames(plan, held))
         exhausted = slices.died(plan, held, now, spare=spare)
-        self._forgive()
+        if self.breaker.is_open:
+            self._forgive()
         return exhausted
 
     def withdraw(self, plan: SlicePlan, now: float) -> None:
@@ -471,27 +444,9 @@ class StateManager:
 
     # The circuit breaker
 
-    @property
-    def breaker_pause(self) -> BreakerPause | None:
-        """How it stands while the circuit breaker is open; None while records flow."""
-        return self._breaker.pause
-
-    def may_probe(self, now: float) -> bool:
-        """Tell whether the one record may be tried now that the open breaker waits for."""
-        return self._breaker.may_probe(now)
-
-    @property
-    def probes_fresh(self) -> tuple[bool, bool]:
-        """Whether the next probe is a fresh record, and if there is none: a retry first, then the other kind."""
-        return self._shards.probes_fresh
-
     def resume(self) -> bool:
         """Let records flow again, as an operator says; False if they do."""
         return self._watch.resume()
-
-    def take_notices(self) -> list[BreakerNotice]:
-        """Give what people should be told of the breaker and were not told yet."""
-        return self._breaker.take_notices()
 
     # Finishing and storing
 
@@ -529,7 +484,7 @@ class StateManager:
             if slices.state.phase is ShardPhase.OVER:
                 over.append(commit.shard_id)
                 self._shards.remove(commit.shard_id)
-        self._known.given_up(dict.fromkeys(over, ShardPhase.OVER))
+                self._known.found_over(commit.shard_id)
         return over
 
     # Looking in
@@ -537,7 +492,7 @@ class StateManager:
     def next_due(self) -> float | None:
         """Tell when the next retry is due, over all shards that have no retries out; or the next probe."""
         soonest = self._shards.next_due()
-        return self._breaker.next_probe(soonest) if self._breaker.is_open else soonest
+        return self.breaker.next_probe(soonest) if self.breaker.is_open else soonest
 
     @property
     def unresolved(self) -> int:
@@ -557,13 +512,13 @@ class StateManager:
     def status(self) -> list[ShardStatus]:
         """Describe every known shard, parents before children."""
         return [
-            self._shards.status(shard.shard_id)
+            self._shards.status(shard_id)
             or ShardStatus(
-                shard_id=shard.shard_id,
-                phase=self._known.phase(shard.shard_id),
-                paused_by_operator=self._shards.operator_pause.covers(shard.shard_id),
+                shard_id=shard_id,
+                phase=phase,
+                paused_by_operator=self._shards.operator_pause.covers(shard_id),
             )
-            for shard in self._known.parents_first()
+            for shard_id, phase in self._known.phases().items()
         ]
 
     # Inside

@@ -16,7 +16,7 @@ from examples.demo.processes.consumer_process import ConsumerProcess
 from examples.demo.producer import Producer
 from examples.demo.summary import Tally, tally
 from kinesis_spout import DeadLetter
-from kinesis_spout.dead_letters.json_lines import JsonLinesSink
+from kinesis_spout.dead_letters import JsonLinesSink
 
 HELD_AT: Final = 0.5
 """The share of the records that is put before the second consumer has its shards. After that and after each kill,

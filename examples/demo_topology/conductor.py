@@ -18,7 +18,7 @@ from examples.demo_topology.outcome import Kill
 from examples.demo_topology.sentences import number_of
 from examples.demo_topology.troubled_topology import COUNT, killed_file, troubled_topology
 from kinesis_spout import KinesisSpoutError
-from kinesis_spout.dead_letters.json_lines import JsonLinesSink
+from kinesis_spout.dead_letters import JsonLinesSink
 
 HELD_AT: Final = 0.6
 """The share of the sentences that is put before the driver is killed: the next one gets some fresh ones, too."""

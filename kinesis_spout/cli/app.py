@@ -10,6 +10,7 @@ from kinesis_spout.cli.commands.checkpoints import checkpoints
 from kinesis_spout.cli.commands.dead_letters import dead_letters
 from kinesis_spout.cli.commands.doctor import doctor
 from kinesis_spout.cli.commands.fan_out import fan_out
+from kinesis_spout.cli.commands.health import health
 from kinesis_spout.cli.commands.members import members, pause, resume
 from kinesis_spout.cli.commands.options import options
 from kinesis_spout.cli.commands.put import put
@@ -18,6 +19,7 @@ from kinesis_spout.cli.commands.shards import shards
 from kinesis_spout.cli.commands.spool import spool
 from kinesis_spout.cli.commands.tail import tail
 from kinesis_spout.cli.commands.topology import topology
+from kinesis_spout.cli.commands.web import web
 from kinesis_spout.cli.failures import OneLineErrors
 from kinesis_spout.cli.output import Terminal
 from kinesis_spout.operations.world import World
@@ -78,6 +80,8 @@ app.command()(resume)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(dead_letters, name="dead-letters")
 app.command()(audit)
+app.command()(web)
+app.command()(health)
 app.add_typer(fan_out, name="fan-out")
 app.command()(put)
 app.command()(tail)

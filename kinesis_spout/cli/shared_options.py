@@ -9,7 +9,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -19,6 +19,7 @@ import typer
 from kinesis_spout.cli.failures import ActionRefused
 from kinesis_spout.cli.output import note
 from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.operations.applications import UNNAMED
 from kinesis_spout.operations.errors import WrongArguments
 from kinesis_spout.operations.world import World, configs_of
 from kinesis_spout.settings import SpoutConfig
@@ -38,9 +39,6 @@ USUAL: Final = ("stream", "app", "zookeeper", "region", "endpoint_url")
 
 STREAM_ONLY: Final = ("stream", "region", "endpoint_url")
 """The same for commands that look at a stream alone: they need no application's name."""
-
-NOT_GIVEN: Final = "not-given"
-"""The value of a setting that a command can do without."""
 
 _PANEL: Final = "Settings (also as KINESIS_SPOUT_..., or in a file)"
 
@@ -74,17 +72,17 @@ class Streams(Enum):
 def configured(
     *more: str,
     usual: Sequence[str] = USUAL,
-    may_lack: Collection[str] = (),
     streams: Streams = Streams.ONE,
+    optional: Sequence[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command's ``config`` parameter as options: the usual settings, and ``more``.
 
-    A setting of ``may_lack`` that is not given is ``NOT_GIVEN``; so is the application if ``usual`` has none.
-    ``streams`` says what several streams mean to the command; one that is called for each has its context as
-    ``ctx``.
+    If ``usual`` has no ``app``, the application need not be given, and neither need what ``optional`` names:
+    its value is ``UNNAMED``. ``streams`` says what several
+    streams mean to the command; one that is called for each has its context as ``ctx``.
     """
     names = (*usual, *more)
-    unneeded = {*may_lack, *({"app"} - {*names})}
+    left_out = optional if "app" in names else ("app", *optional)
     added = [_parameter(name, Annotated[str | None, _option(name, SETTINGS[name].doc)]) for name in names] + [
         _parameter("config_file", _File),
         _parameter("assignments", _Assignments),
@@ -98,7 +96,7 @@ def configured(
         def with_options(**given: Any) -> None:
             settings = {name: given.pop(name) for name in names}
             file, assignments = given.pop("config_file"), given.pop("assignments")
-            config = _load_without(unneeded, file, settings, assignments or ())
+            config = _load(file, settings, assignments or (), left_out)
             if streams is Streams.EACH:
                 _for_each(given["ctx"].obj, config, lambda each: command(config=each, **given))
                 return
@@ -146,16 +144,16 @@ def load(file: Path | None, given: Mapping[str, str | None], assignments: Sequen
         ) from missing
 
 
-def _load_without(
-    unneeded: Collection[str], file: Path | None, given: Mapping[str, str | None], assignments: Sequence[str]
+def _load(
+    file: Path | None, given: Mapping[str, str | None], assignments: Sequence[str], optional: Sequence[str]
 ) -> SpoutConfig:
     try:
         return load(file, given, assignments)
     except MissingSetting as missing:
         name = missing.setting
-        if name not in unneeded:
+        if name not in optional or given.get(name) is not None:
             raise
-        return _load_without({*unneeded} - {name}, file, {**given, name: NOT_GIVEN}, assignments)
+        return _load(file, {**given, name: UNNAMED}, assignments, optional)
 
 
 def _option(name: str, help_text: str) -> Any:

@@ -5,8 +5,8 @@ reading is paused (invariant 13): the *housekeeper* lists shards, acquires them 
 writer* writes dead letters, whose sink can be slow. They share the ``StateManager`` with the reader, under
 ``lock``; no I/O is done under it.
 
-The leader decides which shards are ours (``leading``); ``sharing`` holds what this member wants,
-``ownership`` acquires it, ``commits`` stores the progress.
+The leader decides which shards are ours (``owning.leading``); ``sharing`` holds what this member wants,
+``owning.ownership`` acquires it, ``owning.commits`` stores the progress.
 
 Transient errors (see ``kinesis.retry_policy``) are retried without end, with back-off, and show in
 ``last_error``. Any other error ends the consumer: the door's next call raises it.
@@ -20,10 +20,10 @@ from contextlib import ExitStack, contextmanager
 from time import monotonic
 from typing import Final
 
-from kinesis_spout.consumer.commits import Commits
 from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.dead_lettering import DeadLettering
 from kinesis_spout.consumer.lifecycle import Lifecycle
+from kinesis_spout.consumer.owning.commits import Commits
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.owning.ownership import Ownership
@@ -68,6 +68,8 @@ class Consumer(ConsumerState):
         companion: Companion | None = None,
     ) -> None:
         super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds)
+        self.door = door
+        """What the user called."""
         self._pauses = PauseReports(config, ports.coordinator)
         self._life = Lifecycle(
             stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
@@ -181,7 +183,7 @@ class Consumer(ConsumerState):
     @property
     def uncommitted(self) -> int:
         with self.lock:
-            return self._commits.uncommitted
+            return self.counters.finished - self._commits.finished
 
     def shards(self) -> list[ShardStatus]:
         with self.lock:
@@ -200,7 +202,7 @@ class Consumer(ConsumerState):
     @property
     def breaker_pause(self) -> BreakerPause | None:
         with self.lock:
-            return self.manager.breaker_pause
+            return self.manager.breaker.pause
 
     def resume(self) -> bool:
         """End the breaker's pause; False if there is none."""
@@ -261,7 +263,9 @@ class Consumer(ConsumerState):
             if commit and self.listener is not None:
                 self._store_the_last()
         finally:
-            self._ownership.left(self.now)
+            if self.deliveries.is_limited:
+                self.deliveries.left(self, self.now)
+            self.listener = None
             self._life.stopped(self.fatal, self.counted())
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
@@ -273,8 +277,11 @@ class Consumer(ConsumerState):
     def _store_the_last(self) -> None:
         try:
             self._ownership.take_lost()
+            with self.lock:
+                has_letters = bool(self.letters)
             try:
-                self._write_the_last_letters()
+                if has_letters or self._letter_writer is not None:
+                    self._dead_lettering.write_the_last(self._letter_writer)
             finally:
                 # The checkpoint stays behind what could not be dead-lettered; all else is worth storing.
                 self._commit_the_last()
@@ -303,9 +310,6 @@ class Consumer(ConsumerState):
         )
         Tries(retry_policy, "the last commit").call(commit)
 
-    def _write_the_last_letters(self) -> None:
-        self._dead_lettering.write_the_last(self._letter_writer)
-
     # The background threads
 
     def _keep(self, work: Callable[[float], float], due: threading.Event) -> None:
@@ -333,7 +337,7 @@ class Consumer(ConsumerState):
     def _do_chores(self, now: float) -> float:
         chores = self._chores
         self._ownership.take_lost()
-        self._share(now)
+        is_leaving = self._share(now)
         if now >= max(chores.commit_at, chores.committing.until):
             chores.commit_at = now + self.config.commit_interval_seconds
             if not self._tried(chores.committing, self._commits.commit):
@@ -341,36 +345,32 @@ class Consumer(ConsumerState):
             self._tell_back_pressure()
         if now >= chores.pausing.until:
             self._tried(chores.pausing, self._tell_of_pauses)
-        look_seconds = _LOOK_AT_LEAVING_SECONDS if self._is_leaving else _LOOK_AROUND_SECONDS
+        look_seconds = _LOOK_AT_LEAVING_SECONDS if is_leaving else _LOOK_AROUND_SECONDS
         commit_at = max(chores.commit_at, chores.committing.until)
-        return min(commit_at, max(chores.lead_at, chores.leading.until), now + look_seconds)
+        return min(commit_at, max(self._leading.due_at, chores.leading.until), now + look_seconds)
 
-    def _share(self, now: float) -> None:
+    def _share(self, now: float) -> bool:
+        """Say what this member reads, lead, and follow. Returns whether some shards are to be handed over."""
         chores = self._chores
         if now >= chores.reporting.until:
             self._tried(chores.reporting, lambda: self.sharing.report(now))
         if now >= chores.leading.until:
-            self._tried(chores.leading, self._lead)
+            self._tried(chores.leading, lambda: self._leading.lead(now))
         if now >= chores.following.until:
             self._tried(chores.following, lambda: self._ownership.follow(now))
-        if self._is_leaving and now >= chores.committing.until:
-            self._tried(chores.committing, lambda: self._ownership.hand_over(now, self._commits.commit))
-
-    @property
-    def _is_leaving(self) -> bool:
         with self.lock:
-            return bool(self.sharing.leaving)
-
-    def _lead(self) -> None:
-        self._chores.lead_at = self._leading.lead(self.now)
+            is_leaving = bool(self.sharing.leaving)
+        if is_leaving and now >= chores.committing.until:
+            self._tried(chores.committing, lambda: self._ownership.hand_over(now, self._commits.commit))
+        return is_leaving
 
     def _tell_of_pauses(self) -> None:
         with self.lock:
-            notices, pause = self.manager.take_notices(), self.manager.breaker_pause
-            mostly = most_frequent(self.failures)
+            notices, pause = self.manager.breaker.take_notices(), self.manager.breaker.pause
+            mostly = most_frequent(self.failures) if notices or pause is not None else ""
         for notice in notices:
             self._pauses.log(notice, mostly)
-        if self._pauses.show(pause, mostly):
+        if (pause is not None or self._pauses.are_shown) and self._pauses.show(pause, mostly):
             self.resume()
 
     def _tell_back_pressure(self) -> None:
@@ -399,7 +399,6 @@ class _Chores:
 
     def __init__(self, clock: Clock) -> None:
         retry_policy = RetryPolicy.without_end(clock, first=_FIRST_SECONDS, cap=_CAP_SECONDS)
-        self.lead_at = 0.0
         self.commit_at = 0.0
         self.leading = Tries(retry_policy, "to list and assign the shards", Work.CONSUME)
         self.following = Tries(retry_policy, "to acquire shards", Work.CONSUME)

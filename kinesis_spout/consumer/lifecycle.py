@@ -131,10 +131,7 @@ class Lifecycle:
             )
 
     def finished(self, shard_ids: Collection[str]) -> None:
-        if shard_ids:
-            _log.info(
-                "finished %s: read to the end, and all of it is done", of_stream(shard_ids, self._stream)
-            )
+        _log.info("finished %s: read to the end, and all of it is done", of_stream(shard_ids, self._stream))
 
     def looked(self, congested: Collection[str], *, is_full: bool) -> None:
         """Take in which shards have too much open, and whether retained records are at their limit."""
@@ -175,7 +172,10 @@ class Lifecycle:
 
     def committed(self, commits: Sequence[PendingCommit], counters: Counters, now: float) -> None:
         self._commits += 1
-        _log.debug("commit of %s: %s", shards(len(commits)), named([commit.shard_id for commit in commits]))
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug(
+                "commit of %s: %s", shards(len(commits)), named([commit.shard_id for commit in commits])
+            )
         if self._pace.may_tell(now):
             _log.info("committed progress on %s %d times; %s", self._stream, self._commits, _totals(counters))
             self._commits = 0

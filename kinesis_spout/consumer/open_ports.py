@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from msgspec.structs import asdict
 
-from kinesis_spout.consumer.delivery_rate import DeliveryRate
+from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate
 from kinesis_spout.consumer.ports import History, Ports
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import (

@@ -16,7 +16,7 @@ class PauseReports:
     def __init__(self, config: SpoutConfig, coordinator: Coordinator) -> None:
         self._config = config
         self._coordinator = coordinator
-        self._shown = False
+        self.are_shown = False
 
     def log(self, notice: BreakerNotice, mostly: str) -> None:
         if notice.event is BreakerEvent.TRIPPED:
@@ -46,11 +46,11 @@ class PauseReports:
         """Show operators the pause, or that there is none. True if an operator has ended it."""
         if pause is not None:
             resumed = self._coordinator.show_pause(pause_text(pause) + mostly)
-            self._shown = not resumed
+            self.are_shown = not resumed
             return resumed
-        if self._shown:
+        if self.are_shown:
             self._coordinator.end_pause()
-            self._shown = False
+            self.are_shown = False
         return False
 
 

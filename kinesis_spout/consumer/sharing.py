@@ -62,9 +62,13 @@ class Sharing:
         self._fence_seconds = config.hand_over_timeout_seconds + config.session_timeout_seconds
         self._assignment = Assignment()
         self._taken_in = False
+        self.shards = 0
+        """How many are assigned, to all members."""
+        self.is_placed = False
+        """Whether the assignment knows this member."""
         self.ours: frozenset[str] = frozenset()
         """The shards that this member should own."""
-        self._leaving: dict[str, float] = {}
+        self.leaving: dict[str, float] = {}
         """Owned shards that are another's, and by when they are given up."""
         self._wanted: dict[str, _Wanted] = {}
         """Shards that are ours and that are not owned yet."""
@@ -73,17 +77,14 @@ class Sharing:
         """Of each shard, since the rates were measured last. The reader adds to it."""
         self._measured_at = 0.0
         self._rates = ObservedRates()
-        self._said = b""
+        self._said = GroupMember(name=self._member)
 
     # What it should own
 
     @property
-    def is_placed(self) -> bool:
-        return self._member in self._assignment.members
-
-    @property
-    def shards(self) -> int:
-        return len(self._assignment.owners)
+    def epoch(self) -> int:
+        """How many assignments the application has had."""
+        return self._assignment.epoch
 
     @property
     def assigned(self) -> Counter[str]:
@@ -95,7 +96,7 @@ class Sharing:
     @property
     def is_settled(self) -> bool:
         """Whether this member owns what is assigned to it, according to the last assignment it read."""
-        return self.is_placed and not self._leaving and not self._unowned() and self.ends_are_known
+        return self.is_placed and not self.leaving and not self._unowned() and self.ends_are_known
 
     @property
     def ends_are_known(self) -> bool:
@@ -116,12 +117,13 @@ class Sharing:
             self._taken_in, self._assignment = True, assignment
             self._manager.listed(*_as_listed(assignment))
             self._ended &= assignment.owners.keys()
-            self.ours = assignment.of(self._member)
-        self._leaving = {
-            shard_id: self._leaving.get(shard_id, now + self._hand_over_seconds)
+            self.ours, self.shards = assignment.of(self._member), len(assignment.owners)
+            self.is_placed = self._member in assignment.members
+        self.leaving = {
+            shard_id: self.leaving.get(shard_id, now + self._hand_over_seconds)
             for shard_id in self._manager.owned - self.ours
         }
-        self._manager.leave(self._leaving)
+        self._manager.leave(self.leaving)
         unowned = self._unowned()
         self._wanted = {shard_id: self._wanted.get(shard_id) or _Wanted(now) for shard_id in unowned}
 
@@ -145,7 +147,7 @@ class Sharing:
         """The shards to give up now: nothing of them is in flight, or the time for that is over."""
         return [
             shard_id
-            for shard_id, until in self._leaving.items()
+            for shard_id, until in self.leaving.items()
             if now >= until or self._manager.has_left(shard_id)
         ]
 
@@ -157,13 +159,9 @@ class Sharing:
     def others(self) -> frozenset[str]:
         return frozenset(self._assignment.owners.values()) - {self._member}
 
-    @property
-    def leaving(self) -> frozenset[str]:
-        return frozenset(self._leaving)
-
     def dropped(self, shard_ids: Iterable[str]) -> None:
         for shard_id in shard_ids:
-            self._leaving.pop(shard_id, None)
+            self.leaving.pop(shard_id, None)
             self.read_bytes.pop(shard_id, None)
 
     def ended(self, shard_ids: Iterable[str]) -> None:
@@ -174,7 +172,7 @@ class Sharing:
     def start(self, now: float) -> None:
         self._measured_at = now
         self._said = self._says()
-        self._ports.coordinator.join(self._said)
+        self._ports.coordinator.join(self._said.encode())
 
     def report(self, now: float) -> None:
         with self._lock:
@@ -182,7 +180,7 @@ class Sharing:
                 self._measure(now)
             says = self._says()
         if says != self._said:
-            self._ports.coordinator.say(says)
+            self._ports.coordinator.say(says.encode())
             self._said = says
 
     def _measure(self, now: float) -> None:
@@ -190,7 +188,7 @@ class Sharing:
         self.read_bytes.clear()
         self._measured_at = now
 
-    def _says(self) -> bytes:
+    def _says(self) -> GroupMember:
         return GroupMember(
             name=self._member,
             mode=self._mode,
@@ -198,7 +196,7 @@ class Sharing:
             http=self._http,
             rates=self._rates.said,
             ended=frozenset(self._ended),
-        ).encode()
+        )
 
 
 def _as_listed(assignment: Assignment) -> tuple[list[Shard], dict[str, Checkpoint]]:

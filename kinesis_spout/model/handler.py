@@ -24,6 +24,8 @@ from itertools import dropwhile, takewhile
 from types import CodeType, FrameType
 from typing import Final
 
+from shard_state import Fate
+
 MAX_ERROR_CHARS: Final = 2_000
 """How much of an error's text is kept: it comes back with every failed record, and goes into dead letters."""
 
@@ -113,6 +115,15 @@ class Failure:
     raised: RaisedAt | None = None
     """Where it was raised, or where the handler was when it timed out; None if that is unknown, or if a
     verdict of the handler was raised."""
+
+    @property
+    def fate(self) -> Fate:
+        """What happened to its record."""
+        if self.rejected:
+            return Fate.REJECTED
+        if self.killed_worker:
+            return Fate.KILLED_WORKER
+        return Fate.PUT_OFF if self.put_off else Fate.FAILED
 
 
 def failure_of(error: BaseException) -> Failure:

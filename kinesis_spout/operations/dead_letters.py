@@ -257,20 +257,22 @@ def put_back(
     rate: float | None = None,
     stop: threading.Event | None = None,
     by: Operator | None = None,
+    done: Callable[[int], object] = lambda _count: None,
 ) -> int:
     """Redrive what was chosen, and report the progress; see ``ChosenLetters.redrive``."""
     if not chosen:
         return 0
     count = 0
 
-    def done(letters: int) -> None:
+    def put(letters: int) -> None:
         nonlocal count
         count += letters
         advance(letters)
+        done(letters)
 
     try:
         with world.listener.progress("letters redriven", len(chosen)) as advance:
-            return chosen.redrive(world.client(config), force=force, rate=rate, stop=stop, done=done)
+            return chosen.redrive(world.client(config), force=force, rate=rate, stop=stop, done=put)
     finally:
         if count:
             what = f"{count:,} of {len(chosen):,} letters: {chosen.choice.text}"

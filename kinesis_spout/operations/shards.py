@@ -54,6 +54,8 @@ class ShardView:
     state: ShardState
     parents: tuple[str, ...] = ()
     closed: bool = False
+    hash_range: tuple[int, int] | None = None
+    """None where the stream does not list it."""
     owner: str | None = None
     assigned_to: str | None = None
     pause: str | None = None
@@ -131,13 +133,14 @@ def view_shards(world: World, config: SpoutConfig, *, lag: bool) -> ShardsView:
     listed = stream.lister.list_shards()
     with begun_progress(world, config) as progress:
         group = group_view(progress)
-        views = _views(listed, progress, group)
+        views = describe(listed, progress, group)
     if lag:
-        views = _with_lags(views, stream, world)
+        views = with_lags(views, stream, world)
     return ShardsView(shards=views, group=group)
 
 
-def _views(listed: Iterable[Shard], progress: StoredProgress, group: GroupView) -> list[ShardView]:
+def describe(listed: Iterable[Shard], progress: StoredProgress, group: GroupView) -> list[ShardView]:
+    """Every shard that is listed or stored, parents before children, without its lag."""
     by_id = {shard.shard_id: shard for shard in listed}
     begun = progress.store.read_application() is not None
     owners, pauses = progress.store.owners(), progress.coordinator.pauses()
@@ -167,6 +170,7 @@ def _views(listed: Iterable[Shard], progress: StoredProgress, group: GroupView) 
             state=state_of(shard),
             parents=shard.parents,
             closed=shard.closed,
+            hash_range=shard.hash_range if shard.shard_id in by_id else None,
             owner=owners.get(shard.shard_id),
             assigned_to=group.assignment.owners.get(shard.shard_id),
             pause=pauses.get(owners.get(shard.shard_id, "")),
@@ -177,7 +181,8 @@ def _views(listed: Iterable[Shard], progress: StoredProgress, group: GroupView) 
     ]
 
 
-def _with_lags(views: Sequence[ShardView], stream: Stream, world: World) -> list[ShardView]:
+def with_lags(views: Sequence[ShardView], stream: Stream, world: World) -> list[ShardView]:
+    """Read one record of each shard that has a backlog, at its checkpoint."""
     found: dict[str, ShardView] = {}
     now = world.time()
     with ThreadPoolExecutor(_READERS, "kinesis-spout-lag") as readers:

@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
-from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.kinesis.retry_policy import Action, Reaction, reaction_to
@@ -20,7 +20,7 @@ from kinesis_spout.plain.buffered_shard import BufferedShard
 from kinesis_spout.plain.caution import Caution
 from kinesis_spout.plain.retained_records import Retained, RetainedRecords
 from kinesis_spout.ports import Page
-from shard_state import Exhausted, Guarantee, RecordState, SequenceNumber
+from shard_state import Exhausted, Fate, Guarantee, RecordState, SequenceNumber
 
 _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
@@ -136,7 +136,7 @@ class BufferedShards:
         noted = self._caution.take(now)
         if self._caution.holds_back():
             return noted
-        if self._consumer.manager.breaker_pause is not None:
+        if self._consumer.manager.breaker.pause is not None:
             return self._probe(now)  # a record of any age: nothing is given up now
         self._age = RecordAge.of(self._consumer.config, self._consumer.ports.clock.time())
         while (shard_id := self._turns.current(now)) is not None:
@@ -184,9 +184,9 @@ class BufferedShards:
     def _probe(self, now: float) -> Retained | None:
         """The one record that is tried while the circuit breaker is open, if it is time."""
         manager = self._consumer.manager
-        if not manager.may_probe(now):
+        if not manager.breaker.may_probe(now):
             return None
-        for fresh in manager.probes_fresh:
+        for fresh in manager.breaker.probes_fresh:
             give = self._fresh if fresh else self._due_retry
             for shard_id in self._turns.round():
                 self._turns.served(shard_id)
@@ -270,8 +270,10 @@ class BufferedShards:
             consumer.counters.skipped += consumer.manager.skip(record.shard_id, sequence, now)
             self.retained.finished(record.shard_id, sequence)
             return True
-        exhausted = consumer.manager.expire(record.shard_id, sequence, attempt=record.attempt)
-        assert exhausted is not None, "it was handed out just now"
+        exhausted = consumer.manager.fail(
+            record.shard_id, sequence, now, attempt=record.attempt, fate=Fate.EXPIRED
+        )
+        assert isinstance(exhausted, Exhausted), "it was handed out just now"
         consumer.dead_letter(exhausted, record, age.error(record))
         self.retained.given_up(record.shard_id, sequence)
         return True
@@ -286,11 +288,12 @@ class BufferedShards:
 
     def _is_claimed(self, shard_id: str, getter: BufferedShard) -> bool:
         """Whether the next record may be handed out; if not, claims it and some more at the next commit."""
-        manager, following = self._consumer.manager, getter.ahead(1)
-        if following is None or manager.may_hand_out(shard_id, following[0]):
+        state, following = self._consumer.manager.shard(shard_id), getter.ahead(1)
+        assert state is not None, "only owned shards are read"
+        if following is None or state.may_hand_out(following[0]):
             return True  # the poll says why there is none
         ahead = getter.ahead(MAX_CLAIMED)
-        if ahead is not None and manager.claim(shard_id, *ahead):
+        if ahead is not None and state.claim(*ahead):
             self._consumer.commit_soon()
         return False
 

@@ -60,7 +60,7 @@ class Caution:
             del self._handed_out[shard_id]
             return False
         self._handed_out[shard_id] = number
-        if (attempt == 1 and number & before) or self._consumer.manager.breaker_pause is not None:
+        if (attempt == 1 and number & before) or self._consumer.manager.breaker.pause is not None:
             return False
         state = self._consumer.manager.shard(shard_id)
         assert state is not None, "it was read just now"

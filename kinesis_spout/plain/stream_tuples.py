@@ -13,12 +13,10 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, FailReason
 from kinesis_spout.plain.retained_records import Retained
-from shard_state import Exhausted, RecordEvent, SequenceNumber
+from shard_state import Exhausted, SequenceNumber
 
 _MAX_BROKEN_PER_CALL: Final = 32
 """Records whose scheme raises, before ``next_tuple`` returns to the caller."""
-
-_EVENTS: Final = {FailReason.FAIL: RecordEvent.FAIL, FailReason.TIME_OUT: RecordEvent.TIME_OUT}
 
 
 _NUMBER: Final = r"[1-9]\d{0,17}"
@@ -196,11 +194,9 @@ class StreamTuples:
                 sequence,
                 consumer.now,
                 attempt=attempt,
+                fate=failure.fate,
                 partition_key=record.partition_key,
-                rejected=failure.rejected,
                 delay_seconds=failure.delay_seconds,
-                put_off=failure.put_off,
-                event=_EVENTS[reason],
             )
             if decision is None:
                 return False

@@ -3,8 +3,8 @@
 Its shell asks for `next_work`, does it, and reports the outcome, from any number of threads under one lock.
 Works that are under way are independent.
 
-A record comes in by the inbox, waits with ``kinesis.write``'s records, is in one or several calls, and ends:
-sent, failed or dropped; see ``endings``.
+A record comes in by the inbox, waits with ``kinesis.write``'s records, departs in one or several calls, and ends:
+sent, failed or dropped; see ``departures`` and ``endings``.
 
 **Time.** A record that has not ended ``delivery_timeout_seconds`` after it was taken in fails, wherever it
 waits. One that is in a call then fails when that call does.

@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, Final
 from kinesis_spout.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from kinesis_spout.recipes.coalescing import (
-        Admission,
-        AsyncQueueCoordinator,
-        CoalescingCounts,
-        QueueCoordinator,
-        Turn,
-        ZooKeeperQueueCoordinator,
-        coalesce_across,
-    )
+    from kinesis_spout.recipes.coalescing.in_process import AsyncQueueCoordinator, QueueCoordinator
+    from kinesis_spout.recipes.coalescing.lines import CoalescingCounts
+    from kinesis_spout.recipes.coalescing.processes import ZooKeeperQueueCoordinator, coalesce_across
+    from kinesis_spout.recipes.coalescing.turn import Admission, Turn
     from kinesis_spout.recipes.keyed_rate import KeyedRate
     from kinesis_spout.recipes.leader import HandOver, Leader, LeaderCareer, Term, stand_for
 
@@ -36,20 +31,13 @@ __all__ = [
     "stand_for",
 ]
 
-_MODULES: Final = {
-    "kinesis_spout.recipes.coalescing": (
-        "Admission",
-        "AsyncQueueCoordinator",
-        "CoalescingCounts",
-        "QueueCoordinator",
-        "Turn",
-        "ZooKeeperQueueCoordinator",
-        "coalesce_across",
-    ),
+_NAMES: Final = {
+    "kinesis_spout.recipes.coalescing.in_process": ("AsyncQueueCoordinator", "QueueCoordinator"),
+    "kinesis_spout.recipes.coalescing.lines": ("CoalescingCounts",),
+    "kinesis_spout.recipes.coalescing.processes": ("ZooKeeperQueueCoordinator", "coalesce_across"),
+    "kinesis_spout.recipes.coalescing.turn": ("Admission", "Turn"),
     "kinesis_spout.recipes.keyed_rate": ("KeyedRate",),
     "kinesis_spout.recipes.leader": ("HandOver", "Leader", "LeaderCareer", "Term", "stand_for"),
 }
 
-__getattr__, __dir__ = lazy_names(
-    __name__, {name: module for module, names in _MODULES.items() for name in names}
-)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -60,13 +60,10 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {
-    "CustomGrouping": "kinesis_spout.storm.graph.grouping",
-    "ShellBolt": "kinesis_spout.storm.hosting",
-    "ShellSpout": "kinesis_spout.storm.hosting",
-    "Topology": "kinesis_spout.storm.topology",
-    "TopologyBuilder": "kinesis_spout.storm.builder",
+    "kinesis_spout.storm.builder": ("TopologyBuilder",),
+    "kinesis_spout.storm.graph.grouping": ("CustomGrouping",),
+    "kinesis_spout.storm.hosting": ("ShellBolt", "ShellSpout"),
+    "kinesis_spout.storm.topology": ("Topology",),
 }
 
-__getattr__, __dir__ = lazy_names(
-    __name__, dict.fromkeys(__all__, "kinesis_spout.storm.components") | _ELSEWHERE
-)
+__getattr__, __dir__ = lazy_names(__name__, {"kinesis_spout.storm.components": __all__, **_ELSEWHERE})

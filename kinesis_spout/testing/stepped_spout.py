@@ -88,7 +88,7 @@ class SteppedSpout(RecordSpout):
         retry_at = consumer.manager.next_due()
         moments = [inf if retry_at is None else retry_at]
         # What is unread waits with the rest while the circuit breaker is open.
-        to_read = consumer.manager.breaker_pause is None and not self._is_read_up(consumer)
+        to_read = consumer.manager.breaker.pause is None and not self._is_read_up(consumer)
         if consumer.letters or to_read:
             moments.append(consumer.chores_at)
         if to_read:

@@ -17,8 +17,6 @@
 /{root}/~coalescing/{name}       where processes coalesce requests
 """
 
-from dataclasses import dataclass
-
 from kinesis_spout.model.errors import InvalidConfig
 
 DEFAULT_ROOT = "kinesis_spout"
@@ -26,77 +24,32 @@ _MAX_NAME_LENGTH = 255
 _RESERVED_ROOT = "zookeeper"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """The places of one application on one stream. Raises InvalidConfig for a name that ZooKeeper refuses."""
+    """The places of one application on one stream. Immutable. Raises InvalidConfig for a name that is refused."""
 
-    root: str = DEFAULT_ROOT
-    app: str
-    stream: str
-
-    def __post_init__(self) -> None:
-        """Refuse names that ZooKeeper would refuse, or that would mean another place."""
-        for field, name in (("root", self.root), ("app", self.app), ("stream", self.stream)):
+    def __init__(self, *, root: str = DEFAULT_ROOT, app: str, stream: str) -> None:
+        for field, name in (("root", root), ("app", app), ("stream", stream)):
             check_name(field, name)
-        if self.root == _RESERVED_ROOT:
-            raise InvalidConfig(f"root={self.root!r} is ZooKeeper's own place; choose another name")
-
-    @property
-    def root_node(self) -> str:
-        return f"/{self.root}"
-
-    @property
-    def app_node(self) -> str:
-        return f"/{self.root}/{self.app}"
-
-    @property
-    def base(self) -> str:
-        return f"/{self.root}/{self.app}/{self.stream}"
-
-    @property
-    def shards(self) -> str:
-        return f"{self.base}/shards"
-
-    @property
-    def members(self) -> str:
-        return f"{self.base}/members"
-
-    @property
-    def owners(self) -> str:
-        return f"{self.base}/owners"
-
-    @property
-    def leader(self) -> str:
-        return f"{self.base}/leader"
-
-    @property
-    def assignment(self) -> str:
-        return f"{self.base}/assignment"
-
-    @property
-    def draining(self) -> str:
-        return f"{self.base}/draining"
-
-    @property
-    def paused(self) -> str:
-        return f"{self.base}/paused"
-
-    @property
-    def operator_pauses(self) -> str:
-        return f"{self.base}/halted"
-
-    @property
-    def attached(self) -> str:
-        return f"{self.base}/attached"
-
-    @property
-    def audit(self) -> str:
-        return f"{self.base}/audit"
-
-    @property
-    def audit_entry(self) -> str:
+        if root == _RESERVED_ROOT:
+            raise InvalidConfig(f"root={root!r} is ZooKeeper's own place; choose another name")
+        self.root = root
+        self.app = app
+        self.stream = stream
+        self.root_node = f"/{root}"
+        self.app_node = f"/{root}/{app}"
+        self.base = base = f"/{root}/{app}/{stream}"
+        self.shards = f"{base}/shards"
+        self.members = f"{base}/members"
+        self.owners = f"{base}/owners"
+        self.leader = f"{base}/leader"
+        self.assignment = f"{base}/assignment"
+        self.draining = f"{base}/draining"
+        self.paused = f"{base}/paused"
+        self.operator_pauses = f"{base}/halted"
+        self.attached = f"{base}/attached"
+        self.audit = f"{base}/audit"
+        self.audit_entry = f"{base}/audit/entry-"
         """The beginning of an entry's path; ZooKeeper adds its number."""
-        return f"{self.audit}/entry-"
 
     def attachment(self, name: str) -> str:
         return f"{self.attached}/{name}"

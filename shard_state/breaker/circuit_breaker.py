@@ -27,8 +27,7 @@ either: the outage is to blame, not the records. So after a restart in the middl
 delivered as if for the first time, the next owner sees the outage, and restarts use up no record's attempts.
 
 Every second probe is a record that never failed, where there is one: behind a long run of records that are at
-fault, only one that is not of them can show that the handler works. What failed under an owner before, and is read
-again on the way to it, waits as a retry.
+fault, only one that is not of them can show that the handler works.
 """
 
 import math
@@ -142,7 +141,7 @@ class CircuitBreaker:
     """
 
     def __init__(self, rule: BreakerRule, random: Callable[[], float]) -> None:
-        self._rule = rule
+        self.rule = rule
         self._random = random
         self._state = BreakerState.CLOSED
         # Two plain attributes: the first is looked at for each record, the second for each ack.
@@ -165,10 +164,6 @@ class CircuitBreaker:
         self._notices: deque[BreakerNotice] = deque(maxlen=_MOST_NOTICES)
 
     @property
-    def window(self) -> int:
-        return self._rule.window
-
-    @property
     def state(self) -> BreakerState:
         return self._state
 
@@ -189,9 +184,14 @@ class CircuitBreaker:
     def prefers_fresh(self) -> bool:
         return self.is_open and self._probes_sent % 2 == 1
 
+    @property
+    def probes_fresh(self) -> tuple[bool, bool]:
+        """Whether the next probe is a fresh record, and if there is none: a retry first, then the other kind."""
+        return (True, False) if self.prefers_fresh else (False, True)
+
     def doubts(self, now: float) -> bool:
         """Tell whether so many failed in a row that this may be the beginning of an outage."""
-        rule = self._rule
+        rule = self.rule
         return self._row >= rule.doubtful and now < self._row_began_at + rule.doubt_seconds
 
     def may_probe(self, now: float) -> bool:
@@ -206,7 +206,7 @@ class CircuitBreaker:
             now: the time.
             last_in_row: if some succeeded, how many failed after the last of these, as far as that is known.
         """
-        ratio = self._rule.failure_ratio
+        ratio = self.rule.failure_ratio
         if ratio is None or self.is_open or not outcomes:
             return
         self.noted += outcomes
@@ -221,14 +221,14 @@ class CircuitBreaker:
         self._row += failed_in_row
         if len(self._runs) == 1 and not self._runs[0][1]:
             self._failed = 0.0  # exactly: fractions were subtracted from it
-            self.is_content = self._outcomes >= self._rule.window - 0.5
+            self.is_content = self._outcomes >= self.rule.window - 0.5
         else:
             self.is_content = False
         # Rounded: what was cut out of the window are fractions.
-        enough = self._outcomes >= min(self._rule.least, self._rule.window) - 0.5
+        enough = self._outcomes >= min(self.rule.least, self.rule.window) - 0.5
         if failed and enough and self._failed >= ratio * self._outcomes - 1e-6:
             self._open(round(self._failed), round(self._outcomes), now)
-        elif self._row >= self._rule.in_a_row:
+        elif self._row >= self.rule.in_a_row:
             self._open(self._row, self._row, now)
 
     def probe_sent(self) -> None:
@@ -303,7 +303,7 @@ class CircuitBreaker:
         self._tell(event, None)
 
     def _wait(self, now: float) -> None:
-        again = self._rule.probes.again(attempts=self._probes_failed + 1, random=self._random())
+        again = self.rule.probes.again(attempts=self._probes_failed + 1, random=self._random())
         self.probe_at = now + again.delay_seconds
 
     def _tell(self, event: BreakerEvent, now: float | None) -> None:
@@ -320,7 +320,7 @@ class CircuitBreaker:
 
     def _add(self, outcomes: float, failed: float) -> None:
         """Add outcomes, and let as many of the oldest fall out; of those that came together, in proportion."""
-        window = float(self._rule.window)
+        window = float(self.rule.window)
         if outcomes > window:
             outcomes, failed = window, failed * window / outcomes
         before = self._runs[-1] if self._runs else (0.0, 1.0)

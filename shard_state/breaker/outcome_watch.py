@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from shard_state.breaker.circuit_breaker import BreakerRule, CircuitBreaker
-from shard_state.slices.slices import Delivery, FailedRecord, SliceOutcome, SlicePlan
+from shard_state.slices.slices import Delivery, FailedRecord, Fate, SliceOutcome, SlicePlan
 
 _MOST_REMEMBERED: Final = 20_000
 """Failures. Retries are no outcomes, so there may be more of these than the breaker looks at."""
@@ -82,29 +82,23 @@ class OutcomeWatch:
         elif self._probe is not None and self._probe[:2] == (shard_id, sequence):
             self._passed()
 
-    def failed(self, delivery: Delivery, now: float, *, rejected: bool, put_off: bool = False) -> bool:
-        """Note that a delivery failed.
-
-        Args:
-            delivery: which.
-            now: the time.
-            rejected: its handler said that no retry can help, so it was handled.
-            put_off: its handler did not try it: unless it is the probe, that is no outcome.
+    def failed(self, delivery: Delivery, fate: Fate, now: float) -> bool:
+        """Note that a delivery came to ``fate``.
 
         Returns:
             Whether it is spared.
         """
+        if fate is Fate.EXPIRED:
+            return False
         if delivery == self._probe:
-            if rejected:
-                self._passed()
+            if fate is Fate.REJECTED:
+                self._passed()  # it was handled
             else:
                 self._forget_probe()
                 self.breaker.probe_failed(now)
-        elif put_off:
-            pass
-        elif rejected:
+        elif fate is Fate.REJECTED:
             self._note(1, [], now)
-        else:
+        elif fate is not Fate.PUT_OFF:
             self._note(int(delivery.attempt == 1), [delivery], now)
         return self._spares(now)
 
@@ -123,24 +117,30 @@ class OutcomeWatch:
             Whether its failures are spared.
         """
         records = outcome.count if plan.is_fresh else len(plan.retries)
-        held = sum(failure.held or failure.expired for failure in outcome.failures)
-        reached = min(records - held, records if delivered is None else delivered)
+        handled = records - sum(not failure.was_delivered for failure in outcome.failures)
+        reached = handled if delivered is None else min(handled, delivered)
         failed = [
             failure
             for failure in outcome.failures
-            if not (failure.held or failure.rejected or failure.expired)
+            if failure.was_delivered and failure.fate is not Fate.REJECTED
         ]
         if plan == self._probing_slice:
             self._probing_slice = None
-            self._probe_settled(plan, outcome, reached, len(failed), now)
+            if plan.holes and handled and not reached:
+                self.breaker.probe_missed()
+            else:
+                self._probe_settled(plan, outcome, reached, len(failed), now)
         else:
-            again = sum(failure.attempt > 1 or failure.put_off for failure in failed)
+            again = sum(failure.attempt > 1 or failure.fate is Fate.PUT_OFF for failure in failed)
             deliveries = [
-                Delivery(plan.shard_id, each.sequence, each.attempt) for each in failed if not each.put_off
+                Delivery(plan.shard_id, each.sequence, each.attempt)
+                for each in failed
+                if each.fate is not Fate.PUT_OFF
             ]
             outcomes = reached - again - len(outcome.open_records)
-            self._note(outcomes, deliveries, now, _last_in_row(outcome) if plan.is_fresh else 0)
-        return self._spares(now)
+            last_in_row = _last_in_row(outcome) if plan.is_fresh and failed else 0
+            self._note(outcomes, deliveries, now, last_in_row)
+        return bool(outcome.failures) and self._spares(now)
 
     def died(self, plan: SlicePlan, now: float, *, guilty: Delivery | None) -> bool:
         """Note that the job of a slice died.
@@ -170,8 +170,6 @@ class OutcomeWatch:
     ) -> None:
         if failed:
             self.breaker.probe_failed(now)
-        elif not reached and plan.probe and outcome.count:
-            self.breaker.probe_missed()
         elif not reached:
             self.breaker.probe_vanished(now)
         elif outcome.open_records:
@@ -193,12 +191,12 @@ class OutcomeWatch:
             self._failures.clear()
         fresh = sum(each.attempt == 1 for each in failed)
         breaker.note(outcomes=max(0, outcomes), failed=fresh, now=now, last_in_row=last_in_row)
-        if not self._spares(now):
+        if failed and not self._spares(now):
             self._failures.extend((breaker.noted, delivery) for delivery in failed)
             self._forget_old_failures()
 
     def _forget_old_failures(self) -> None:
-        oldest = self.breaker.noted - self.breaker.window
+        oldest = self.breaker.noted - self.breaker.rule.window
         while self._failures and self._failures[0][0] <= oldest:
             self._failures.popleft()
 
@@ -219,11 +217,11 @@ def _last_in_row(outcome: SliceOutcome) -> int:
         failure = failures.get(index)
         if index in unknown or (failure is not None and _says_nothing(failure)):
             continue
-        if failure is None or failure.rejected:
+        if failure is None or failure.fate is Fate.REJECTED:
             break
         row += 1
     return row
 
 
 def _says_nothing(failure: FailedRecord) -> bool:
-    return failure.held or failure.expired or failure.put_off or failure.attempt > 1
+    return not failure.was_delivered or failure.fate is Fate.PUT_OFF or failure.attempt > 1

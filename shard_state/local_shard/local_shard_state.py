@@ -1,24 +1,53 @@
 """Everything one consumer knows of one shard it owns: what is read, out, waiting, and to be stored.
 
-The tracker says what is finished, the retries say what comes again; this class keeps the two in step. How far the
-shard is read, and what of it is stored, ``shard_reading`` says; which failures are final, ``counted_attempts``.
+The tracker says what is finished, the retries say what comes again; this class keeps the two in step. What the end
+of a slice means for it, ``slice_settling`` says.
+
+What is *dirty* is kept as a revision number: a commit takes a copy and its revision, and acks that arrive while it
+is under way raise the revision, so the shard stays dirty (and is committed again) although that commit succeeds.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import takewhile
-from math import inf
+from math import ceil, inf
 from typing import Final
 
-from shard_state.local_shard.guarantee import Guarantee
-from shard_state.local_shard.shard_reading import ShardReading
-from shard_state.retries.ordered_retries import Order
-from shard_state.retries.retry_policy import GiveUp, Retry
-from shard_state.sequence_number import SequenceNumber
-from shard_state.shards.life_cycle import ShardPhase
-from shard_state.slices.slices import Exhausted, FailedRecord, OpenRecord, Redelivery, SliceOutcome
+from shard_state.checkpoint.checkpoint import Checkpoint
+from shard_state.errors import OutOfOrder
+from shard_state.local_shard.guarantee import Claims, Guarantee, handed_out
+from shard_state.position import Position
+from shard_state.retries.ordered_retries import Order, OrderedRetries
+from shard_state.retries.retry_policy import GiveUp, Retry, RetryPolicy
+from shard_state.run_bounds import ShardBound
+from shard_state.sequence_number import SHARD_END, SequenceNumber
+from shard_state.shards.lineage import Shard, ShardPhase
+from shard_state.slices.slices import Exhausted, Fate, Redelivery
+from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
 from shard_state.tracker.record_life import RecordEvent, RecordState
-from shard_state.tracker.span import Carved
+
+CONGESTED_SHARE: Final = 0.75
+"""Of a cap: above it new reads pause, retries go on (invariant 12)."""
+
+MOST_PUT_OFF: Final = 1_000
+"""So often a handler may put a record off before that counts as an attempt: nothing goes round for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How much may be tracked per shard."""
+
+    records: int = 20_000
+    """Handed out and not finished."""
+    holes: int = 2_000
+    """Finished runs beyond the checkpoint, among the records read since the restart. What was restored is not
+    counted: it is bounded already, and reading is what closes it."""
+
+    def __post_init__(self) -> None:
+        if self.records < 1 or self.holes < 1:
+            raise ValueError(
+                f"expected room for at least 1 record and 1 hole, got {self}: nothing could be read"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +67,105 @@ _READING: Final = ShardPhase.READING
 _UNORDERED: Final = Order.UNORDERED
 
 
-class LocalShardState(ShardReading):
-    """One owned shard, with its records. Mutable; not thread-safe. Made as ``ShardReading`` is."""
+class LocalShardState:
+    """One owned shard, with its records. Mutable; not thread-safe. Its arguments are ``StateManager``'s."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        checkpoint: Checkpoint,
+        *,
+        retry: RetryPolicy,
+        random: Callable[[], float],
+        order: Order,
+        capacity: Capacity,
+        message_timeout_seconds: float | None = None,
+        guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
+        bound: ShardBound | None = None,
+    ) -> None:
+        self.shard = shard
+        self.epoch = checkpoint.epoch
+        self._stage = ShardPhase.READING
+        """READING, AT_END, AT_BOUND, or OVER."""
+        self.tracker = InflightRecordTracker(checkpoint)
+        self.retries = OrderedRetries(order)
+        self._order = order
+        self._timeout_seconds = message_timeout_seconds
+        self._guarantee = guarantee
+        self.bound = bound
+        """Up to where this run reads; None: on and on."""
+        self._retry = retry
+        self._random = random
+        self._capacity = capacity
+        self._stored = checkpoint
+        self._claims = Claims()
+        self.revision = 0
+        """Grows with every change of what would be stored. Give it back to ``mark_committed`` with a copy."""
+        self._committed_revision = 0
+        self.look_for_bound()
+
+    # Reading
+
+    @property
+    def phase(self) -> ShardPhase:
+        if self._stage is ShardPhase.AT_END and not self.tracker.unresolved:
+            return ShardPhase.FINISHED
+        return self._stage
+
+    @property
+    def position(self) -> Position:
+        """Where the next fresh record comes from."""
+        return self._stored.start.advanced_to(self.tracker.last_emitted)
+
+    @property
+    def room(self) -> int:
+        return max(0, self._capacity.records - self.tracker.unresolved)
+
+    @property
+    def max_failures(self) -> int:
+        """How many records of the next slice may fail: each leaves one more unresolved, and one hole before it.
+
+        At least 1, for a slice that could not have a single failure could not be read.
+        """
+        return max(1, min(self.room, self._capacity.holes - self.tracker.holes_read - 1))
+
+    @property
+    def restored_attempts(self) -> tuple[tuple[SequenceNumber, int], ...]:
+        """The deliveries, before the restart, of records that were not read again yet."""
+        return tuple(
+            (sequence, self._within_limit(count))
+            for sequence, count in self.tracker.restored_attempts.items()
+        )
+
+    @property
+    def is_congested(self) -> bool:
+        return self.tracker.unresolved >= ceil(
+            CONGESTED_SHARE * self._capacity.records
+        ) or self.tracker.holes_read >= ceil(CONGESTED_SHARE * self._capacity.holes)
+
+    @property
+    def may_read(self) -> bool:
+        return self._stage is _READING and not self.retries.blocks_shard and not self.is_congested
+
+    def end_read(self) -> None:
+        """Note that the end of the closed shard was read: nothing follows what was handed out so far."""
+        if self._stage is _READING:
+            self._stage = ShardPhase.AT_END
+            if not self.tracker.unresolved:
+                self.revision += 1
+
+    def reach_bound(self) -> None:
+        if self._stage is _READING:
+            self._stage = ShardPhase.AT_BOUND
+
+    def look_for_bound(self) -> None:
+        """End this run's part of the shard if nothing behind what was handed out is of it."""
+        if self.bound is not None and self.bound.ends_after(self.tracker.last_emitted):
+            self.reach_bound()
+
+    @property
+    def is_done(self) -> bool:
+        return self._stage is ShardPhase.AT_BOUND and not self.tracker.unresolved and not self.is_dirty
 
     # One record at a time
 
@@ -52,75 +178,51 @@ class LocalShardState(ShardReading):
         tracker, timeout, retries = self.tracker, self._timeout_seconds, self.retries
         if (
             tracker.restored is not None
-            or self.phase is not _READING
+            or self._stage is not _READING
             or (retries.line_of and self._order is not _UNORDERED and retries.blocks(partition_key))
         ):
             emission = self._emit_with_a_past(sequence, partition_key, now)
-            self._look_for_bound()
-            return emission
-        tracker.emitted(sequence, deadline=None if timeout is None else now + timeout)
-        if not self._is_plain:
+        else:
+            emission = _FIRST_DELIVERY
+            tracker.emitted(sequence, deadline=None if timeout is None else now + timeout)
             if self._guarantee is not Guarantee.AT_LEAST_ONCE:
-                self._changed()
-            self._look_for_bound()
-        return _FIRST_DELIVERY
-
-    @property
-    def puts_off_the_past(self) -> bool:
-        """Whether what failed before the restart may wait, while something that never failed is tried."""
-        return self._order is not Order.SHARD and self._guarantee is Guarantee.AT_LEAST_ONCE
-
-    def emit_if_never_failed(
-        self, sequence: SequenceNumber, partition_key: str | None, now: float
-    ) -> Emission:
-        """Do what ``emit`` does, but let a record that failed before the restart wait for its next attempt."""
-        self._before_tracking(sequence)
-        tracker = self.tracker
-        if (
-            not self.puts_off_the_past
-            or sequence not in tracker.restored_attempts
-            or tracker.was_finished(sequence)
-            or self.retries.blocks(partition_key)
-        ):
-            return self.emit(sequence, partition_key, now)
-        delivered = self._attempts.within_limit(tracker.attempts(sequence))
-        tracker.emitted(sequence, attempts=delivered, state=RecordState.WAITING)
-        self.retries.wait(sequence, partition_key, self._attempts.put_off_until(delivered, now))
-        self._look_for_bound()
-        return Emission(deliver=False, held=True, attempt=delivered)
+                self.revision += 1
+        if self.bound is not None:
+            self.look_for_bound()
+        return emission
 
     def _emit_with_a_past(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> Emission:
         """Do what ``emit`` does where records may have to wait, were delivered before, or count as finished."""
-        self._before_tracking(sequence)
+        self.before_tracking(sequence)
         if self.tracker.was_finished(sequence):
             self.tracker.emitted(sequence, state=RecordState.FINISHED)
-            self._changed()
+            self.revision += 1
             return Emission(deliver=False)
         stored = self.tracker.attempts(sequence)
-        delivered = self._attempts.within_limit(stored)
+        delivered = self._within_limit(stored)
         if self.retries.blocks(partition_key):
             self.tracker.emitted(sequence, attempts=delivered, state=RecordState.WAITING)
-            self.retries.hold(sequence, partition_key, now)
+            self.retries.wait(sequence, partition_key, now)
             return Emission(deliver=False, held=True, attempt=delivered)
         failed_before = sequence in self.tracker.restored_attempts
         self.tracker.emitted(sequence, attempts=delivered + 1)
-        self._start_deadline(sequence, now)
+        self.start_deadline(sequence, now)
         if failed_before:
             # What had to wait behind it before the restart has to wait now.
             self.retries.block(sequence, partition_key)
         if failed_before or self._guarantee is not Guarantee.AT_LEAST_ONCE:
-            self._changed()
+            self.revision += 1
         return Emission(deliver=True, attempt=delivered + 1, was_last=stored > delivered)
 
     def note(self, sequence: SequenceNumber) -> None:
         """Have the delivery of a record that is out stored as an attempt, although nothing came of it yet."""
         self.tracker.noted.add(sequence)
-        self._changed()
+        self.revision += 1
 
     def forget_note(self, sequence: SequenceNumber) -> None:
         if sequence in self.tracker.noted:
             self.tracker.noted.discard(sequence)
-            self._changed()
+            self.revision += 1
 
     def ack(self, sequence: SequenceNumber, now: float) -> bool:
         """Finish a record; False if that changes nothing (late, duplicate, unknown). Cancels a retry.
@@ -129,10 +231,9 @@ class LocalShardState(ShardReading):
         """
         if not self.tracker.acked(sequence):
             return False
-        if self.retries.line_of or self.phase is not _READING:
-            self._finished(sequence, now)
-        else:
-            self.revision += 1
+        if self.retries.line_of:
+            self.retries.finished(sequence, now)
+        self.revision += 1
         return True
 
     def is_out(self, sequence: SequenceNumber, attempt: int) -> bool:
@@ -143,7 +244,8 @@ class LocalShardState(ShardReading):
         """Finish an exhausted record, whose dead letter is durable now; False if it was not exhausted."""
         if not self.tracker.apply(sequence, RecordEvent.DEAD_LETTER):
             return False
-        self._finished(sequence, now)
+        self.retries.finished(sequence, now)
+        self.revision += 1
         return True
 
     def fail(
@@ -152,17 +254,23 @@ class LocalShardState(ShardReading):
         now: float,
         *,
         attempt: int,
-        event: RecordEvent = RecordEvent.FAIL,
+        fate: Fate = Fate.FAILED,
         partition_key: str | None = None,
-        rejected: bool = False,
         delay_seconds: float | None = None,
         spare: bool = False,
-        put_off: bool = False,
     ) -> Retry | Exhausted | None:
-        """Decide upon a record whose delivery number ``attempt`` failed (or timed out: ``event``).
+        """Decide upon a record whose delivery number ``attempt`` came to ``fate``, and was not held.
 
-        With ``spare`` the delivery does not count against the limit: nothing is given up but what is rejected. Nor
-        does it with ``put_off``, for ``MOST_PUT_OFF`` deliveries of a record.
+        Args:
+            sequence: the record.
+            now: the time.
+            attempt: which delivery.
+            fate: what happened. One that expired before it reached anybody has one delivery less, and later
+                records do not wait for it, unless they did already: then as for any that was given up.
+            partition_key: what names the line in which later records wait.
+            delay_seconds: the handler's own wish for the delay.
+            spare: whether the delivery does not count against the limit, so that nothing is given up but what is
+                rejected. Nor does it if it was put off, for ``MOST_PUT_OFF`` deliveries of a record.
 
         Returns:
             When it comes again, or that it must be dead-lettered; None if the report changes nothing: that
@@ -170,47 +278,62 @@ class LocalShardState(ShardReading):
         """
         if not self.is_out(sequence, attempt):
             return None
-        decision = self._attempts.decide(
-            sequence,
-            attempt,
-            rejected=rejected,
-            delay_seconds=delay_seconds,
-            spare=spare,
-            put_off=put_off,
-        )
-        self._changed()
+        decision = self.decide(sequence, attempt, fate, delay_seconds=delay_seconds, spare=spare)
+        self.revision += 1
         if isinstance(decision, GiveUp):
             self.tracker.apply(sequence, RecordEvent.EXHAUST)
+            if fate is Fate.EXPIRED:
+                return self.exhausted(sequence, attempt - 1, fate)
             self.retries.block(sequence, partition_key)
-            return self._exhausted(sequence, attempt, rejected=rejected)
-        self.tracker.apply(sequence, event)
+            return self.exhausted(sequence, attempt, fate)
+        if decision.spared:
+            self.tracker.spare(sequence)
+        self.tracker.apply(sequence, RecordEvent.FAIL)
         self.retries.wait(sequence, partition_key, now + decision.delay_seconds)
         return decision
 
-    def expire(self, sequence: SequenceNumber, attempt: int) -> Exhausted | None:
-        """Give up a record that became too old before its delivery number ``attempt`` reached anybody.
+    def decide(
+        self,
+        sequence: SequenceNumber,
+        attempt: int,
+        fate: Fate,
+        *,
+        delay_seconds: float | None,
+        spare: bool,
+    ) -> Retry | GiveUp:
+        """Say what follows for a failed record, without changing anything; the arguments are those of ``fail``."""
+        if fate is Fate.EXPIRED or self._guarantee is not Guarantee.AT_LEAST_ONCE:
+            return GiveUp()
+        spared = self.tracker.spared(sequence)
+        spare = spare or (fate is Fate.PUT_OFF and spared < MOST_PUT_OFF)
+        return self._retry.decide(
+            # Where nothing counts the delays grow all the same: nobody knows for how long nothing will.
+            attempts=attempt if spare else max(1, attempt - spared),
+            random=self._random(),
+            rejected=fate is Fate.REJECTED,
+            delay_seconds=delay_seconds,
+            spare=spare,
+        )
 
-        Later records do not wait for it, unless they did already: then as for any that was given up.
-
-        Returns:
-            None if that delivery has ended.
-        """
-        if not self.is_out(sequence, attempt):
-            return None
-        self.tracker.apply(sequence, RecordEvent.EXHAUST)
-        self._changed()
-        return self._exhausted(sequence, attempt - 1, expired=True)
+    def exhausted(self, sequence: SequenceNumber, attempts: int, fate: Fate) -> Exhausted:
+        return Exhausted(
+            shard_id=self.shard.shard_id,
+            sequence=sequence,
+            attempts=attempts,
+            rejected=fate is Fate.REJECTED,
+            expired=fate is Fate.EXPIRED,
+        )
 
     def forgive(self, sequence: SequenceNumber) -> None:
         """Let one failure of a record, which counted, not count, unless the record is given up or finished."""
         if self.tracker.state(sequence) in (RecordState.WAITING, RecordState.IN_FLIGHT):
-            self._attempts.spare(sequence)
-            self._changed()
+            self.tracker.spare(sequence)
+            self.revision += 1
 
     def take_retry(self, now: float) -> Redelivery | None:
         """Hand out the record whose retry is due first, if any is."""
         for retry in self.take_retries(now, 1, whole_lines=False):
-            self._start_deadline(retry.sequence, now)
+            self.start_deadline(retry.sequence, now)
             return retry
         return None
 
@@ -243,147 +366,8 @@ class LocalShardState(ShardReading):
             if by_itself:
                 break
         if taken:
-            self._changed()
+            self.revision += 1
         return tuple(taken)
-
-    # Slices
-
-    def settle_fresh(
-        self,
-        outcome: SliceOutcome,
-        now: float,
-        *,
-        spare: bool = False,
-        probe: bool = False,
-    ) -> list[Exhausted]:
-        """Track what came of a fresh slice, and decide upon its failures. What is open stays in flight.
-
-        ``spare`` is as in ``fail``; ``probe`` is the plan's.
-
-        Raises:
-            OutOfOrder: it does not come after every record read before, or comes after the shard's end, or
-                its failures or open records do not fit into it.
-        """
-        exhausted: list[Exhausted] = []
-        if outcome.count:
-            assert outcome.first is not None
-            assert outcome.last is not None
-            self._before_tracking(outcome.first)
-            decided = [
-                (failure, self._attempts.decide_failed(failure, spare=spare)) for failure in outcome.failures
-            ]
-            past = dict(self.tracker.restored_attempts) if probe else {}
-            carved = [_carved(failure, _state_after(decision)) for failure, decision in decided]
-            carved.extend(_carved(delivery, RecordState.IN_FLIGHT) for delivery in outcome.open_records)
-            self.tracker.emitted_span(outcome.first, outcome.last, outcome.count)
-            self.tracker.settle(outcome.first, carved)
-            exhausted = self._queue_failures(decided, past, now)
-            self._leave_out(outcome.open_records, now)
-            self._changed()
-        if outcome.at_end:
-            self.end_read()
-        elif outcome.at_bound:
-            self.reach_bound()
-        self._look_for_bound()
-        self._check_all_finished()
-        return exhausted
-
-    def _queue_failures(
-        self,
-        decided: Sequence[tuple[FailedRecord, Retry | GiveUp | None]],
-        past: Mapping[SequenceNumber, int],
-        now: float,
-    ) -> list[Exhausted]:
-        """Let the failed and the held records of a fresh slice wait; returns those that are given up.
-
-        A held record in ``past`` failed before the restart: it waits as after a failure, if nothing of its line is
-        before it.
-        """
-        exhausted: list[Exhausted] = []
-        due = _due_times(decided, now)
-        for failure, decision in decided:
-            sequence, key = failure.sequence, failure.partition_key
-            if failure.held:
-                if sequence in past and not self.retries.blocks(key):
-                    due_at = self._attempts.put_off_until(failure.attempt, now)
-                else:
-                    due_at = _due_with_stand_in(failure, due)
-                self.retries.hold(sequence, key, due_at)
-            elif isinstance(decision, Retry):
-                self.retries.wait(sequence, key, now + decision.delay_seconds)
-            else:
-                if not failure.expired:
-                    self.retries.block(sequence, key)
-                exhausted.append(
-                    self._exhausted(
-                        sequence, failure.attempt, rejected=failure.rejected, expired=failure.expired
-                    )
-                )
-        return exhausted
-
-    def _leave_out(self, open_records: Iterable[OpenRecord], now: float) -> None:
-        """Let the time-out of deliveries begin whose slice has settled without an outcome of theirs."""
-        for delivery in open_records:
-            self._start_deadline(delivery.sequence, now)
-            if delivery.attempt > 1:
-                # As in ``emit``: it failed before the restart, and others had to wait behind it.
-                self.retries.block(delivery.sequence, delivery.partition_key)
-
-    def settle_retries(
-        self,
-        retries: tuple[Redelivery, ...],
-        outcome: SliceOutcome,
-        now: float,
-        *,
-        spare: bool = False,
-    ) -> list[Exhausted]:
-        """Ack the retried records that neither failed nor are open, and decide upon those that failed.
-
-        ``spare`` is as in ``fail``.
-        """
-        unfinished = outcome.unfinished
-        attempts = {retry.sequence: retry.attempt for retry in retries}
-        decided = [
-            (
-                failure,
-                self._decide_retried(failure, attempts.get(failure.sequence, 0), now, spare=spare),
-            )
-            for failure in outcome.failures
-            if not failure.held
-        ]
-        due = _due_times(decided, now)
-        for failure in outcome.failures:
-            if failure.held:
-                due_at = _due_with_stand_in(failure, due)
-                self.withdraw(failure.sequence, failure.partition_key, due_at)
-        for retry in retries:
-            if retry.sequence not in unfinished:
-                self.ack(retry.sequence, now)
-        for delivery in outcome.open_records:
-            if self.is_out(delivery.sequence, delivery.attempt):
-                self._start_deadline(delivery.sequence, now)
-        return [decision for _, decision in decided if isinstance(decision, Exhausted)]
-
-    def _decide_retried(
-        self,
-        failure: FailedRecord,
-        attempt: int,
-        now: float,
-        *,
-        spare: bool,
-    ) -> Retry | Exhausted | None:
-        if failure.expired:
-            return self.expire(failure.sequence, attempt)
-        return self.fail(
-            failure.sequence,
-            now,
-            attempt=attempt,
-            partition_key=failure.partition_key,
-            rejected=failure.rejected,
-            delay_seconds=failure.delay_seconds,
-            spare=spare,
-            put_off=failure.put_off,
-        )
 
     def withdraw(self, sequence: SequenceNumber, partition_key: str | None, due_at: float = -inf) -> None:
         """Take back a delivery that did not reach the handler: the record waits on, uncounted.
@@ -392,56 +376,99 @@ class LocalShardState(ShardReading):
         same records at its front.
         """
         if self.tracker.apply(sequence, RecordEvent.WITHDRAW):
-            self.retries.hold(sequence, partition_key, due_at)
-            self._changed()
+            self.retries.wait(sequence, partition_key, due_at)
+            self.revision += 1
+
+    # Claiming, where a record is delivered at most once
+
+    def claim(self, first: SequenceNumber, last: SequenceNumber) -> bool:
+        """Claim the records that are to be handed out next, by their first and last.
+
+        Returns:
+            Whether that has to be stored now: not if the first was claimed before, or nothing has to be claimed.
+        """
+        claimed = self._guarantee is Guarantee.AT_MOST_ONCE and self._claims.claim(first, last)
+        if claimed:
+            self.revision += 1
+        return claimed
+
+    def may_hand_out(self, sequence: SequenceNumber) -> bool:
+        """Tell whether a fresh record may be handed out: with AT_MOST_ONCE, once its claim is stored."""
+        return self._guarantee is not Guarantee.AT_MOST_ONCE or self._claims.cover(sequence)
+
+    def end_claims(self) -> None:
+        """Take back the claims on what was not handed out, until it is claimed anew; and all notes."""
+        if self.tracker.noted:
+            self.tracker.noted.clear()
+            self.revision += 1
+        if self._guarantee is Guarantee.AT_MOST_ONCE:
+            self._claims.end()
+            self.revision += 1
+
+    # Committing
+
+    @property
+    def is_dirty(self) -> bool:
+        return self.revision != self._committed_revision
+
+    def checkpoint(self, app_instance: str) -> Checkpoint:
+        """Take a copy of the progress, to be stored under the epoch of this ownership."""
+        stored, tracker = self._stored, self.tracker
+        if self.phase in (ShardPhase.FINISHED, ShardPhase.OVER):
+            return replace(
+                stored, base=SHARD_END, holes=(), attempts=(), anchor=None, app_instance=app_instance
+            )
+        base, anchor = tracker.base, tracker.anchor
+        if self._guarantee is Guarantee.AT_LEAST_ONCE:
+            holes, counts = tracker.hole_map()
+        else:
+            # Without an anchor, that of the holes is their own: nothing in them may come again.
+            base, holes, counts = handed_out(tracker, stored.base)
+            holes, counts = self._claims.added_to(base, holes, counts)
+            anchor = None
+        return replace(
+            stored,
+            base=base,
+            holes=holes,
+            anchor=anchor,
+            attempts=counts,
+            epoch=self.epoch,
+            app_instance=app_instance,
+        )
+
+    def mark_committed(self, checkpoint: Checkpoint, revision: int) -> None:
+        self._stored = checkpoint
+        self._committed_revision = revision
+        if self._guarantee is Guarantee.AT_MOST_ONCE:
+            self._claims.stored(checkpoint)
+        if checkpoint.is_shard_end:
+            self._stage = ShardPhase.OVER
 
     # Inside
 
-    def _exhausted(
-        self, sequence: SequenceNumber, attempts: int, *, rejected: bool = False, expired: bool = False
-    ) -> Exhausted:
-        return Exhausted(
-            shard_id=self.shard.shard_id,
-            sequence=sequence,
-            attempts=attempts,
-            rejected=rejected and not expired,
-            expired=expired,
-        )
+    def before_tracking(self, sequence: SequenceNumber) -> None:
+        """Check what is read next: that anything may be, and whether what was restored speaks of it.
 
-    def _start_deadline(self, sequence: SequenceNumber, now: float) -> None:
+        Raises:
+            OutOfOrder: the shard's end was read, or its bound reached.
+        """
+        if self._stage is not _READING:
+            raise OutOfOrder(
+                f"expected no record of {self.shard.shard_id} after its end was read, or its bound reached, got "
+                f"{sequence}: report that only when all that was fetched before it is handed out"
+            )
+        if not self.tracker.restored_anchor_read(sequence):
+            self.revision += 1
+
+    def start_deadline(self, sequence: SequenceNumber, now: float) -> None:
+        """Let the message time-out of a delivery begin."""
         if self._timeout_seconds is not None:
             self.tracker.start_deadline(sequence, now + self._timeout_seconds)
 
-    def _finished(self, sequence: SequenceNumber, now: float) -> None:
-        self.retries.finished(sequence, now)
-        self._attempts.spared.pop(sequence, None)
-        self._changed()
-        self._check_all_finished()
+    def _within_limit(self, attempts: int) -> int:
+        """Bound a stored attempt count, so that one delivery more stays within the limit (invariant 4).
 
-
-def _carved(record: FailedRecord | OpenRecord, state: RecordState) -> Carved:
-    return Carved(
-        index=record.index,
-        sequence=record.sequence,
-        previous=record.previous,
-        state=state,
-        attempts=record.attempt,
-    )
-
-
-def _state_after(decision: Retry | GiveUp | None) -> RecordState:
-    return RecordState.EXHAUSTED if isinstance(decision, GiveUp) else RecordState.WAITING
-
-
-def _due_times(decided: Iterable[tuple[FailedRecord, object]], now: float) -> dict[int, float]:
-    """Tell when failed records come again, by their index; not those that do not."""
-    return {
-        failure.index: now + decision.delay_seconds
-        for failure, decision in decided
-        if isinstance(decision, Retry)
-    }
-
-
-def _due_with_stand_in(held: FailedRecord, due_times: Mapping[int, float]) -> float:
-    """Tell when a held record is due: with the failed record that stood for it; otherwise at once."""
-    return -inf if held.stand_in is None else due_times.get(held.stand_in, -inf)
+        The last delivery of a record may have had no durable outcome: it was out, or its dead letter was not
+        written. Then nobody knows how it ended, and it is made again under the same number.
+        """
+        return attempts if self._retry.limit is None else min(attempts, self._retry.limit)

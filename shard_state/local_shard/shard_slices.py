@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from shard_state.errors import OutOfOrder
 from shard_state.local_shard.local_shard_state import LocalShardState
+from shard_state.local_shard.slice_settling import settle_fresh, settle_retries
 from shard_state.slices.isolation import Isolation
-from shard_state.slices.slices import Delivery, Exhausted, SliceKind, SliceOutcome, SlicePlan
+from shard_state.slices.slices import Delivery, Exhausted, Fate, SliceKind, SliceOutcome, SlicePlan
 
 if TYPE_CHECKING:
     from shard_state.sequence_number import SequenceNumber
@@ -104,7 +105,7 @@ class ShardSlices:
 
     def plan_retries(self, now: float, most: float = inf, *, coalesces: bool = False) -> SlicePlan | None:
         """Plan the due retries, at most so many; None if there are none, or some are out already."""
-        if self._retries_out:
+        if not self.may_plan_retries(now):
             return None
         isolation = self._isolation[False]
         limit = int(min(isolation.limit(self._limits.retries), inf if coalesces else most))
@@ -130,37 +131,37 @@ class ShardSlices:
     def plan_fresh(
         self, carried: int, *, probe: bool = False, most: float = inf, coalesces: bool = False
     ) -> SlicePlan | None:
-        """Plan the next fresh slice. Of a ``probe`` one record is tried, one that never failed if there is one."""
+        """Plan the next fresh slice. Of a ``probe`` one record is delivered."""
         isolation = self._isolation[True]
         if not self.may_plan_fresh(carried):
             return None
         tracker = self.state.tracker
-        # What was finished or failed before the restart is passed over, however much that is.
-        probe_passes = probe and tracker.restored is not None and self.state.puts_off_the_past
-        allowed = most
-        deliveries = int(allowed) if coalesces and allowed < inf else None
-        most = 1 if probe and not probe_passes else self._limits.records
-        if deliveries is None:
-            most = int(min(most, allowed))
-        max_failures = self.state.max_failures
+        limit = self._limits.records
+        deliveries = int(most) if coalesces and most < inf else None
+        max_failures, room = self.state.max_failures, self.state.room
+        if probe:
+            # What was finished before the restart is passed over, however much that is.
+            limit = limit if tracker.restored_holes else 1
+            room = deliveries = 1
+        elif deliveries is None:
+            limit = int(min(limit, most))
         if isolation.alone and not self.backlog:
             isolation.at_most(carried)  # The job that died can have read no further than the tip.
         if isolation.alone:
-            most = min(most, max_failures)  # If its job dies, all its records are held, to be halved.
+            limit = min(limit, max_failures)  # If its job dies, all its records are held, to be halved.
         self._fresh_out = SlicePlan(
             shard_id=self.state.shard.shard_id,
             epoch=self.state.epoch,
             kind=SliceKind.CARRIED if carried else SliceKind.READ,
-            limit=min(isolation.limit(self._limits.records), carried or most, most),
+            limit=min(isolation.limit(self._limits.records), carried or limit, limit),
             position=self.state.position,
             max_failures=max_failures,
-            room=1 if probe_passes else self.state.room,
+            room=room,
             holes=tracker.restored_holes,
             anchor=tracker.anchor if tracker.last_emitted == tracker.base else None,
             attempts=self.state.restored_attempts,
             blocked_keys=self.state.retries.blocked_keys,
             alone=isolation.alone,
-            probe=probe_passes,
             deliveries=deliveries,
             portion=isolation.portion,
             bound=self.state.bound,
@@ -210,14 +211,14 @@ class ShardSlices:
                 self.backlog = not outcome.at_tip
             isolation.survived(outcome.count, alone=plan.alone)
             self._isolate(outcome)
-            return self._acquitted(self.state.settle_fresh(outcome, now, spare=spare, probe=plan.probe))
+            return self._acquitted(settle_fresh(self.state, outcome, now, spare=spare))
         if not self._is_isolated(plan):
             held = sum(failure.held for failure in outcome.failures)
             isolation.survived(len(plan.retries) - held, alone=plan.alone)
         waiting = {failure.sequence for failure in outcome.failures if failure.held}
         self._suspects -= {retry.sequence for retry in plan.retries} - waiting
         self._isolate(outcome)
-        exhausted = self.state.settle_retries(plan.retries, outcome, now, spare=spare)
+        exhausted = settle_retries(self.state, plan.retries, outcome, now, spare=spare)
         for acked in {retry.sequence for retry in plan.retries} - outcome.unfinished:
             self._isolation[False].acquit(acked)
         return self._acquitted(exhausted)
@@ -288,16 +289,16 @@ class ShardSlices:
         fresh.survived(held.count, alone=True)
         suspects = [failure for failure in held.failures if failure.held]
         if retried.died(len(suspects), alone=True):
-            guilty = replace(suspects[0], held=False, attempt=suspects[0].attempt + 1, killed_worker=True)
+            guilty = replace(suspects[0], fate=Fate.KILLED_WORKER, attempt=suspects[0].attempt + 1)
             held = replace(held, failures=(guilty,))
             self._isolate(held)
-        return self._acquitted(self.state.settle_fresh(held, now, spare=spare))
+        return self._acquitted(settle_fresh(self.state, held, now, spare=spare))
 
     def _isolate(self, outcome: SliceOutcome) -> None:
         for failure in outcome.failures:
-            if failure.killed_worker:
+            if failure.fate is Fate.KILLED_WORKER:
                 self._isolation[False].isolate(failure.sequence)
-            if failure.suspected:
+            elif failure.fate is Fate.SUSPECTED:
                 self._suspects.add(failure.sequence)
 
     def _is_isolated(self, plan: SlicePlan) -> bool:

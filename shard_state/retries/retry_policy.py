@@ -6,7 +6,7 @@ passed in: the policy is a function.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 OUTAGE_CAP_SECONDS: Final = 15.0
@@ -18,6 +18,8 @@ class Retry:
     """Deliver the record again, ``delay_seconds`` from now."""
 
     delay_seconds: float
+    spared: bool = field(default=False, compare=False)
+    """The delivery that failed does not count against the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +79,8 @@ class RetryPolicy:
             return GiveUp()
         again = self.again(attempts=attempts, random=random, delay_seconds=delay_seconds)
         if spare and delay_seconds is None:
-            return Retry(delay_seconds=min(again.delay_seconds, OUTAGE_CAP_SECONDS))
-        return again
+            again = Retry(delay_seconds=min(again.delay_seconds, OUTAGE_CAP_SECONDS))
+        return replace(again, spared=spare)
 
     def again(self, *, attempts: int, random: float, delay_seconds: float | None = None) -> Retry:
         """Say when something is tried again, whatever the limit. The arguments are those of ``decide``."""

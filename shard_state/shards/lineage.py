@@ -15,15 +15,38 @@ has trimmed it. It was trimmed if a listed shard names it as parent, for then th
 was trimmed has no listed ancestors, and is free. Otherwise it waits while any shard of known lineage can go on
 without it; after that those of unknown lineage are free one after another, by their ids, which Kinesis counts
 up. So they never wait for each other in a ring.
+
+**The life of a shard.** ``ShardPhase`` names how far a shard is, as one consumer sees it:
+
+    WAITING_FOR_PARENTS -> READY -> READING -> AT_END -> FINISHED -> OVER
+                                    READING -> AT_BOUND
+
+READING, AT_END, FINISHED and AT_BOUND are the phases of an owned shard, which ``LocalShardState`` knows. Losing
+the ownership leads to LOST, and the next owner of the shard begins at READING from what is stored. At its bound a
+shard is read no further by this run (``run_bounds``); nothing is stored of that. Only OVER, which is in the store,
+lets the children begin.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from shard_state.checkpoint.checkpoint import Checkpoint
 from shard_state.errors import InvalidLineage
 from shard_state.position import Position
-from shard_state.shards.life_cycle import ACQUIRABLE, ShardEvent, ShardPhase, next_phase
+
+
+class ShardPhase(Enum):
+    """Where a shard stands in its life, as one consumer sees it."""
+
+    WAITING_FOR_PARENTS = auto()
+    READY = auto()
+    READING = auto()
+    AT_END = auto()
+    AT_BOUND = auto()
+    FINISHED = auto()
+    OVER = auto()
+    LOST = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,80 +186,59 @@ class Lineage:
 class KnownShards:
     """Which shards of a stream this consumer may try to own. Mutable; not thread-safe.
 
-    The phase of an owned shard is its ``LocalShardState``'s; those of all others are kept here.
+    Args:
+        owned: the shards that it owns, as they are at any time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, owned: Container[str]) -> None:
+        self._owned = owned
         self._lineage = Lineage()
-        self._phases: dict[str, ShardPhase] = {}
-        """Of the shards that this consumer does not own."""
-        self._children_wait = False
-        """Whether shards were found to be over, and their children were not released for it yet."""
+        self._over: set[str] = set()
+        self._lost: set[str] = set()
+        """Shards that this consumer owned once."""
 
-    def listed(
-        self, shards: Iterable[Shard], stored: Mapping[str, Checkpoint], owned: Container[str]
-    ) -> None:
+    def listed(self, shards: Iterable[Shard], stored: Mapping[str, Checkpoint]) -> None:
         self._lineage.learn(shards, stored)
-        for shard_id in self._lineage.shards:
-            if shard_id not in owned:
-                self._phases.setdefault(shard_id, ShardPhase.WAITING_FOR_PARENTS)
         for shard_id, checkpoint in stored.items():
             # Of an owned shard only a commit of ours, or the loss of it, says that it is over.
-            if checkpoint.is_shard_end:
-                self._step(shard_id, ShardEvent.FOUND_OVER)
-        self._release_children()
+            if checkpoint.is_shard_end and shard_id not in self._owned:
+                self._over.add(shard_id)
 
     def to_acquire(self) -> list[Shard]:
-        self._release_waiting()
-        # Asked again: a list may have said meanwhile that a shard of unknown lineage has unfinished parents.
-        free = self._lineage.free(self._over())
         return parents_first(
-            self._lineage.shards[shard_id] for shard_id in free if self._phases.get(shard_id) in ACQUIRABLE
+            self._lineage.shards[shard_id]
+            for shard_id in self._lineage.free(self._over)
+            if shard_id not in self._owned
         )
 
     def fresh_checkpoint(self, shard_id: str) -> Checkpoint:
         return Checkpoint(start=Position.trim_horizon(), parents=self._lineage.parents(shard_id))
 
     def acquired(self, shard_id: str) -> Shard:
-        """Give a shard to its owner, this consumer, which keeps its phase from now on."""
         self._lineage.stored.add(shard_id)
-        self._phases.pop(shard_id, None)
         return self._lineage.shards[shard_id]
 
     def found_over(self, shard_id: str) -> None:
         self._lineage.stored.add(shard_id)
-        self._step(shard_id, ShardEvent.FOUND_OVER)
-        # Once for all that are found: it looks at every shard, and after a takeover thousands may be over.
-        self._children_wait = True
+        self._over.add(shard_id)
 
-    def given_up(self, phases: Mapping[str, ShardPhase]) -> None:
-        """Take back shards that this consumer owns no more, each with its phase."""
-        self._phases.update(phases)
-        if ShardPhase.OVER in phases.values():
-            self._release_children()
+    def lost(self, shard_id: str) -> None:
+        self._lost.add(shard_id)
 
-    def phase(self, shard_id: str) -> ShardPhase:
-        self._release_waiting()
-        return self._phases[shard_id]
+    def phases(self) -> dict[str, ShardPhase]:
+        """Tell the phases of the shards that this consumer does not own; parents come before children."""
+        free = frozenset(self._lineage.free(self._over))
+        return {
+            shard.shard_id: self._phase(shard.shard_id, free)
+            for shard in parents_first(self._lineage.shards.values())
+        }
 
-    def parents_first(self) -> list[Shard]:
-        return parents_first(self._lineage.shards.values())
-
-    def _release_waiting(self) -> None:
-        if self._children_wait:
-            self._release_children()
-
-    def _release_children(self) -> None:
-        self._children_wait = False
-        for shard_id in self._lineage.free(self._over()):
-            self._step(shard_id, ShardEvent.PARENTS_OVER)
-
-    def _step(self, shard_id: str, event: ShardEvent) -> None:
-        if shard_id in self._phases:
-            self._phases[shard_id] = next_phase(self._phases[shard_id], event)
-
-    def _over(self) -> set[str]:
-        return {shard_id for shard_id, phase in self._phases.items() if phase is ShardPhase.OVER}
+    def _phase(self, shard_id: str, free: Container[str]) -> ShardPhase:
+        if shard_id in self._over:
+            return ShardPhase.OVER
+        if shard_id in self._lost:
+            return ShardPhase.LOST
+        return ShardPhase.READY if shard_id in free else ShardPhase.WAITING_FOR_PARENTS
 
 
 def _check_no_ring(shards: Iterable[Shard]) -> None:

@@ -77,10 +77,9 @@ class SlicePlan:
     """The records of a RETRY slice, in the order of delivery."""
     alone: bool = False
     """Run it in a job of its own: a job with it died before, and this tells who is to blame."""
-    probe: bool = False
-    """Only one record is delivered, the first that has no ``attempts``; those before it that have are held."""
     deliveries: int | None = None
-    """So many of its records may reach the handler, at most: some stand for others. None: each may."""
+    """So many of its records may reach the handler, at most: some stand for others, or one is a probe. None: each
+    may."""
     portion: int | None = None
     """A handler that takes several records at a time is given no more than that, nor are more under way at a time;
     None: as many as there are."""
@@ -90,14 +89,31 @@ class SlicePlan:
     @property
     def most_deliveries(self) -> int:
         """So many of its records may reach the handler."""
-        if self.probe:
-            return 1
         return self.limit if self.deliveries is None else self.deliveries
 
     @property
     def is_fresh(self) -> bool:
         """Whether it moves the shard forward, as opposed to retrying."""
         return self.kind is not SliceKind.RETRY
+
+
+class Fate(Enum):
+    """What happened to a record that was not acked."""
+
+    FAILED = auto()
+    """Its handler failed."""
+    REJECTED = auto()
+    """Its handler said that no retry can help."""
+    PUT_OFF = auto()
+    """Its handler did not try it: no attempt, within ``MOST_PUT_OFF``."""
+    KILLED_WORKER = auto()
+    """The worker died, or hung, while it was handled: it is retried alone."""
+    HELD = auto()
+    """It was not delivered this time, because an earlier record of its key has to come first."""
+    SUSPECTED = auto()
+    """It is held because it was under way, with others, when the worker died: such records come one at a time."""
+    EXPIRED = auto()
+    """It was too old to be delivered this time, and is given up. Nothing waits for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,25 +127,23 @@ class FailedRecord:
     """The record read just before it in the slice."""
     attempt: int
     """How often it was delivered so far."""
-    held: bool = False
-    """It was not delivered this time, because an earlier record of its key has to come first."""
+    fate: Fate = Fate.FAILED
     partition_key: str | None = None
     """What names the line in which later records wait: the partition key, or what a door orders by instead."""
-    rejected: bool = False
-    """The handler said that no retry can help."""
     delay_seconds: float | None = None
     """The handler's own wish for the delay before the next attempt."""
-    put_off: bool = False
-    """The handler did not try it: no attempt, within ``MOST_PUT_OFF``."""
-    killed_worker: bool = False
-    """The worker died, or hung, while it was handled: it is retried alone."""
-    suspected: bool = False
-    """It is held because it was under way, with others, when the worker died: such records come one at a time."""
-    expired: bool = False
-    """It was too old to be delivered this time, and is given up. Nothing waits for that."""
     stand_in: int | None = None
     """Of a held one: the index, in the same outcome, of the failure of a later record that was handled in its
     place. Both come again together: it is due when that one is, or at once if that one is given up."""
+
+    @property
+    def held(self) -> bool:
+        """Whether it was not delivered this time, and waits on."""
+        return self.fate in (Fate.HELD, Fate.SUSPECTED)
+
+    @property
+    def was_delivered(self) -> bool:
+        return self.fate is not Fate.EXPIRED and not self.held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

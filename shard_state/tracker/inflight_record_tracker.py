@@ -49,7 +49,8 @@ class InflightRecordTracker:
     """The ack map of one shard. Mutable; not thread-safe; see the module's text for the theory."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self._base = checkpoint.base
+        self.base = checkpoint.base
+        """The last record of the finished prefix: it never decreases (invariant 1)."""
         self._head: Span | None = None
         self._tail: Span | None = None
         self._unresolved: dict[SequenceNumber, Span] = {}
@@ -62,21 +63,17 @@ class InflightRecordTracker:
         self.noted: set[SequenceNumber] = set()
         """Records whose first delivery counts as an attempt while it is under way."""
         self._deadlines = Deadlines()
-        self._holes = 0
+        self.holes_read = 0
+        """How many finished runs, read since the restart, lie beyond the base."""
         self.restored: Restored | None = Restored(checkpoint) or None
         """What was stored; None when it says nothing more of the next record."""
 
     # What is known
 
     @property
-    def base(self) -> SequenceNumber:
-        """The last record of the finished prefix: it never decreases (invariant 1)."""
-        return self._base
-
-    @property
     def last_emitted(self) -> SequenceNumber:
         """The last record handed out, or the base."""
-        return self._base if self._tail is None else self._tail.last
+        return self.base if self._tail is None else self._tail.last
 
     @property
     def anchor(self) -> SequenceNumber | None:
@@ -96,12 +93,7 @@ class InflightRecordTracker:
     @property
     def holes(self) -> int:
         """How many finished runs lie beyond the base."""
-        return self._holes + (0 if self.restored is None else self.restored.holes_left)
-
-    @property
-    def holes_read(self) -> int:
-        """How many of those runs were read since the restart."""
-        return self._holes
+        return self.holes_read + (0 if self.restored is None else self.restored.holes_left)
 
     def state(self, sequence: SequenceNumber) -> RecordState | None:
         """Tell the state of an unfinished record that stands alone; None for any other."""
@@ -112,6 +104,15 @@ class InflightRecordTracker:
         """Tell how often a record was delivered so far, before the restart included."""
         span = self._unresolved.get(sequence)
         return self.restored_attempts.get(sequence, 0) if span is None else span.attempts
+
+    def spared(self, sequence: SequenceNumber) -> int:
+        """Tell how many of those deliveries do not count against the retry limit."""
+        span = self._unresolved.get(sequence)
+        return 0 if span is None else span.spared
+
+    def spare(self, sequence: SequenceNumber) -> None:
+        """Note that one delivery of an unfinished record that stands alone does not count."""
+        self._unresolved[sequence].spared += 1
 
     # Handing out
 
@@ -224,7 +225,7 @@ class InflightRecordTracker:
         if span is None or span.state is not _IN_FLIGHT:
             return False
         pieces = span.pieces(carved) if carved else []
-        self._count(span, -1)
+        self.unresolved -= span.count
         span.deadline = None
         del self._unresolved[first]
         if carved:
@@ -241,7 +242,7 @@ class InflightRecordTracker:
         Returns:
             Whether they could be kept.
         """
-        if self._head is not None or fits(self.anchor, first_read):
+        if self.restored is None or self._head is not None or fits(self.anchor, first_read):
             return True
         self.restored = None
         return False
@@ -261,18 +262,18 @@ class InflightRecordTracker:
     # The stored form
 
     def hole_map(self) -> StoredMap:
-        return stored_map(self._base, self._head, self.restored, (_FINISHED,), self.noted)
+        return stored_map(self.base, self._head, self.restored, (_FINISHED,), self.noted)
 
     def hand_out_map(self) -> StoredMap:
         """Give the same as if all that was handed out were finished. The first hole may begin at the base."""
-        return stored_map(self._base, self._head, self.restored, _HANDED_OUT, ())
+        return stored_map(self.base, self._head, self.restored, _HANDED_OUT, ())
 
     # The list
 
     def _append(self, span: Span) -> None:
         first, tail = span.first, self._tail
         if tail is None:
-            if first <= self._base:
+            if first <= self.base:
                 raise self._out_of_order(first)
             self._head = span
         else:
@@ -305,9 +306,9 @@ class InflightRecordTracker:
         if behind is not None and behind.state is _FINISHED:
             span.last = behind.last
             behind = behind.next
-            self._holes -= 1
+            self.holes_read -= 1
         if before is None:
-            self._base = span.last
+            self.base = span.last
             self._head = behind
         elif before.state is _FINISHED:
             before.last = span.last
@@ -316,7 +317,7 @@ class InflightRecordTracker:
             span.state = _FINISHED
             span.next = behind
             before.next = before = span
-            self._holes += 1
+            self.holes_read += 1
         if behind is None:
             self._tail = before
         else:

@@ -3,11 +3,11 @@
 The states of a record and what may happen to it. Pairs that change nothing are late or duplicate reports:
 defined, harmless, never an exception (invariant 5).
 
-    from, on        ACK        FAIL      TIME_OUT  WITHDRAW  EXHAUST    DEAD_LETTER  REDELIVER
-    IN_FLIGHT       FINISHED   WAITING   WAITING   WAITING   EXHAUSTED  -            -
-    WAITING         FINISHED   -         -         -         EXHAUSTED  -            IN_FLIGHT
-    EXHAUSTED       FINISHED   -         -         -         -          FINISHED     -
-    FINISHED        -          -         -         -         -          -            -
+    from, on        ACK        FAIL      WITHDRAW  EXHAUST    DEAD_LETTER  REDELIVER
+    IN_FLIGHT       FINISHED   WAITING   WAITING   EXHAUSTED  -            -
+    WAITING         FINISHED   -         -         EXHAUSTED  -            IN_FLIGHT
+    EXHAUSTED       FINISHED   -         -         -          FINISHED     -
+    FINISHED        -          -         -         -          -            -
 
 REDELIVER counts an attempt; WITHDRAW takes it back, for a delivery that did not reach the handler. So the
 deliveries that did reach it are numbered 1, 2, 3 …: the attempt tells them apart (invariant 17).
@@ -34,7 +34,7 @@ class RecordEvent(Enum):
 
     ACK = auto()
     FAIL = auto()
-    TIME_OUT = auto()
+    """It failed, or timed out."""
     WITHDRAW = auto()
     EXHAUST = auto()
     DEAD_LETTER = auto()
@@ -49,7 +49,6 @@ TRANSITIONS: Final[dict[tuple[RecordState, RecordEvent], RecordState]] = {
     **{(state, event): state for state in _S for event in _E},
     (_S.IN_FLIGHT, _E.ACK): _S.FINISHED,
     (_S.IN_FLIGHT, _E.FAIL): _S.WAITING,
-    (_S.IN_FLIGHT, _E.TIME_OUT): _S.WAITING,
     (_S.IN_FLIGHT, _E.WITHDRAW): _S.WAITING,
     (_S.IN_FLIGHT, _E.EXHAUST): _S.EXHAUSTED,
     (_S.WAITING, _E.ACK): _S.FINISHED,

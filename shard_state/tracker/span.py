@@ -32,12 +32,25 @@ class Carved:
     """WAITING, EXHAUSTED, or IN_FLIGHT: its outcome is not known yet."""
     attempts: int
     """How often it was delivered; 0 if it was held back undelivered."""
+    spared: int = 0
+    """How many of these do not count against the retry limit."""
 
 
 class Span:
     """A run of records that share one state. Mutable; linked in shard order."""
 
-    __slots__ = ("attempts", "count", "deadline", "first", "last", "next", "prev", "queued", "state")
+    __slots__ = (
+        "attempts",
+        "count",
+        "deadline",
+        "first",
+        "last",
+        "next",
+        "prev",
+        "queued",
+        "spared",
+        "state",
+    )
 
     def __init__(
         self, first: SequenceNumber, last: SequenceNumber, count: int, state: RecordState, attempts: int
@@ -48,6 +61,8 @@ class Span:
         """How many records. Of a finished span nobody asks."""
         self.state = state
         self.attempts = attempts
+        self.spared = 0
+        """How many of its deliveries do not count against the retry limit."""
         self.prev: Span | None = None
         self.next: Span | None = None
         self.deadline: float | None = None
@@ -73,7 +88,9 @@ class Span:
             if run > 0:
                 assert record.previous is not None
                 pieces.append(Span(first, record.previous, run, RecordState.FINISHED, 0))
-            pieces.append(Span(record.sequence, record.sequence, 1, record.state, record.attempts))
+            piece = Span(record.sequence, record.sequence, 1, record.state, record.attempts)
+            piece.spared = record.spared
+            pieces.append(piece)
             # The first record of the next run is not known; any number between it and the failure serves as well.
             index, first = record.index + 1, SequenceNumber(record.sequence.number, record.sequence.sub + 1)
         if index < self.count:

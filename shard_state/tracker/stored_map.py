@@ -93,9 +93,9 @@ def stored_map(
             was_done = True
         else:
             was_done = False
-            counts = span.attempts and span.count == 1
-            if counts and (not _is_first_delivery(span) or span.first in noted):
-                attempts.append((span.first, span.attempts))
+            counted = span.attempts - span.spared
+            if counted > 0 and span.count == 1 and (not _is_first_delivery(span) or span.first in noted):
+                attempts.append((span.first, counted))
         after, span = last, span.next
     if restored is not None:
         holes = _merged([*holes, *restored.holes])

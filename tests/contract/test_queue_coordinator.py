@@ -13,7 +13,7 @@ import pytest
 
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
-from kinesis_spout.recipes.coalescing import (
+from kinesis_spout.recipes import (
     Admission,
     AsyncQueueCoordinator,
     CoalescingCounts,

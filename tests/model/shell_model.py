@@ -189,8 +189,8 @@ class ShellModel(RuleBasedStateMachine):
     @property
     def spares(self) -> bool:
         """Whether a failure now does not count: in a pause, or in doubt about the handler."""
-        doubts = self.manager._breaker.doubts(self.now) and self.policy.limit != 0
-        return self.manager.breaker_pause is not None or doubts
+        doubts = self.manager.breaker.doubts(self.now) and self.policy.limit != 0
+        return self.manager.breaker.pause is not None or doubts
 
     @abstractmethod
     def deliver_all(self, fails: Callable[[int], bool]) -> None:
@@ -213,11 +213,11 @@ class ShellModel(RuleBasedStateMachine):
         """Nothing of what an operator has paused is handed out."""
         assert not self.operator_pause.covers(shard_id)
 
-    @precondition(lambda self: self.manager.breaker_pause is not None)
+    @precondition(lambda self: self.manager.breaker.pause is not None)
     @rule()
     def an_operator_resumes(self) -> None:
         assert self.manager.resume()
-        assert self.manager.breaker_pause is None
+        assert self.manager.breaker.pause is None
         self.was_open = False
         assert not self.manager.resume()
 
@@ -228,7 +228,7 @@ class ShellModel(RuleBasedStateMachine):
 
     def forgive(self) -> None:
         """Note what led to it if the breaker has just opened: at most all that failed."""
-        is_open = self.manager.breaker_pause is not None
+        is_open = self.manager.breaker.pause is not None
         if is_open and not self.was_open:
             for place, count in self.suspects.items():
                 self.spared[place] = self.spared.get(place, 0) + count

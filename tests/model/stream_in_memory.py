@@ -11,6 +11,7 @@ from enum import Enum, auto
 from shard_state import (
     Checkpoint,
     FailedRecord,
+    Fate,
     Order,
     Position,
     PositionType,
@@ -250,7 +251,7 @@ def deliver_slice(
     killed_by = None
     wanted = before(plan.bound, records)
     for record in wanted[: plan.limit]:
-        if (len(failures) >= plan.max_failures and plan.is_fresh) or (plan.probe and delivered):
+        if (len(failures) >= plan.max_failures and plan.is_fresh) or delivered >= plan.most_deliveries:
             break
         previous = read[-1].sequence if read else None
         read.append(record)
@@ -259,7 +260,6 @@ def deliver_slice(
             continue
         attempt = attempts.get(record.sequence, 0)
         held = (order is Order.SHARD and stopped) or (order is Order.KEY and record.key in blocked)
-        held = held or (plan.probe and record.sequence in attempts)
         said = Verdict.ACK
         if not held:
             attempt += 1
@@ -282,9 +282,8 @@ def deliver_slice(
                 sequence=record.sequence,
                 previous=previous,
                 attempt=attempt,
-                held=held,
+                fate=fate_of(held=held, rejected=said is Verdict.REJECT),
                 partition_key=record.key,
-                rejected=said is Verdict.REJECT,
             )
         )
     has_all = len(read) == len(records)
@@ -304,6 +303,12 @@ def deliver_slice(
         delivered=delivered,
         killed_by=killed_by,
     )
+
+
+def fate_of(*, held: bool = False, rejected: bool) -> Fate:
+    if held:
+        return Fate.HELD
+    return Fate.REJECTED if rejected else Fate.FAILED
 
 
 def before(bound: ShardBound | None, records: list[StoredRecord]) -> list[StoredRecord]:
@@ -332,7 +337,7 @@ def all_held(plan: SlicePlan, records: list[StoredRecord]) -> SliceOutcome | Non
                     sequence=record.sequence,
                     previous=read[-1].sequence if read else None,
                     attempt=attempts.get(record.sequence, 0),
-                    held=True,
+                    fate=Fate.HELD,
                     partition_key=record.key,
                 )
             )

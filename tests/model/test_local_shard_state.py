@@ -20,7 +20,6 @@ from shard_state import (
     OpenRecord,
     Order,
     Position,
-    RecordEvent,
     RecordState,
     Redelivery,
     Retry,
@@ -32,6 +31,8 @@ from shard_state import (
 )
 from shard_state.checkpoint.checkpoint import fits
 from shard_state.checkpoint.hole_map import within
+from shard_state.local_shard.slice_settling import settle_fresh, settle_retries
+from tests.model.stream_in_memory import fate_of
 
 KEYS = st.sampled_from((None, "a", "b"))
 CAPACITY = Capacity(records=8, holes=5)
@@ -177,23 +178,21 @@ class LocalShardMachine(RuleBasedStateMachine):
     @rule(
         data=st.data(),
         rejected=st.booleans(),
-        event=st.sampled_from((RecordEvent.FAIL, RecordEvent.TIME_OUT)),
     )
-    def fail(self, data: st.DataObject, event: RecordEvent, *, rejected: bool) -> None:
+    def fail(self, data: st.DataObject, *, rejected: bool) -> None:
         """Fail any delivery of anything, whatever its state: late, twice."""
         sequence = data.draw(st.sampled_from(list(self.read)))
         attempts = self.read[sequence].attempts
         attempt = data.draw(st.sampled_from((attempts, attempts - 1, attempts + 1)))
-        self.fail_one(sequence, attempt, event=event, rejected=rejected)
+        self.fail_one(sequence, attempt, rejected=rejected)
 
-    def fail_one(self, sequence: SequenceNumber, attempt: int, *, event: RecordEvent, rejected: bool) -> None:
+    def fail_one(self, sequence: SequenceNumber, attempt: int, *, rejected: bool) -> None:
         decision = self.shard.fail(
             sequence,
             self.now,
             attempt=attempt,
-            event=event,
+            fate=fate_of(rejected=rejected),
             partition_key=self.keys[sequence],
-            rejected=rejected,
         )
         entry = self.read[sequence]
         assert (decision is None) == (entry.state is not RecordState.IN_FLIGHT or entry.attempts != attempt)
@@ -299,9 +298,8 @@ class LocalShardMachine(RuleBasedStateMachine):
                     sequence=sequence,
                     previous=previous,
                     attempt=attempt,
-                    held=held,
+                    fate=fate_of(held=held, rejected=rejections.get(sequence, False)),
                     partition_key=key,
-                    rejected=rejections.get(sequence, False),
                 )
             )
             block(blocked, key)
@@ -312,7 +310,7 @@ class LocalShardMachine(RuleBasedStateMachine):
             failures=tuple(failures),
             open_records=tuple(still_open),
         )
-        exhausted = {gone.sequence: gone for gone in self.shard.settle_fresh(outcome, self.now)}
+        exhausted = {gone.sequence: gone for gone in settle_fresh(self.shard, outcome, self.now)}
         assert tracker.holes_read <= CAPACITY.holes
         for sequence, rejected in rejections.items():
             decision = exhausted.get(sequence) or self.expected_retry(sequence)
@@ -357,15 +355,14 @@ class LocalShardMachine(RuleBasedStateMachine):
                     sequence=sequence,
                     previous=None,
                     attempt=retry.attempt,
-                    held=held,
+                    fate=fate_of(held=held, rejected=rejections.get(sequence, False)),
                     partition_key=key,
-                    rejected=rejections.get(sequence, False),
                 )
             )
         failures = tuple(data.draw(st.permutations(running.failures)))
         outcome = SliceOutcome(failures=failures, open_records=tuple(still_open))
         exhausted = {
-            gone.sequence: gone for gone in self.shard.settle_retries(running.retries, outcome, self.now)
+            gone.sequence: gone for gone in settle_retries(self.shard, running.retries, outcome, self.now)
         }
         for failure in failures:
             entry = self.read[failure.sequence]

@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shard_state import Order, RecordEvent
+from shard_state import Order
 from tests.model.shell_model import ShellModel
 from tests.model.stream_in_memory import StoredRecord, Verdict
 from tests.model.test_state_manager_by_record import RecordShell
@@ -59,7 +59,7 @@ def test_record_by_record(order: Order, keys: list[str | None], seed: int) -> No
         ]
         dice = random.random()
         if out and dice < 0.4:
-            shell.fail_one(random.choice(out), RecordEvent.FAIL, rejected=random.random() < 0.1)
+            shell.fail_one(random.choice(out), rejected=random.random() < 0.1)
         elif out and dice < 0.5:
             delivery = random.choice(out)
             shell.ack_one((delivery.shard_id, delivery.sequence))

@@ -51,12 +51,6 @@ class OrderedRetriesMachine(RuleBasedStateMachine):
         self.silent.discard(number)
 
     @rule(number=RECORDS)
-    def hold(self, number: int) -> None:
-        self.retries.hold(SequenceNumber(number), key_of(number), self.now)
-        self.waiting.setdefault(number, self.now)
-        self.silent.discard(number)
-
-    @rule(number=RECORDS)
     def block(self, number: int) -> None:
         if self.order is not Order.UNORDERED:
             self.waiting.pop(number, None)
@@ -103,6 +97,10 @@ class OrderedRetriesMachine(RuleBasedStateMachine):
                     break
                 behind.append(other)
             assert [held.number for held in self.retries.behind(SequenceNumber(number), self.now)] == behind
+
+    @invariant()
+    def forgets_dead_entries(self) -> None:
+        assert len(self.retries._offered) <= 64 + 2 * len(self.waiting) + 1
 
     @invariant()
     def tells_when_to_call_again(self) -> None:

@@ -16,14 +16,13 @@ from shard_state import (
     Delivery,
     Exhausted,
     Order,
-    RecordEvent,
     Retry,
     SequenceNumber,
     ShardPhase,
 )
 from shard_state.sequence_number import WHOLE
 from tests.model.shell_model import ShellModel
-from tests.model.stream_in_memory import StoredRecord
+from tests.model.stream_in_memory import StoredRecord, fate_of
 
 KEYS = st.sampled_from((None, "a", "b"))
 TIMEOUT_SECONDS = 20.0
@@ -84,9 +83,9 @@ class RecordShell(ShellModel):
 
     def serve(self, shard_id: str) -> bool:
         """Deliver a record of a shard, if there is one. While the breaker is open it is the one probe."""
-        before = self.manager.breaker_pause
+        before = self.manager.breaker.pause
         served = self.serve_next(shard_id)
-        after = self.manager.breaker_pause
+        after = self.manager.breaker.pause
         if before is not None and served:
             assert before.probe_at is not None
             assert before.probe_at <= self.now
@@ -168,7 +167,7 @@ class RecordShell(ShellModel):
         """Fail any delivery of the present ownership, however old. The shell keeps others' fails away."""
         delivery, epoch = data.draw(st.sampled_from(self.handled))
         if epoch == self.epoch(delivery.shard_id):
-            self.fail_one(delivery, RecordEvent.FAIL, rejected=rejected)
+            self.fail_one(delivery, rejected=rejected)
 
     @rule()
     def time_out(self) -> None:
@@ -181,17 +180,17 @@ class RecordShell(ShellModel):
         assert set(expired) == late
         assert len(expired) == len(late)
         for delivery in expired:
-            self.fail_one(delivery, RecordEvent.TIME_OUT, rejected=False)
+            self.fail_one(delivery, rejected=False)
 
     def deliver_all(self, fails: Callable[[int], bool]) -> None:
         self.serve_a_round()
         for at, (place, (attempt, _)) in enumerate(list(self.out.items())):
             if fails(at):
-                self.fail_one(Delivery(*place, attempt), RecordEvent.FAIL, rejected=False)
+                self.fail_one(Delivery(*place, attempt), rejected=False)
             else:
                 self.ack_one(place)
 
-    def fail_one(self, delivery: Delivery, event: RecordEvent, *, rejected: bool) -> None:
+    def fail_one(self, delivery: Delivery, *, rejected: bool) -> None:
         place = delivery.shard_id, delivery.sequence
         record = self.stream.record(*place)
         decision = self.manager.fail(
@@ -199,8 +198,7 @@ class RecordShell(ShellModel):
             self.now,
             attempt=delivery.attempt,
             partition_key=record.key,
-            rejected=rejected,
-            event=event,
+            fate=fate_of(rejected=rejected),
         )
         attempt, _ = self.out.get(place, (None, None))
         assert (decision is None) == (attempt != delivery.attempt)
@@ -219,7 +217,7 @@ class RecordShell(ShellModel):
             assert isinstance(decision, Retry)
             assert not rejected
             next_due = self.manager.next_due()
-            probing = self.manager.breaker_pause is not None and self.manager.breaker_pause.probe_at is None
+            probing = self.manager.breaker.pause is not None and self.manager.breaker.pause.probe_at is None
             paused = self.operator_pause.covers(delivery.shard_id)
             assert next_due is not None or self.order is not Order.UNORDERED or probing or paused
         assert self.manager.fail(*place, self.now, attempt=delivery.attempt, partition_key=record.key) is None

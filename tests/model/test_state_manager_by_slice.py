@@ -13,6 +13,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from shard_state import (
     BreakerPause,
     Exhausted,
+    Fate,
     SequenceNumber,
     SliceKind,
     SliceLimits,
@@ -100,7 +101,7 @@ class SliceShell(ShellModel):
 
     @rule()
     def plan(self) -> None:
-        before = self.manager.breaker_pause
+        before = self.manager.breaker.pause
         self.send(self.manager.plan(self.now, self.held), before)
         assert not self.manager.plan(self.now, self.held)
         if before is None:
@@ -109,7 +110,7 @@ class SliceShell(ShellModel):
     @rule(most=st.integers(0, 6))
     def plan_a_few(self, most: int) -> None:
         """Plan within a rate."""
-        before = self.manager.breaker_pause
+        before = self.manager.breaker.pause
         plans = self.manager.plan(self.now, self.held, most=most)
         assert sum(plan.most_deliveries for plan in plans) <= most
         self.send(plans, before)
@@ -122,9 +123,7 @@ class SliceShell(ShellModel):
         if before is not None and plans:
             assert before.probe_at is not None
             assert before.probe_at <= self.now
-            assert [plan.probe or plan.limit == 1 for plan in plans] == [True], (
-                "one record is tried at a time"
-            )
+            assert [plan.most_deliveries == 1 for plan in plans] == [True], "one record is tried at a time"
         for plan in plans:
             self.check_operator_pause(plan.shard_id)
             for other in self.out:
@@ -229,7 +228,7 @@ class SliceShell(ShellModel):
                     "nothing is given up while the breaker is open"
                 )
             for failure in slice_.outcome.failures:
-                if not (failure.held or failure.rejected):
+                if not (failure.held or failure.fate is Fate.REJECTED):
                     self.failed(slice_.plan.shard_id, failure.sequence, spared=spared)
         self.forgive()
         if self.is_current(slice_.plan) and slice_.plan.kind is SliceKind.CARRIED:

@@ -35,6 +35,16 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
+EXAMPLES_TO_COPY = (
+    "billing_collector",
+    "cache_updater",
+    "effectively_once",
+    "handlers",
+    "topologies",
+    "work_orders",
+)
+
+
 def example(page: str, begins_with: str = "") -> str:
     """Give the first Python example of a page that begins so."""
     found = re.findall(rf"```python\n({re.escape(begins_with)}.*?)```", (DOCS / page).read_text(), re.DOTALL)
@@ -224,3 +234,16 @@ def test_a_sample_handler_is_the_one_that_its_page_shows(handler: str, page: str
 if __name__ == "__main__":
     os.environ |= SETTINGS
     PICTURE.write_text(sample_topology.word_count().build("word_count").svg(COUNTS))
+
+
+def test_what_users_copy_imports_public_names_only() -> None:
+    pages = [ROOT / "README.md", *DOCS.rglob("*.md")]
+    programs = [path for name in EXAMPLES_TO_COPY for path in (ROOT / "examples" / name).rglob("*.py")]
+    assert pages
+    assert programs
+    deeper = re.compile(
+        r"^ *from (kinesis_spout\.\w+\.[\w.]+|kinesis_spout\.model\b[\w.]*) import", re.MULTILINE
+    )
+    found = {(path.name, name) for path in (*pages, *programs) for name in deeper.findall(path.read_text())}
+    # What a component in a process of its own imports, without the rest of Storm's room.
+    assert {name for _, name in found} <= {"kinesis_spout.storm.multilang"}, found

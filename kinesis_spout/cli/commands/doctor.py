@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 
 from kinesis_spout.cli.output import print_json, print_labelled, spelled
-from kinesis_spout.cli.shared_options import NOT_GIVEN, Json, configured
+from kinesis_spout.cli.shared_options import Json, configured
+from kinesis_spout.operations.applications import UNNAMED
 from kinesis_spout.operations.doctor.examination import examine, is_healthy
 from kinesis_spout.operations.doctor.finding import Finding
 from kinesis_spout.settings import SpoutConfig
 
 
-@configured("dead_letters", may_lack=("stream", "app"))
+@configured("dead_letters", optional=("stream", "app"))
 def doctor(
     ctx: typer.Context,
     config: SpoutConfig,
@@ -32,7 +33,7 @@ def doctor(
     """
     findings: list[Finding] = []
     for finding in examine(
-        ctx.obj, config, stream=config.stream != NOT_GIVEN, app=config.app != NOT_GIVEN, spool=spool
+        ctx.obj, config, stream=config.stream != UNNAMED, app=config.app != UNNAMED, spool=spool
     ):
         findings.append(finding)
         if not json:

@@ -9,6 +9,7 @@ the two would keep undoing each other's work: so this one ends.
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
 
 from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.ports import Companion
@@ -30,36 +31,28 @@ class Companionship:
         self._state = state
         self._manager = state.manager
         self._companion = companion
-        self._is_loaded = companion is None
-        self._shared: _Shared | None = None
-        self._is_late = False
-
-    @property
-    def exists(self) -> bool:
+        self.exists: Final = companion is not None
         """With a companion, the progress of all shards is that of one moment."""
-        return self._companion is not None
-
-    @property
-    def is_loaded(self) -> bool:
-        return self._is_loaded
+        self.is_loaded = companion is None
+        self._shared: _Shared | None = None
 
     def load(self) -> None:
         """Load once. Not under the lock: it asks the store. Raises StoreUnavailable, KinesisSpoutError."""
-        if self._companion is None or self._is_loaded:
+        if self._companion is None or self.is_loaded:
             return
         stored = self._state.ports.store.attached(self._companion.name)
         with self._state.lock:
             self._companion.load(stored)
-            self._is_loaded = True
+            self.is_loaded = True
 
     def attachment(self) -> Attachment | None:
-        if self._companion is None or not self._is_loaded or not self._manager.owned:
+        if self._companion is None or not self.is_loaded or not self._manager.owned:
             return None
         data = self._companion.attachment()
         return None if data is None else Attachment(name=self._companion.name, data=data)
 
-    def committed(self, attachment: Attachment | None) -> None:
-        if self._companion is not None and attachment is not None:
+    def committed(self, attachment: Attachment) -> None:
+        if self._companion is not None:
             self._companion.committed(attachment.data)
 
     def lose(self, shard_ids: Collection[str]) -> frozenset[str]:
@@ -67,7 +60,7 @@ class Companionship:
         if self._companion is None:
             return frozenset(shard_ids)
         self._companion.lost()
-        self._is_loaded = False
+        self.is_loaded = False
         return self._manager.owned | frozenset(shard_ids)
 
     def may_hand_over(self, leaving: Collection[str]) -> bool:
@@ -75,7 +68,11 @@ class Companionship:
         return self._companion is None or self._manager.owned <= {*leaving}
 
     def is_alone(self, now: float) -> bool:
-        """With a companion: whether no other member has shards assigned. See ``check_together``."""
+        """With a companion: whether no other member has shards assigned.
+
+        Raises:
+            InvalidConfig: others have had shards for longer than they need to end.
+        """
         sharing, config = self._state.sharing, self._state.config
         others = sharing.others if self._companion is not None and sharing.ours else frozenset[str]()
         if not others:
@@ -85,13 +82,9 @@ class Companionship:
             patience = config.hand_over_timeout_seconds + config.session_timeout_seconds
             until = now if self._manager.owned else now + patience
             self._shared = _Shared(members=others, until=until)
-        self._is_late = self._shared is not None and now >= self._shared.until
+        if self._shared is not None and now >= self._shared.until:
+            raise self._error(f"shards are assigned to {', '.join(sorted(others))}, too")
         return not others
-
-    def check_together(self) -> None:
-        """Raises InvalidConfig if other members have had shards for longer than they need to end."""
-        if self._is_late and self._shared is not None:
-            raise self._error(f"shards are assigned to {', '.join(sorted(self._shared.members))}, too")
 
     def parted(self, gone: Collection[str]) -> InvalidConfig | None:
         if self._companion is None or not gone or self._manager.owned <= {*gone}:

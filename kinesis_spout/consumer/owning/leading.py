@@ -25,23 +25,26 @@ class Leading:
         self._list_at = 0.0
         self._members: list[GroupMember] = []
         """The members of the last plan."""
-        self._due_at = 0.0
+        self.due_at = 0.0
+        """When to call ``lead`` again; infinite while another member leads."""
+        self._plan_at = 0.0
         """When to plan again even if the members are the same."""
         self._ended: set[str] = set()
         """Shards that members reported as over, and that the planner knows of."""
 
-    def lead(self, now: float) -> float:
-        """Return when something is due next. After an error, which it raises, the next call begins a term."""
+    def lead(self, now: float) -> None:
+        """List, plan and assign what is due. After an error, which it raises, the next call begins a term."""
         group = self._ports.group
         if not group.leads():
-            self._planner = None
-            return math.inf
+            self._planner, self.due_at = None, math.inf
+            return
         planner, begins = self._planner, self._planner is None
         if planner is None:
             planner = self._inaugurated(now)
         members = group.members()
-        if not begins and members == self._members and now < self._due_at:
-            return self._due_at
+        if not begins and members == self._members and now < self._plan_at:
+            self.due_at = self._plan_at
+            return
         ended = {shard_id for member in members for shard_id in member.ended} - self._ended
         # The children of what has ended must be known before it is out of the assignment.
         if not begins and (ended or now >= self._list_at):
@@ -56,11 +59,11 @@ class Leading:
         assignment = planner.plan(members, now)
         if assignment is not None:
             if not group.assign(assignment):
-                return now
+                self.due_at = now
+                return
             self._life.assigned(before, assignment)
         self._planner, self._members = planner, members
-        self._due_at = min(self._list_at, planner.next_plan_at or math.inf)
-        return self._due_at
+        self.due_at = self._plan_at = min(self._list_at, planner.next_plan_at or math.inf)
 
     def _inaugurated(self, now: float) -> AssignmentPlanner:
         """A dead leader's shards must not wait for a slow Kinesis: the first plan precedes the first list."""

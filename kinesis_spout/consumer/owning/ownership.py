@@ -29,7 +29,11 @@ class Ownership:
     # Taking
 
     def follow(self, now: float) -> None:
-        self._take_in_operator_pause()
+        pause = self._ports.group.paused()
+        with self._lock:
+            if self._manager.pause_by_operator(pause) and self._state.listener is not None:
+                self._state.listener.resumed()
+        self._life.paused_by_operator(pause, bounded=self._manager.bounds is not None)
         assignment, freed = self._ports.group.assignment(), self._ports.coordinator.take_freed()
         if assignment is None:
             self._ports.store.check_begun()
@@ -37,11 +41,11 @@ class Ownership:
         with self._lock:
             sharing.take_in(assignment, now)
             self._ports.paces.assigned(sharing.ours, sharing.shards)
-            self._state.deliveries.assigned(self, len(sharing.ours), sharing.shards, now)
+            if self._state.deliveries.is_limited:
+                self._state.deliveries.assigned(self._state, len(sharing.ours), sharing.shards, now)
             alone = self._companionship.is_alone(now)
             wishes = sharing.wishes(now, freed) if alone else []
-            is_placed, ours, leaving = sharing.is_placed, sharing.ours, sharing.leaving
-        self._companionship.check_together()
+            is_placed, ours, leaving = sharing.is_placed, sharing.ours, set(sharing.leaving)
         if is_placed:
             self._life.follows(ours, leaving)
         acquired: list[tuple[str, Position]] = []
@@ -75,13 +79,6 @@ class Ownership:
         if state is None:
             self._ports.coordinator.release([shard_id])
         return True
-
-    def _take_in_operator_pause(self) -> None:
-        pause = self._ports.group.paused()
-        with self._lock:
-            if self._manager.pause_by_operator(pause) and self._state.listener is not None:
-                self._state.listener.resumed()
-        self._life.paused_by_operator(pause, bounded=self._manager.bounds is not None)
 
     # Letting go
 
@@ -130,7 +127,3 @@ class Ownership:
             self._drop(leaving)
         self._ports.coordinator.release(leaving)
         self._life.handed_over(leaving, open_records)
-
-    def left(self, now: float) -> None:
-        self._state.deliveries.left(self, now)
-        self._state.listener = None

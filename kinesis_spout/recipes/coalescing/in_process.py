@@ -17,9 +17,9 @@ from kinesis_spout.recipes.coalescing.turn import (
     Admission,
     Admitted,
     AsyncTurn,
+    BlockingCoordinator,
     BlockingTurn,
     Unhandled,
-    carry_out,
     check_lease,
     log_unhandled,
 )
@@ -149,7 +149,7 @@ class _LocalShell:
             self._unhandled(each.key, each.payload)
 
 
-class _Coordinator(Generic[KeyT, PayloadT]):
+class _InProcess(Generic[KeyT, PayloadT]):
     _shell: _LocalShell
 
     @property
@@ -165,7 +165,7 @@ class _Coordinator(Generic[KeyT, PayloadT]):
         return f"{type(self).__name__}(keys={len(self)}, {self.counts!r})"
 
 
-class QueueCoordinator(_Coordinator[KeyT, PayloadT]):
+class QueueCoordinator(_InProcess[KeyT, PayloadT], BlockingCoordinator[KeyT, PayloadT]):
     """Lets one request work at a key, and at most one wait; all others return at once. Thread-safe. Mutable.
 
     The waiting request gets the newest payload of all that came meanwhile. Nothing polls: it is woken when
@@ -196,28 +196,11 @@ class QueueCoordinator(_Coordinator[KeyT, PayloadT]):
     def request(
         self, key: KeyT, payload: PayloadT, *, timeout_seconds: float | None = None
     ) -> BlockingTurn[PayloadT]:
-        """Ask for a turn; ``with`` makes the request, and waits for it if needed.
-
-        Args:
-            key: only one turn at a time works at it.
-            payload: its newest state, to the caller's knowledge.
-            timeout_seconds: the longest wait; 0: none, None: no limit.
-        """
+        """Ask for a turn; ``with`` makes the request, and waits for it if needed."""
         return BlockingTurn(self._shell, key, payload, timeout_seconds)
 
-    def run(
-        self,
-        key: KeyT,
-        payload: PayloadT,
-        handle: Callable[[PayloadT], object],
-        *,
-        timeout_seconds: float | None = None,
-    ) -> Admission:
-        """Request a turn, and call ``handle(newest)`` in it, if it comes. Raises what that raises."""
-        return carry_out(self.request(key, payload, timeout_seconds=timeout_seconds), handle)
 
-
-class AsyncQueueCoordinator(_Coordinator[KeyT, PayloadT]):
+class AsyncQueueCoordinator(_InProcess[KeyT, PayloadT]):
     """``QueueCoordinator`` for the tasks of one event loop. Mutable.
 
     A task can be cancelled at any moment: one that works fails its turn, one that waits gives up.

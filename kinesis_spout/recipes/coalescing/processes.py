@@ -19,9 +19,9 @@ from kinesis_spout.recipes.coalescing.lines import CoalescingCounts, Ended
 from kinesis_spout.recipes.coalescing.turn import (
     Admission,
     Admitted,
+    BlockingCoordinator,
     BlockingTurn,
     Unhandled,
-    carry_out,
     check_lease,
     log_unhandled,
 )
@@ -188,7 +188,7 @@ class _SharedShell:
             setattr(self._counts, name, getattr(self._counts, name) + 1)
 
 
-class ZooKeeperQueueCoordinator:
+class ZooKeeperQueueCoordinator(BlockingCoordinator[str, bytes]):
     """``QueueCoordinator`` for processes that share a ZooKeeper. Thread-safe. Mutable.
 
     Keys are text, payloads are bytes. Make it with ``coalesce_across``. A turn is over when its process has
@@ -244,17 +244,6 @@ class ZooKeeperQueueCoordinator:
                 "bytes: put it elsewhere, and coalesce requests that name it"
             )
         return BlockingTurn(self._shell, key, payload, timeout_seconds)
-
-    def run(
-        self,
-        key: str,
-        payload: bytes,
-        handle: Callable[[bytes], object],
-        *,
-        timeout_seconds: float | None = None,
-    ) -> Admission:
-        """Request a turn, and call ``handle(newest)`` in it, if it comes. Raises what that raises."""
-        return carry_out(self.request(key, payload, timeout_seconds=timeout_seconds), handle)
 
     @property
     def counts(self) -> CoalescingCounts:

@@ -8,6 +8,7 @@ with coordinator.request(key, payload) as turn:
 import asyncio
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.recipes.coalescing.line import Answer, Event, Move, request, request_own
 from kinesis_spout.recipes.coalescing.lines import Ended
 
+KeyT = TypeVar("KeyT")
 PayloadT = TypeVar("PayloadT")
 
 Unhandled = Callable[[Any, Any], None]
@@ -209,12 +211,34 @@ _turns: ContextVar[tuple[Turn[Any], ...]] = ContextVar("kinesis_spout_turns", de
 """The turns that this thread or task is in, and perhaps those of the one that made it."""
 
 
-def carry_out(turn: BlockingTurn[PayloadT], handle: Callable[[PayloadT], object]) -> Admission:
-    """Make the request of a turn, and call ``handle(newest)`` in it, if it comes. Raises what that raises."""
-    with turn:
-        for newest in turn:
-            handle(newest)
-    return turn.admission
+class BlockingCoordinator(ABC, Generic[KeyT, PayloadT]):
+    """Makes requests whose callers block until their turn comes."""
+
+    @abstractmethod
+    def request(
+        self, key: KeyT, payload: PayloadT, *, timeout_seconds: float | None = None
+    ) -> BlockingTurn[PayloadT]:
+        """Ask for a turn; ``with`` makes the request, and waits for it if needed.
+
+        Args:
+            key: only one turn at a time works at it.
+            payload: its newest state, to the caller's knowledge.
+            timeout_seconds: the longest wait; 0: none, None: no limit.
+        """
+
+    def run(
+        self,
+        key: KeyT,
+        payload: PayloadT,
+        handle: Callable[[PayloadT], object],
+        *,
+        timeout_seconds: float | None = None,
+    ) -> Admission:
+        """Request a turn, and call ``handle(newest)`` in it, if it comes. Raises what that raises."""
+        with self.request(key, payload, timeout_seconds=timeout_seconds) as turn:
+            for newest in turn:
+                handle(newest)
+        return turn.admission
 
 
 def check_lease(lease_seconds: float) -> None:

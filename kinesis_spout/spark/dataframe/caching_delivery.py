@@ -75,7 +75,7 @@ class CachingDelivery(SliceDelivery):
         super().__init__(plan, settings)
         self._most_rows = plan.max_failures if plan.room is None else plan.room
         # On its way to the one row of a probe it passes over all others.
-        self._most_fetched = plan.limit if plan.probe else min(plan.limit, self._most_rows)
+        self._most_fetched = plan.limit if plan.deliveries is not None else min(plan.limit, self._most_rows)
         self._fetched = 0
         self.batches: list[pa.RecordBatch] = []
         self.runs: list[Run] = []

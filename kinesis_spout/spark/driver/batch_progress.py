@@ -36,7 +36,7 @@ def batch_progress(
 ) -> dict[str, Any]:
     """Metrics have the names of Databricks' Kinesis source. ``before``: counters at the last progress."""
     consumer = shards.consumer
-    counters, pause, stream = consumer.counters, consumer.manager.breaker_pause, consumer.stream
+    counters, pause, stream = consumer.counters, consumer.manager.breaker.pause, consumer.stream
     seconds = consumer.now - batch.started
     totals = totals_of(counters)
     rows = sum(result.delivered for result in results)

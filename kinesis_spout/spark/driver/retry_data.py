@@ -16,7 +16,7 @@ from kinesis_spout.model.errors import DataLoss, KinesisError, ShardNotFound
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice
-from shard_state import FailedRecord, Position, Redelivery, SequenceNumber
+from shard_state import FailedRecord, Fate, Position, Redelivery, SequenceNumber
 
 TRIMMED = "its data was trimmed by the stream's retention before it could be delivered again"
 _MAX_RECORDS: Final = 10_000
@@ -203,6 +203,5 @@ def _failed(at: int, retry: Redelivery, *, held: bool) -> FailedRecord:
         sequence=retry.sequence,
         previous=None,
         attempt=retry.attempt - held,
-        held=held,
-        rejected=not held,
+        fate=Fate.HELD if held else Fate.REJECTED,
     )

@@ -21,7 +21,7 @@ from kinesis_spout.spark.driver.tip_poller import TipPoller
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from shard_state import Order, RecordState, SequenceNumber, SliceKind
+from shard_state import Fate, Order, RecordState, SequenceNumber, SliceKind
 
 _REREAD_PAUSE_SECONDS: Final = 1.0
 
@@ -145,7 +145,7 @@ class Settling:
 
     def _count(self, result: WorkResult, exhausted: int) -> None:
         counters = self._consumer.counters
-        expired = sum(failure.expired for failure in result.outcome.failures)
+        expired = sum(failure.fate is Fate.EXPIRED for failure in result.outcome.failures)
         counters.expired += result.expired
         counters.skipped += result.expired - expired
         counters.delivered += result.delivered
@@ -243,7 +243,7 @@ class _HeldDelivery(SliceDelivery):
 
 
 def _killed(result: WorkResult) -> set[SequenceNumber]:
-    return {failed.sequence for failed in result.outcome.failures if failed.killed_worker}
+    return {failed.sequence for failed in result.outcome.failures if failed.fate is Fate.KILLED_WORKER}
 
 
 def _timed_out(result: WorkResult, reason: str) -> WorkResult:

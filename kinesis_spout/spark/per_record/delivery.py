@@ -26,7 +26,7 @@ from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.handlers import AnyHandler, delivery_to
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from kinesis_spout.spark.tasks.work import Unfinished
-from shard_state import FailedRecord, Order, Position, SliceKind, SlicePlan
+from shard_state import FailedRecord, Fate, Order, Position, SliceKind, SlicePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -98,7 +98,7 @@ class Round:
     @property
     def rejected(self) -> int:
         """How many of them the handler rejected: it was not at fault."""
-        return sum(failed.rejected for _, failed in self.failures)
+        return sum(failed.fate is Fate.REJECTED for _, failed in self.failures)
 
 
 class DeliverRecords:
@@ -154,7 +154,7 @@ def _last_in_row(delivered: int, failures: Sequence[FailedRecord]) -> int:
     """Count the rows that failed at the end, behind the last that was handled."""
     last_handled = delivered
     for failed in reversed(failures):
-        if failed.index != last_handled - 1 or failed.rejected:
+        if failed.index != last_handled - 1 or failed.fate is Fate.REJECTED:
             break
         last_handled = failed.index
     return delivered - last_handled

@@ -17,7 +17,7 @@ from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.per_record.delivery import Failed, Round
-from shard_state import BreakerEvent, BreakerRule, CircuitBreaker, GiveUp, RetryPolicy
+from shard_state import BreakerEvent, BreakerRule, CircuitBreaker, Fate, GiveUp, RetryPolicy
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class FailedRecords:
             decision = self._policy.decide(
                 attempts=record.attempt,
                 random=random,
-                rejected=failed.rejected,
+                rejected=failed.fate is Fate.REJECTED,
                 delay_seconds=failed.delay_seconds,
                 spare=spare,
             )
@@ -101,7 +101,7 @@ class FailedRecords:
             data=record.data,
             attempts=record.attempt,
             error=unfinished.error,
-            reason="expired" if expired else "rejected" if failed.rejected else "exhausted",
+            reason="expired" if expired else "rejected" if failed.fate is Fate.REJECTED else "exhausted",
             died_at=now,
             traceback=None if unfinished.raised is None else unfinished.raised.traceback,
             explicit_hash_key=record.explicit_hash_key,

@@ -52,7 +52,7 @@ class ConcurrentDelivery(SliceDelivery):
                 until=until,
                 waits_until=self._waits_until(until),
                 max_unfinished=plan.max_failures - len(self.failures),
-                max_deliveries=1 if plan.probe else None,
+                max_deliveries=plan.most_deliveries - self.delivered,
                 stops_at_failure=order is Order.SHARD,
             ),
             notes,
@@ -77,7 +77,7 @@ class ConcurrentDelivery(SliceDelivery):
     ) -> Callable[[int], Verdict] | None:
         """What decides upon a record when it is its turn, and keeps in ``instead`` how it is entered."""
         age = self._age if self._age is not None and self._age.expires(self.oldest(part)) else None
-        if not (self._holes or self._attempts or self._blocked or age or self._plan.probe):
+        if not (self._holes or self._attempts or self._blocked or age):
             return None
 
         def decide(at: int) -> Verdict:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from time import time
 from typing import TYPE_CHECKING, Protocol
 
-from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.model.distribution import AGES, Distribution, sampled
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
@@ -19,7 +19,7 @@ from kinesis_spout.ports import Page
 from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, before_bound, failed_record
-from shard_state import FailedRecord, Order, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
+from shard_state import FailedRecord, Fate, Order, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 from shard_state.checkpoint.checkpoint import fits
 from shard_state.checkpoint.hole_map import within
 
@@ -153,7 +153,7 @@ class SliceDelivery(ABC):
 
     def _runs(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
         """Split off what is not delivered, and what must be watched one by one; normally all is one run."""
-        one_by_one = self._is_ordered or self._plan.probe
+        one_by_one = self._is_ordered
         age = self._age if self._age is not None and self._age.expires(self.oldest(records)) else None
         if not (one_by_one or self._holes or self._attempts or self._blocked or age):
             yield records
@@ -203,15 +203,13 @@ class SliceDelivery(ABC):
                     previous=self.last,
                     attempt=record.attempt - 1,
                     partition_key=record.partition_key,
-                    expired=True,
+                    fate=Fate.EXPIRED,
                 )
             )
             self.unfinished.append(Unfinished(record=record, error=age.error(record)))
         self.pass_over(record)
 
     def _must_wait(self, record: Record) -> bool:
-        if self._plan.probe and record.sequence in self._attempts:
-            return True
         if not self._is_ordered or not self._blocked:
             return False
         return self._line(record) in self._blocked
@@ -251,9 +249,8 @@ class SliceDelivery(ABC):
             sequence=record.sequence,
             previous=self._sequence_before(previous),
             attempt=record.attempt - 1,
-            held=True,
+            fate=Fate.SUSPECTED if suspected else Fate.HELD,
             partition_key=record.partition_key,
-            suspected=suspected,
             stand_in=stand_in,
         )
         self._note(record, held, Unfinished(record=record, error=""))
@@ -303,6 +300,7 @@ class HandlerDelivery(SliceDelivery):
         return reached
 
     def _hand_over(self, part: Sequence[Record], until: float) -> int:
+        part = part[: self._plan.most_deliveries - self.delivered]
         self._notes.begin(self.count)
         began = self._settings.clock()
         delivered, failed = self._handler(part, until, self._notes)

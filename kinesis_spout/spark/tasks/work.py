@@ -6,15 +6,18 @@ the retry, or for the dead letter.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.kinesis.read.polled_getter import FRESH, Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.handler import Failure, RaisedAt
 from kinesis_spout.model.record import Record
-from shard_state import FailedRecord, SequenceNumber, ShardBound, SliceOutcome, SlicePlan
+from shard_state import FailedRecord, Fate, SequenceNumber, ShardBound, SliceOutcome, SlicePlan
+
+_SPEAK_OF_DEATH: Final = (Fate.KILLED_WORKER, Fate.SUSPECTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +84,13 @@ class WorkResult:
         return (
             self.lost
             or self.suspects > 0
-            or any(failed.killed_worker or failed.suspected for failed in self.outcome.failures)
+            or any(failed.fate in _SPEAK_OF_DEATH for failed in self.outcome.failures)
         )
 
     @property
     def failed(self) -> int:
         """Of those that were handed to the handler, how many were not acked."""
-        failures = self.outcome.failures
-        return (
-            sum(not failure.held for failure in failures) - self.gone - sum(each.expired for each in failures)
-        )
+        return sum(failure.was_delivered for failure in self.outcome.failures) - self.gone
 
 
 def failed_record(
@@ -101,11 +101,9 @@ def failed_record(
         sequence=record.sequence,
         previous=previous,
         attempt=record.attempt,
+        fate=failure.fate,
         partition_key=record.partition_key,
-        rejected=failure.rejected,
-        put_off=failure.put_off,
         delay_seconds=failure.delay_seconds,
-        killed_worker=failure.killed_worker,
     )
 
 

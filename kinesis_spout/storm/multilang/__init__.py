@@ -17,14 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BasicBolt", "Bolt", "Component", "GiveUp", "Spout", "TupleIn", "UnsendableValue"]
 
-_HOMES: Final = {
-    "BasicBolt": "kinesis_spout.storm.multilang.bolts_and_spouts",
-    "Bolt": "kinesis_spout.storm.multilang.bolts_and_spouts",
-    "Component": "kinesis_spout.storm.multilang.component",
-    "GiveUp": "kinesis_spout.storm.multilang.component",
-    "Spout": "kinesis_spout.storm.multilang.bolts_and_spouts",
-    "TupleIn": "kinesis_spout.storm.multilang.protocol",
-    "UnsendableValue": "kinesis_spout.storm.multilang.frames",
+_NAMES: Final = {
+    "kinesis_spout.storm.multilang.bolts_and_spouts": ("BasicBolt", "Bolt", "Spout"),
+    "kinesis_spout.storm.multilang.component": ("Component", "GiveUp"),
+    "kinesis_spout.storm.multilang.frames": ("UnsendableValue",),
+    "kinesis_spout.storm.multilang.protocol": ("TupleIn",),
 }
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -54,43 +54,37 @@ def columns(text: str) -> int:
 
 class Drawing:
     def __init__(self, width: float, height: float, title: str) -> None:
-        size = {"width": _number(width), "height": _number(height)}
         self._root = ET.Element(
             "svg",
             {
                 "xmlns": "http://www.w3.org/2000/svg",
                 "viewBox": f"0 0 {_number(width)} {_number(height)}",
                 "role": "img",
-                **size,
+                "width": _number(width),
+                "height": _number(height),
             },
         )
-        self._add("title").text = cut(title)
-        self._add("style").text = f"{_STYLE}  @media (prefers-color-scheme: dark) {{{_DARK}  }}\n"
-        self._add("rect", {"class": "ground", **size})
+        ET.SubElement(self._root, "title").text = cut(title)
+        style = ET.SubElement(self._root, "style")
+        style.text = f"{_STYLE}  @media (prefers-color-scheme: dark) {{{_DARK}  }}\n"
+        self._add("rect", "ground", width=width, height=height)
 
     def text(self, left: float, line: float, text: str, kind: str, *, whole: str | None = None) -> None:
         """``whole`` is the text before it was cut."""
-        element = self._add("text", {"class": kind, "x": _number(left), "y": _number(line)})
+        element = self._add("text", kind, x=left, y=line)
         element.text = cut(text)
         if whole is not None and whole != text:
             ET.SubElement(element, "title").text = cut(whole)
 
     def frame(self, left: float, top: float, width: float, height: float) -> None:
-        self._rectangle("frame", left, top, width, height, roundness=_ROUND)
+        self._add("rect", "frame", x=left, y=top, width=width, height=height, rx=_ROUND)
 
     def box(self, left: float, top: float, width: float, height: float, *, is_spout: bool) -> None:
-        self._rectangle(
-            "spout" if is_spout else "bolt",
-            left,
-            top,
-            width,
-            height,
-            roundness=_ROUND * (2.5 if is_spout else 1),
-        )
+        kind, rounding = ("spout", 2.5 * _ROUND) if is_spout else ("bolt", _ROUND)
+        self._add("rect", kind, x=left, y=top, width=width, height=height, rx=rounding)
 
     def exchange(self, left: float, top: float, bottom: float) -> None:
-        x = _number(left)
-        self._add("line", {"class": "exchange", "x1": x, "x2": x, "y1": _number(top), "y2": _number(bottom)})
+        self._add("line", "exchange", x1=left, x2=left, y1=top, y2=bottom)
 
     def arrow(self, points: Sequence[tuple[float, float]], *, fused: bool) -> None:
         steps = [f"M {_pair(*points[0])}"]
@@ -100,32 +94,18 @@ class Drawing:
             else:
                 middle = (x + to_x) / 2
                 steps.append(f"C {_pair(middle, y)} {_pair(middle, to_y)} {_pair(to_x, to_y)}")
-        self._add("path", {"class": "fused" if fused else "exchanged", "d": " ".join(steps)})
+        self._add("path", "fused" if fused else "exchanged").set("d", " ".join(steps))
         x, y = points[-1]
         head = f"M {_pair(x, y)} L {_pair(x - _HEAD, y - _HEAD / 2)} L {_pair(x - _HEAD, y + _HEAD / 2)} Z"
-        self._add("path", {"class": "head" if fused else "exchanged-head", "d": head})
+        self._add("path", "head" if fused else "exchanged-head").set("d", head)
 
     def document(self) -> str:
         ET.indent(self._root)
         return ET.tostring(self._root, encoding="unicode") + "\n"
 
-    def _rectangle(
-        self, kind: str, left: float, top: float, width: float, height: float, *, roundness: float
-    ) -> None:
-        self._add(
-            "rect",
-            {
-                "class": kind,
-                "x": _number(left),
-                "y": _number(top),
-                "width": _number(width),
-                "height": _number(height),
-                "rx": _number(roundness),
-            },
-        )
-
-    def _add(self, tag: str, attributes: dict[str, str] | None = None) -> ET.Element:
-        return ET.SubElement(self._root, tag, attributes or {})
+    def _add(self, tag: str, kind: str, **numbers: float) -> ET.Element:
+        attributes = {name: _number(value) for name, value in numbers.items()}
+        return ET.SubElement(self._root, tag, {"class": kind, **attributes})
 
 
 def _pair(x: float, y: float) -> str:

@@ -16,6 +16,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from time import monotonic
 from types import FrameType
 from typing import Final, NamedTuple
@@ -61,7 +62,8 @@ class ShippedProgram:
     """A program on its way to the executors: pickled once, unpickled once a worker."""
 
     def __init__(self, program: Program, state: str | None) -> None:
-        self._pickled = PickledHandler.of(_Loaded(program))
+        # The id tells one start of a topology from the next: each start gets its own bolts.
+        self._pickled = PickledHandler.of(partial(_program, program, uuid.uuid4().hex))
         self._state = state
 
     @contextmanager
@@ -89,16 +91,8 @@ class ShippedProgram:
         return KeptRun(run, StateParts(self._state or ""))
 
 
-class _Loaded:
-    """Gives the program; it is pickled as a callable."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self.started = uuid.uuid4().hex
-        """Tells one start of a topology from the next: each start gets its own bolts."""
-
-    def __call__(self) -> Program:
-        return self._program
+def _program(program: Program, _: str) -> Program:
+    return program
 
 
 @contextmanager

@@ -1,12 +1,13 @@
 """What the consumer's threads, the door and the world outside may do to each other."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
-from kinesis_spout.consumer import commits, consumer, dead_lettering
+from kinesis_spout.consumer import consumer, dead_lettering
+from kinesis_spout.consumer.owning import commits
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, StoreUnavailable
 from kinesis_spout.plain.record_spout import RecordSpout
@@ -15,13 +16,6 @@ from kinesis_spout.testing import InMemoryDeadLetterSink, InMemoryShardLister, I
 from shard_state import SHARD_START, Checkpoint, Shard
 from tests.support.consumer.world import FIRST, NEVER, World, opened, values_of
 from tests.support.waiting import wait_until
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
-    yield world
-    world.close()
 
 
 class GatedSink(InMemoryDeadLetterSink):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kinesis_spout.consumer.delivery_rate import DeliveryRate, Grant
+from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate, Grant
 
 
 def delivered(rate: DeliveryRate, now: float, *, stream: str = "orders", most: int | None = None) -> int:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kinesis_spout.consumer.rate_window import RateWindow
+from kinesis_spout.consumer.limits.rate_window import RateWindow
 
 
 def test_a_window_holds_the_rate_of_a_second_and_no_more() -> None:

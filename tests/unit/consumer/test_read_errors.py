@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from kinesis_spout.consumer.read_errors import LONGEST_REMINDER_SECONDS, ReadErrors
+from kinesis_spout.consumer.consumer_state import LONGEST_REMINDER_SECONDS, ReadErrors
 from kinesis_spout.model.errors import AccessDenied, KeyUnavailable, KinesisError, Throttled, Unavailable
 from kinesis_spout.testing import ManualClock
 

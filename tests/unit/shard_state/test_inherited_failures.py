@@ -9,6 +9,7 @@ from shard_state import (
     Checkpoint,
     Exhausted,
     FailedRecord,
+    Fate,
     Guarantee,
     Order,
     Position,
@@ -72,12 +73,12 @@ class TestRecordByRecord:
         manager = heir_of(range(1, 101), order=order)
         for number in range(1, 101):
             fails(manager, number)
-        assert manager.breaker_pause is None
+        assert manager.breaker.pause is None
 
     def test_they_are_given_up_at_their_limit_as_always(self) -> None:
         manager = heir_of(range(1, 101), limit=1)
         assert all(isinstance(fails(manager, number), Exhausted) for number in range(1, 101))
-        assert manager.breaker_pause is None
+        assert manager.breaker.pause is None
 
     def test_in_an_outage_first_deliveries_open_it_as_after_any_start(self) -> None:
         manager = heir_of(range(1, 51))
@@ -85,9 +86,9 @@ class TestRecordByRecord:
             fails(manager, number)
         for number in range(51, 50 + LEAST):
             fails(manager, number)
-            assert manager.breaker_pause is None
+            assert manager.breaker.pause is None
         assert isinstance(fails(manager, 50 + LEAST), Retry)
-        assert manager.breaker_pause is not None
+        assert manager.breaker.pause is not None
 
     def test_one_that_succeeds_says_that_the_handler_works(self) -> None:
         manager = heir_of(range(1, 3))
@@ -96,87 +97,46 @@ class TestRecordByRecord:
             assert manager.ack("a", n(number), 0.0)
         for number in range(3, 13):
             fails(manager, number)
-        assert manager.breaker_pause is None, "10 of 12 are fewer than nine of ten"
+        assert manager.breaker.pause is None, "10 of 12 are fewer than nine of ten"
 
-    def test_while_it_is_open_they_wait_and_what_never_failed_is_tried(self) -> None:
-        manager = self.owner_that_tries_a_fresh_record(inherited=range(6, 31))
-        held = []
-        for number in range(6, 31):
-            emission = manager.emit("a", n(number), None, LATER)
-            held.append((emission.deliver, emission.held, emission.attempt))
-            assert manager.may_read("a", LATER), "none of them was the probe"
-        assert held == [(False, True, 1)] * 25
-        assert manager.emit("a", n(31), None, LATER).deliver
+    @pytest.mark.parametrize("order", Order)
+    def test_while_it_is_open_one_of_them_is_a_probe_like_any_other_and_nothing_is_counted(
+        self, order: Order
+    ) -> None:
+        manager = heir_of([1, 2], order=order)
+        manager.breaker.note(outcomes=20, failed=20, now=0.0)
+        emission = manager.emit("a", n(1), None, LATER)
+        assert (emission.deliver, emission.attempt) == (True, 2)
         assert not manager.may_read("a", LATER)
-        assert manager.ack("a", n(31), LATER)
-        assert manager.breaker_pause is None
+        assert isinstance(manager.fail("a", n(1), LATER, attempt=2), Retry)
+        (commit,) = manager.to_commit()
+        assert commit.checkpoint.attempts == ((n(1), 1), (n(2), 1))
 
     def test_what_was_finished_before_is_passed_over_and_is_no_probe(self) -> None:
-        manager = self.owner_that_tries_a_fresh_record(inherited=[6, 9], finished=((6, 8),))
-        for number in range(6, 10):
-            emission = manager.emit("a", n(number), None, LATER)
-            assert (emission.deliver, emission.held) == (False, number in {6, 9})
+        manager = self.owner_that_tries_a_fresh_record(finished=((5, 8),))
+        for number in range(6, 9):
+            assert not manager.emit("a", n(number), None, LATER).deliver
         assert manager.may_read("a", LATER)
-
-    def test_those_that_wait_come_when_their_next_delay_is_over_each_with_its_count(self) -> None:
-        manager = self.owner_that_tries_a_fresh_record(inherited=[6])
-        manager.emit("a", n(6), None, LATER)
-        assert manager.resume()
-        assert n(6) not in self.due(manager, LATER + 59.0)
-        assert self.due(manager, LATER + 60.0) == {n(6): 2}
-
-    def test_those_that_wait_are_stored_as_they_were(self) -> None:
-        manager = self.owner_that_tries_a_fresh_record(inherited=range(6, 31))
-        for number in range(6, 31):
-            manager.emit("a", n(number), None, LATER)
-        (commit,) = manager.to_commit()
-        assert commit.checkpoint.attempts == tuple((n(number), 1) for number in range(6, 31))
-
-    def test_of_an_order_by_key_what_comes_behind_one_that_waits_waits_as_well(self) -> None:
-        manager = self.owner_that_tries_a_fresh_record(inherited=[6], order=Order.KEY)
-        assert manager.emit("a", n(6), "key", LATER).held
-        assert manager.emit("a", n(7), "key", LATER).held
-        assert manager.emit("a", n(8), "other", LATER).deliver
-        assert manager.ack("a", n(8), LATER)
-        assert n(7) not in self.due(manager, LATER + 100.0)
-        assert manager.ack("a", n(6), LATER + 100.0)
-        assert n(7) in self.due(manager, LATER + 100.0)
-
-    def test_of_an_order_by_shard_the_first_record_is_tried_whatever_its_past(self) -> None:
-        manager = heir_of([3, 4], order=Order.SHARD)
-        manager._breaker.note(outcomes=20, failed=20, now=0.0)
-        assert manager.may_read("a", 5.0)
-        assert manager.emit("a", n(3), None, 5.0).deliver
+        assert manager.emit("a", n(9), None, LATER).deliver
+        assert not manager.may_read("a", LATER)
 
     @pytest.mark.parametrize("guarantee", [Guarantee.NONE, Guarantee.AT_MOST_ONCE])
     def test_where_nothing_is_retried_nothing_has_to_wait(self, guarantee: Guarantee) -> None:
         manager = heir_of([3, 4], guarantee=guarantee)
-        manager._breaker.note(outcomes=20, failed=20, now=0.0)
+        manager.breaker.note(outcomes=20, failed=20, now=0.0)
         assert manager.emit("a", n(3), None, 5.0).deliver
 
-    def owner_that_tries_a_fresh_record(
-        self,
-        inherited: Sequence[int],
-        *,
-        finished: tuple[tuple[int, int], ...] = (),
-        order: Order = Order.UNORDERED,
-    ) -> StateManager:
+    def owner_that_tries_a_fresh_record(self, *, finished: tuple[tuple[int, int], ...]) -> StateManager:
         """An open breaker, whose first probe was a retry and failed. Records 6 and those behind it are unread."""
-        manager = heir_of(inherited, finished=finished, order=order)
+        manager = heir_of([], finished=finished)
         for number in range(1, 6):
             fails(manager, number)
-        assert manager.breaker_pause is not None
+        assert manager.breaker.pause is not None
         retry = manager.take_retry("a", 60.0)
         assert retry is not None
         manager.fail("a", retry.sequence, 60.0, attempt=retry.attempt)
-        assert manager.probes_fresh == (True, False)
+        assert manager.breaker.probes_fresh == (True, False)
         return manager
-
-    def due(self, manager: StateManager, now: float) -> dict[SequenceNumber, int]:
-        due = {}
-        while (retry := manager.take_retry("a", now)) is not None:
-            due[retry.sequence] = retry.attempt
-        return due
 
 
 class TestAnOutageThatGoesOn:
@@ -188,7 +148,7 @@ class TestAnOutageThatGoesOn:
         for _ in range(5):
             manager = heir_of([]) if stored is None else self.next_owner(stored)
             decisions = [fails(manager, number) for number in range(1, LEAST + 1)]
-            assert manager.breaker_pause is not None
+            assert manager.breaker.pause is not None
             assert not any(isinstance(decision, Exhausted) for decision in decisions)
             for now in (100.0, 200.0, 300.0, 400.0, 500.0):
                 retry = manager.take_retry("a", now)
@@ -206,9 +166,9 @@ class TestAnOutageThatGoesOn:
         return manager
 
 
-def failure(number: int, index: int, attempt: int, *, held: bool = False) -> FailedRecord:
+def failure(number: int, index: int, attempt: int, fate: Fate = Fate.FAILED) -> FailedRecord:
     previous = n(number - 1) if index else None
-    return FailedRecord(index=index, sequence=n(number), previous=previous, attempt=attempt, held=held)
+    return FailedRecord(index=index, sequence=n(number), previous=previous, attempt=attempt, fate=fate)
 
 
 def outcome(failures: Sequence[FailedRecord], count: int, first: int = 1) -> SliceOutcome:
@@ -221,52 +181,52 @@ class TestSliceBySlice:
         (plan,) = manager.plan(0.0, {})
         again = [failure(number, number - 1, 2) for number in range(1, 101)]
         manager.settle(plan, outcome(again, 100), 0.0, delivered=100)
-        assert manager.breaker_pause is None
+        assert manager.breaker.pause is None
 
     def test_in_an_outage_the_first_deliveries_among_them_open_it(self) -> None:
         manager = heir_of(range(1, 101))
         (plan,) = manager.plan(0.0, {})
         failures = [failure(number, number - 1, 2 if number <= 100 else 1) for number in range(1, 106)]
         assert manager.settle(plan, outcome(failures, 105), 0.0, delivered=105) == []
-        assert manager.breaker_pause is not None
-        assert (manager.breaker_pause.failed, manager.breaker_pause.outcomes) == (5, 5)
+        assert manager.breaker.pause is not None
+        assert (manager.breaker.pause.failed, manager.breaker.pause.outcomes) == (5, 5)
 
     def test_one_that_kills_its_worker_again_does_not_count(self) -> None:
         manager = heir_of(range(1, 11))
         now = 0.0
         for number in range(1, 11):
             (plan,) = [plan for plan in manager.plan(now, {"a": 1}) if plan.is_fresh]
-            held = outcome([failure(number, 0, 1, held=True)], 1, number)
+            held = outcome([failure(number, 0, 1, Fate.HELD)], 1, number)
             if not plan.alone:
                 manager.died(plan, held, now)
                 (plan,) = [plan for plan in manager.plan(now, {"a": 1}) if plan.is_fresh]
             assert manager.isolates(plan, held)
             manager.died(plan, held, now)
-        assert manager.breaker_pause is None
+        assert manager.breaker.pause is None
 
     @pytest.mark.parametrize("carried", [0, 40])
-    def test_a_probe_passes_over_what_failed_before(self, carried: int) -> None:
-        manager, plan = self.probing(carried)
-        assert plan.probe
+    def test_a_probe_passes_over_what_was_finished_before(self, carried: int) -> None:
+        manager, plan = self.probing(carried, finished=((5, 30),))
+        assert (plan.most_deliveries, plan.room) == (1, 1)
         assert plan.limit == (carried or 100_000)
         assert plan.kind is (SliceKind.CARRIED if carried else SliceKind.READ)
-        held = [failure(number, number - 6, 1, held=True) for number in range(6, 31)]
-        manager.settle(plan, outcome(held, 26, 6), LATER, delivered=1)
-        assert manager.breaker_pause is None
-        retries = [plan for plan in manager.plan(LATER + 59.0, {}) if not plan.is_fresh]
-        assert {retry.sequence for plan in retries for retry in plan.retries} == set(map(n, range(1, 6)))
-        manager.settle(retries[0], SliceOutcome(), LATER + 59.0, delivered=5)
-        (later,) = [plan for plan in manager.plan(LATER + 60.0, {}) if not plan.is_fresh]
-        assert [retry.attempt for retry in later.retries] == [2] * 25
+        manager.settle(plan, outcome([], 26, 6), LATER, delivered=1)
+        assert manager.breaker.pause is None
 
     def test_a_probe_that_met_nothing_else_is_followed_at_once_by_another_one_further_on(self) -> None:
-        manager, plan = self.probing(0)
-        held = [failure(number, number - 6, 1, held=True) for number in range(6, 20)]
-        manager.settle(plan, outcome(held, 14, 6), LATER, delivered=0)
-        assert manager.breaker_pause is not None
+        manager, plan = self.probing(0, finished=((5, 30),))
+        manager.settle(plan, outcome([], 14, 6), LATER, delivered=0)
+        assert manager.breaker.pause is not None
         (following,) = manager.plan(LATER, {})
         assert following.is_fresh
         assert following.position.sequence_number == n(19)
+
+    def test_a_probe_may_be_a_record_that_failed_before_and_that_is_not_counted(self) -> None:
+        manager, plan = self.probing(0, inherited=[6])
+        assert plan.attempts == ((n(6), 1),)
+        manager.settle(plan, outcome([failure(6, 0, 2)], 1, 6), LATER, delivered=1)
+        (commit,) = manager.to_commit()
+        assert commit.checkpoint.attempts == ((n(6), 1),)
 
     def test_at_the_tip_a_probe_that_met_nothing_is_followed_by_a_retry_when_it_is_time(self) -> None:
         manager, plan = self.probing(0)
@@ -278,27 +238,23 @@ class TestSliceBySlice:
         assert following.kind is SliceKind.RETRY
 
     def test_a_shard_without_a_past_has_one_record_tried_as_before(self) -> None:
-        manager, plan = self.probing(0, inherited=())
-        assert not plan.probe
+        manager, plan = self.probing(0)
         assert plan.limit == 1
         manager.settle(plan, outcome([], 1, 6), LATER, delivered=1)
-        assert manager.breaker_pause is None
-
-    def test_of_an_order_by_shard_the_first_record_is_tried_whatever_its_past(self) -> None:
-        manager = heir_of([1, 2], order=Order.SHARD)
-        manager._breaker.note(outcomes=20, failed=20, now=0.0)
-        (plan,) = manager.plan(LATER, {})
-        assert (plan.probe, plan.limit) == (False, 1)
+        assert manager.breaker.pause is None
 
     def probing(
-        self, carried: int, inherited: Sequence[int] = range(6, 31)
+        self,
+        carried: int,
+        inherited: Sequence[int] = (),
+        finished: tuple[tuple[int, int], ...] = (),
     ) -> tuple[StateManager, SlicePlan]:
         """An open breaker whose first probe, a retry, has failed, and the second, a fresh record."""
-        manager = heir_of(inherited)
+        manager = heir_of(inherited, finished=finished)
         (plan,) = manager.plan(0.0, {})
         first = [failure(number, number - 1, 1) for number in range(1, 6)]
         manager.settle(plan, outcome(first, 5), 0.0, delivered=5)
-        assert manager.breaker_pause is not None
+        assert manager.breaker.pause is not None
         (probe,) = manager.plan(60.0, {})
         assert probe.kind is SliceKind.RETRY
         (retry,) = probe.retries

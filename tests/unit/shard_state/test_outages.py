@@ -42,15 +42,15 @@ class Consumer:
         until = self._now + seconds
         while self._now < until:
             self._arrived += self._step * self._rate
-            was_paused = self.manager.breaker_pause is not None
+            was_paused = self.manager.breaker.pause is not None
             for sequence, attempt in self._due():
                 self._handle(sequence, attempt)
-            self.pauses += self.manager.breaker_pause is not None and not was_paused
+            self.pauses += self.manager.breaker.pause is not None and not was_paused
             self._now += self._step
 
     def _due(self) -> Iterator[tuple[SequenceNumber, int]]:
         while True:
-            for fresh in self.manager.probes_fresh if self.manager.breaker_pause else (False, True):
+            for fresh in self.manager.breaker.probes_fresh if self.manager.breaker.pause else (False, True):
                 handed_out = self._fresh() if fresh else self.manager.take_retry("a", self._now)
                 if handed_out is not None:
                     yield handed_out.sequence, handed_out.attempt
@@ -104,7 +104,7 @@ def test_an_outage_after_a_good_time_gives_nothing_up_and_its_mend_is_noticed_wi
     consumer.runs(60)
     assert consumer.given_up == 0
     assert consumer.succeeded_at[0] - mended_at <= 15.2
-    assert consumer.manager.breaker_pause is None
+    assert consumer.manager.breaker.pause is None
 
 
 @OUTAGES
@@ -164,18 +164,18 @@ class TestSliceBySlice:
     def test_an_outage_that_begins_within_a_slice_is_judged_before_any_of_it_is_given_up(self) -> None:
         manager = a_manager(0, Random(22))
         assert self.settle(manager, 1, 1_000, range(941, 1_001)) == []
-        assert manager.breaker_pause is not None
-        assert (manager.breaker_pause.failed, manager.breaker_pause.outcomes) == (60, 60)
+        assert manager.breaker.pause is not None
+        assert (manager.breaker.pause.failed, manager.breaker.pause.outcomes) == (60, 60)
 
     def test_the_row_goes_on_from_slice_to_slice(self) -> None:
         manager = a_manager(0, Random(22))
         given_up = len(self.settle(manager, 1, 1_000, range(961, 1_001)))
         given_up += len(self.settle(manager, 1_001, 200, range(1_001, 1_201)))
-        assert manager.breaker_pause is not None
+        assert manager.breaker.pause is not None
         assert given_up == 40
 
     def test_bad_records_among_good_ones_are_no_row(self) -> None:
         manager = a_manager(0, Random(22))
         assert len(self.settle(manager, 1, 1_000, range(101, 900))) == 799
         assert len(self.settle(manager, 1_001, 1_000, range(1_001, 1_101))) == 100
-        assert manager.breaker_pause is None
+        assert manager.breaker.pause is None

@@ -9,6 +9,7 @@ from shard_state import (
     Checkpoint,
     Exhausted,
     FailedRecord,
+    Fate,
     Order,
     Position,
     Retry,
@@ -88,7 +89,7 @@ class TestRecordByRecord:
         retry = manager.take_retry("a", 1.0)
         assert retry is not None
         assert manager.ack("a", retry.sequence, 1.0)
-        assert manager.breaker_pause is None
+        assert manager.breaker.pause is None
         assert manager.may_read("a", 1.0)
         decisions = []
         for now in (1.0, 1.0, 1.0, 1.0, 10.0):
@@ -104,7 +105,7 @@ class TestRecordByRecord:
             manager.emit("a", n(number), None, 0.0)
             fail(manager, number)
         assert manager.ack("a", n(1), 0.0)
-        assert manager.breaker_pause is not None
+        assert manager.breaker.pause is not None
 
     def test_the_retries_of_a_few_bad_records_do_not_open_it(self) -> None:
         manager = owner_of("a", limit=None)
@@ -119,14 +120,14 @@ class TestRecordByRecord:
             now += 100.0
             while (retry := manager.take_retry("a", now)) is not None:
                 manager.fail("a", retry.sequence, now, attempt=retry.attempt)
-        assert manager.breaker_pause is None
+        assert manager.breaker.pause is None
 
     def test_what_a_handler_rejects_is_given_up_as_always_and_is_no_failure(self) -> None:
         manager = owner_of("a", limit=3)
         for number in range(1, 31):
             manager.emit("a", n(number), None, 0.0)
-            assert isinstance(fail(manager, number, rejected=True), Exhausted)
-        assert manager.breaker_pause is None
+            assert isinstance(fail(manager, number, fate=Fate.REJECTED), Exhausted)
+        assert manager.breaker.pause is None
 
     def test_a_probe_that_is_rejected_was_handled(self) -> None:
         manager = owner_of("a", limit=3)
@@ -134,23 +135,23 @@ class TestRecordByRecord:
         retry = manager.take_retry("a", 1.0)
         assert retry is not None
         assert isinstance(
-            manager.fail("a", retry.sequence, 1.0, attempt=retry.attempt, rejected=True), Exhausted
+            manager.fail("a", retry.sequence, 1.0, attempt=retry.attempt, fate=Fate.REJECTED), Exhausted
         )
-        assert manager.breaker_pause is None
+        assert manager.breaker.pause is None
 
     def test_every_second_probe_may_be_a_fresh_record(self) -> None:
         manager = owner_of("a", limit=3)
         broken(manager)
-        assert manager.probes_fresh == (False, True)
+        assert manager.breaker.probes_fresh == (False, True)
         retry = manager.take_retry("a", 1.0)
         assert retry is not None
         manager.fail("a", retry.sequence, 1.0, attempt=retry.attempt)
-        assert manager.probes_fresh == (True, False)
+        assert manager.breaker.probes_fresh == (True, False)
         assert manager.may_read("a", 3.0)
         assert manager.emit("a", n(9), None, 3.0).deliver
         assert not manager.may_read("a", 3.0)
         assert manager.ack("a", n(9), 3.0)
-        assert manager.breaker_pause is None
+        assert manager.breaker.pause is None
 
     def test_of_an_order_by_key_the_probe_is_the_first_of_its_key(self) -> None:
         manager = owner_of("a", limit=3, order=Order.KEY)
@@ -158,7 +159,7 @@ class TestRecordByRecord:
             manager.emit("a", n(number), f"key-{number}", 0.0)
         for number in range(1, 6):
             fail(manager, number, partition_key=f"key-{number}")
-        assert manager.breaker_pause is not None
+        assert manager.breaker.pause is not None
         tried = []
         for now in (1.0, 10.0, 100.0, 1000.0):
             retry = manager.take_retry("a", now)
@@ -211,14 +212,14 @@ class TestRecordByRecord:
         for number in range(22, 40):
             manager.emit("a", n(number), None, 0.0)
             fail(manager, number)
-        assert manager.breaker_pause is not None
+        assert manager.breaker.pause is not None
         (commit,) = manager.to_commit()
         assert dict(commit.checkpoint.attempts) == {n(1): 1}
 
     def test_what_was_given_up_before_it_opened_stays_given_up(self) -> None:
         manager = owner_of("a", limit=0)
         broken(manager)
-        assert manager.breaker_pause is not None
+        assert manager.breaker.pause is not None
         assert manager.dead_lettered("a", n(1), 0.0)
         assert not manager.dead_lettered("a", n(5), 0.0)
 
@@ -243,7 +244,7 @@ class TestSliceBySlice:
         manager = owner_of("a")
         (plan,) = manager.plan(0.0, {})
         assert manager.settle(plan, all_failed(plan, 1, 3_000), 0.0) == []
-        assert manager.breaker_pause is not None
+        assert manager.breaker.pause is not None
         assert manager.unresolved == 3_000
 
     def test_while_it_is_open_a_slice_of_one_record_goes_out_at_a_time(self) -> None:
@@ -268,7 +269,7 @@ class TestSliceBySlice:
         failure = FailedRecord(index=0, sequence=retry.sequence, previous=None, attempt=retry.attempt)
         outcome = SliceOutcome() if ends_well else SliceOutcome(failures=(failure,))
         assert manager.settle(probe, outcome, 1.0, delivered=1) == []
-        assert (manager.breaker_pause is None) == ends_well
+        assert (manager.breaker.pause is None) == ends_well
 
     def test_a_probe_that_did_not_reach_the_handler_says_nothing(self) -> None:
         manager = owner_of("a")
@@ -276,10 +277,10 @@ class TestSliceBySlice:
         manager.settle(plan, all_failed(plan, 1, 10), 0.0)
         (probe,) = manager.plan(1.0, {})
         (retry,) = probe.retries
-        held = FailedRecord(index=0, sequence=retry.sequence, previous=None, attempt=1, held=True)
+        held = FailedRecord(index=0, sequence=retry.sequence, previous=None, attempt=1, fate=Fate.HELD)
         manager.settle(probe, SliceOutcome(failures=(held,)), 1.0, delivered=0)
-        assert manager.breaker_pause is not None
-        assert manager.breaker_pause.probes_failed == 0
+        assert manager.breaker.pause is not None
+        assert manager.breaker.pause.probes_failed == 0
         assert manager.next_due() == 2.0
 
     def test_the_search_for_a_record_that_kills_its_worker_does_not_open_it(self) -> None:
@@ -300,7 +301,9 @@ class TestSliceBySlice:
                             first=n(numbers[0]),
                             last=n(last),
                             count=len(numbers),
-                            failures=tuple(failed(each, at, held=True) for at, each in enumerate(numbers)),
+                            failures=tuple(
+                                failed(each, at, fate=Fate.HELD) for at, each in enumerate(numbers)
+                            ),
                         )
                         before = manager.unresolved
                         manager.died(plan, held, now)
@@ -314,7 +317,7 @@ class TestSliceBySlice:
                     manager.died(plan, SliceOutcome(), now)
                 else:
                     manager.settle(plan, SliceOutcome(), now)
-            assert manager.breaker_pause is None
+            assert manager.breaker.pause is None
         assert jobs == 60, "the killer is tried again and again"
         assert manager.unresolved == 1
 
@@ -324,5 +327,5 @@ class TestSliceBySlice:
         manager.settle(plan, all_failed(plan, 1, 10), 0.0)
         (probe,) = manager.plan(1.0, {})
         assert manager.died(probe, SliceOutcome(), 1.0) == []
-        assert manager.breaker_pause is not None
-        assert manager.breaker_pause.probes_failed == 1
+        assert manager.breaker.pause is not None
+        assert manager.breaker.pause.probes_failed == 1

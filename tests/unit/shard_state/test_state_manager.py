@@ -10,10 +10,10 @@ from shard_state import (
     Emission,
     Exhausted,
     FailedRecord,
+    Fate,
     OpenRecord,
     Order,
     Position,
-    RecordEvent,
     Redelivery,
     Retry,
     RetryPolicy,
@@ -426,7 +426,7 @@ class TestRecordByRecord:
         manager.ack("a", n(2), 1.0)
         assert manager.expired(29.9) == []
         assert manager.expired(30.0) == [("a", n(1), 1)]
-        assert isinstance(manager.fail("a", n(1), 30.0, attempt=1, event=RecordEvent.TIME_OUT), Retry)
+        assert isinstance(manager.fail("a", n(1), 30.0, attempt=1), Retry)
         assert manager.expired(1e9) == []
 
     def test_a_redelivery_has_a_deadline_of_its_own(self) -> None:
@@ -443,7 +443,7 @@ class TestRecordByRecord:
         manager.fail("a", n(1), 0.0, attempt=1)
         assert manager.take_retry("a", 10.0) == Redelivery(sequence=n(1), attempt=2)
         assert manager.fail("a", n(1), 11.0, attempt=1) is None
-        assert manager.fail("a", n(1), 11.0, attempt=1, event=RecordEvent.TIME_OUT) is None
+        assert manager.fail("a", n(1), 11.0, attempt=1) is None
         assert manager.expired(40.0) == [("a", n(1), 2)], "the fail of an old delivery ended a deadline"
         assert manager.ack("a", n(1), 41.0)
 
@@ -615,7 +615,7 @@ class TestSliceBySlice:
 
     def test_an_isolated_record_is_reported_when_it_is_given_up(self) -> None:
         manager = owner_of("a", limit=0)
-        held = FailedRecord(index=0, sequence=n(1), previous=None, attempt=0, held=True)
+        held = FailedRecord(index=0, sequence=n(1), previous=None, attempt=0, fate=Fate.HELD)
         carried = SliceOutcome(first=n(1), last=n(1), count=1, failures=(held,))
         manager.died(manager.plan(0.0, {})[0], None, 0.0)
         (plan,) = manager.plan(0.0, {"a": 1})

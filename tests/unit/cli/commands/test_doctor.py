@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.cli.shared_options import NOT_GIVEN
+from kinesis_spout.operations.applications import UNNAMED
 from kinesis_spout.operations.doctor.finding import Finding
 from kinesis_spout.settings import SpoutConfig
 from tests.support.terminals import a_terminal
@@ -64,7 +64,7 @@ def test_programs_get_json(asked: dict[str, Any]) -> None:
 def test_neither_stream_nor_application_need_be_given(asked: dict[str, Any]) -> None:
     FakeWorld().call("doctor", "--spool", "spool", "--zookeeper", "a:2181")
     assert (asked["stream"], asked["app"], str(asked["spool"])) == (False, False, "spool")
-    assert asked["config"].stream == NOT_GIVEN
+    assert asked["config"].stream == UNNAMED
     FakeWorld().call("doctor", "--stream", "orders")
     assert (asked["stream"], asked["app"]) == (True, False)
 

@@ -156,6 +156,21 @@ def test_lengths_of_any_number_of_bytes_are_read(size: int) -> None:
     assert columns.data.to_pylist() == [bytes(size), b""]
 
 
+@pytest.mark.parametrize(
+    "behind", [b"\x22\x03\x0a\x01t", b"\x28\x01", b"\x1a\x01z"], ids=["tag", "unknown", "data"]
+)
+def test_a_field_behind_the_data_is_no_part_of_the_data(behind: bytes) -> None:
+    record = b"\x08\x00\x1a\x03abc" + behind
+    carrier = framed(b"\x0a\x01k\x1a" + bytes([len(record)]) + record)
+    (expected,) = taken_apart(page([carrier])).records
+
+    columns, counts = with_user_rows(columns_of(page([carrier])))
+
+    assert columns.data.to_pylist() == [expected.data]
+    assert columns.partition_key.to_pylist() == ["k"]
+    assert counts.damaged == 0
+
+
 def test_keys_are_those_of_their_own_carrier() -> None:
     first = [UserRecord(f"a{number}", b"", str(number)) for number in range(200)]
     second = [UserRecord(f"b{number}", b"", None if number % 2 else "7") for number in range(200)]

@@ -1,7 +1,5 @@
 """Records that became too old before they reached anybody."""
 
-from dataclasses import replace
-
 import pytest
 
 from shard_state import (
@@ -9,6 +7,7 @@ from shard_state import (
     Checkpoint,
     Exhausted,
     FailedRecord,
+    Fate,
     LocalShardState,
     Order,
     Position,
@@ -17,6 +16,7 @@ from shard_state import (
     Shard,
     SliceOutcome,
 )
+from shard_state.local_shard.slice_settling import settle_fresh
 
 
 def n(number: int) -> SequenceNumber:
@@ -39,7 +39,7 @@ def test_an_expiry_is_there_to_be_stored(state: LocalShardState) -> None:
     assert state.emit(n(1), "k", 0.0).deliver
     state.mark_committed(state.checkpoint("app"), state.revision)
     assert not state.is_dirty
-    assert state.expire(n(1), 1) is not None
+    assert state.fail(n(1), 0.0, attempt=1, fate=Fate.EXPIRED) is not None
     assert state.is_dirty
 
 
@@ -47,7 +47,7 @@ def test_later_records_of_its_key_do_not_wait_for_one_that_expired_at_its_first_
     state: LocalShardState,
 ) -> None:
     state.emit(n(1), "k", 0.0)
-    state.expire(n(1), 1)
+    state.fail(n(1), 0.0, attempt=1, fate=Fate.EXPIRED, partition_key="k")
     assert state.emit(n(2), "k", 0.0).deliver
 
 
@@ -56,11 +56,10 @@ def test_of_a_slice_only_what_was_given_up_otherwise_holds_up_its_key(
     state: LocalShardState,
     expired: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    failure = FailedRecord(
-        index=0, sequence=n(1), previous=None, attempt=1, partition_key="k", rejected=not expired
-    )
-    outcome = SliceOutcome(first=n(1), last=n(2), count=2, failures=(replace(failure, expired=expired),))
-    (given_up,) = state.settle_fresh(outcome, 0.0)
+    fate = Fate.EXPIRED if expired else Fate.REJECTED
+    failure = FailedRecord(index=0, sequence=n(1), previous=None, attempt=1, partition_key="k", fate=fate)
+    outcome = SliceOutcome(first=n(1), last=n(2), count=2, failures=(failure,))
+    (given_up,) = settle_fresh(state, outcome, 0.0)
     assert given_up.expired == expired
     assert state.retries.blocked_keys == (frozenset() if expired else {"k"})
 
@@ -73,7 +72,7 @@ def test_what_waited_for_a_retry_that_expired_comes_when_its_dead_letter_is_dura
     assert not state.emit(n(2), "k", 0.0).deliver
     retry = state.take_retry(10.0)
     assert retry is not None
-    assert isinstance(state.expire(n(1), retry.attempt), Exhausted)
+    assert isinstance(state.fail(n(1), 0.0, attempt=retry.attempt, fate=Fate.EXPIRED), Exhausted)
     assert state.take_retry(10.0) is None
     assert state.dead_lettered(n(1), 10.0)
     following = state.take_retry(10.0)

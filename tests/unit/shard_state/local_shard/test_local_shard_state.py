@@ -10,10 +10,10 @@ from shard_state import (
     Emission,
     Exhausted,
     FailedRecord,
+    Fate,
     LocalShardState,
     Order,
     Position,
-    RecordEvent,
     RecordState,
     Retry,
     RetryPolicy,
@@ -23,6 +23,7 @@ from shard_state import (
     SliceOutcome,
 )
 from shard_state.errors import OutOfOrder
+from shard_state.local_shard.slice_settling import settle_fresh, settle_retries
 
 FRESH = Checkpoint(start=Position.trim_horizon(), epoch=1)
 
@@ -91,7 +92,7 @@ def settle(
     outcome = SliceOutcome(
         first=n(first), last=n(last), count=last - first + 1, failures=failures, at_end=at_end
     )
-    return state.settle_fresh(outcome, 0.0)
+    return settle_fresh(state, outcome, 0.0)
 
 
 def commit(state: LocalShardState) -> Checkpoint:
@@ -206,7 +207,7 @@ class TestRetries:
     def test_a_rejected_record_is_not_retried(self) -> None:
         state = owned(limit=None)
         emit(state, 1)
-        gone = fail(state, 1, rejected=True)
+        gone = fail(state, 1, fate=Fate.REJECTED)
         assert gone == Exhausted(shard_id="shard-0", sequence=n(1), attempts=1, rejected=True)
 
     def test_a_late_ack_of_a_given_up_record_finishes_it(self) -> None:
@@ -230,7 +231,7 @@ class TestRetries:
     def test_a_timed_out_record_comes_again(self) -> None:
         state = owned()
         emit(state, 1)
-        assert isinstance(fail(state, 1, event=RecordEvent.TIME_OUT), Retry)
+        assert isinstance(fail(state, 1), Retry)
         assert take(state, 10.0) == [(1, 2)]
 
     def test_a_withdrawn_delivery_is_not_counted(self) -> None:
@@ -295,7 +296,7 @@ class TestOrder:
             1,
             2,
             failed(0, 1, partition_key="k"),
-            failed(1, 2, partition_key="k", held=True, attempt=0),
+            failed(1, 2, partition_key="k", fate=Fate.HELD, attempt=0),
         )
         assert state.retries.blocked_keys == {"k"}
         assert take(state, 1e9, whole_lines=True) == []
@@ -307,7 +308,7 @@ class TestOrder:
         emit(state, 1, 2, key="k")
         fail(state, 1, partition_key="k")
         emit(state, 3, key="k")
-        fail(state, 2, partition_key="k", rejected=True)
+        fail(state, 2, partition_key="k", fate=Fate.REJECTED)
         assert take(state, 10.0, whole_lines=True) == [(1, 2)]
         state.ack(n(1), 10.0)
         assert take(state, 1e9, whole_lines=True) == []
@@ -326,7 +327,7 @@ class TestOrder:
         emit(state, 2, key="k")
         retries = state.take_retries(10.0, 9, whole_lines=True)
         second = failed(1, 2, attempt=retries[1].attempt, partition_key="k")
-        state.settle_retries(retries, SliceOutcome(failures=(second,)), 10.0)
+        settle_retries(state, retries, SliceOutcome(failures=(second,)), 10.0)
         assert state.tracker.base == n(1)
         assert take(state, 19.9) == []
         assert take(state, 20.0) == [(2, 2)]
@@ -460,7 +461,7 @@ class TestTheEnd:
 
     def test_an_empty_closed_shard_ends_too(self) -> None:
         state = owned()
-        state.settle_fresh(SliceOutcome(at_end=True), 0.0)
+        settle_fresh(state, SliceOutcome(at_end=True), 0.0)
         assert is_dirty(state)
         assert commit(state).is_shard_end
 
@@ -517,7 +518,7 @@ class TestSlices:
 
     def test_a_slice_gives_up_what_is_past_its_limit(self) -> None:
         state = owned(limit=1)
-        gone = settle(state, 1, 3, failed(0, 1, attempt=2), failed(1, 2, rejected=True), failed(2, 3))
+        gone = settle(state, 1, 3, failed(0, 1, attempt=2), failed(1, 2, fate=Fate.REJECTED), failed(2, 3))
         assert [(record.sequence, record.attempts, record.rejected) for record in gone] == [
             (n(1), 2, False),
             (n(2), 1, True),
@@ -545,8 +546,8 @@ class TestSlices:
         for number in (1, 2, 3):
             fail(state, number)
         retries = state.take_retries(10.0, 9, whole_lines=True)
-        outcome = SliceOutcome(failures=(failed(1, 2, attempt=2), failed(2, 3, attempt=2, held=True)))
-        gone = state.settle_retries(retries, outcome, 10.0)
+        outcome = SliceOutcome(failures=(failed(1, 2, attempt=2), failed(2, 3, attempt=2, fate=Fate.HELD)))
+        gone = settle_retries(state, retries, outcome, 10.0)
         assert [record.sequence for record in gone] == [n(2)]
         assert state.tracker.base == n(1)
         assert take(state, 10.0) == [(3, 2)]

@@ -7,6 +7,7 @@ from shard_state import (
     Capacity,
     Checkpoint,
     FailedRecord,
+    Fate,
     LocalShardState,
     OpenRecord,
     Order,
@@ -106,7 +107,9 @@ def die(
 
 def all_held(first: int, last: int) -> SliceOutcome:
     numbers = range(first, last + 1)
-    return read(first, last, *(failed(at, number, attempt=0, held=True) for at, number in enumerate(numbers)))
+    return read(
+        first, last, *(failed(at, number, attempt=0, fate=Fate.HELD) for at, number in enumerate(numbers))
+    )
 
 
 class TestFreshSlices:
@@ -339,7 +342,7 @@ class TestDeaths:
         slices = owned()
         die(slices, fresh(slices))
         die(slices, fresh(slices, carried=8), all_held(1, 8))
-        held = tuple(failed(at, at + 1, attempt=0, held=True) for at in range(1, 4))
+        held = tuple(failed(at, at + 1, attempt=0, fate=Fate.HELD) for at in range(1, 4))
         settle(slices, due(slices, 0.0), SliceOutcome(count=4, failures=held))
         sizes = [len(due(slices, 0.0).retries)]
         assert sizes == [4]
@@ -357,7 +360,7 @@ class TestDeaths:
         self,
     ) -> None:
         slices = owned()
-        settle(slices, fresh(slices), read(1, 2, failed(0, 1), failed(1, 2, killed_worker=True)))
+        settle(slices, fresh(slices), read(1, 2, failed(0, 1), failed(1, 2, fate=Fate.KILLED_WORKER)))
         plans = [due(slices, 10.0)]
         settle(slices, plans[0], SliceOutcome(count=1), now=10.0)
         plans.append(due(slices, 10.0))
@@ -366,15 +369,15 @@ class TestDeaths:
 
     def test_records_that_were_under_way_together_at_a_death_come_again_one_at_a_time(self) -> None:
         slices = owned()
-        suspects = (failed(at, at + 1, attempt=0, held=True, suspected=True) for at in range(3))
+        suspects = (failed(at, at + 1, attempt=0, fate=Fate.SUSPECTED) for at in range(3))
         settle(slices, fresh(slices), read(1, 5, *suspects, failed(3, 4)))
         plan = due(slices, 0.0)
         assert [retry.sequence for retry in plan.retries] == [n(1), n(2), n(3)]
         assert (plan.alone, plan.portion) == (True, 1)
         assert not fresh(slices).alone
 
-        guilty = failed(1, 2, killed_worker=True)
-        waits = failed(2, 3, attempt=0, held=True)
+        guilty = failed(1, 2, fate=Fate.KILLED_WORKER)
+        waits = failed(2, 3, attempt=0, fate=Fate.HELD)
         settle(slices, plan, SliceOutcome(count=3, failures=(guilty, waits)))
         plan = due(slices, 0.0)
         assert ([retry.sequence for retry in plan.retries], plan.portion) == ([n(3)], 1)

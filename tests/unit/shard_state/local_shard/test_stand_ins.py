@@ -6,6 +6,7 @@ from shard_state import (
     Capacity,
     Checkpoint,
     FailedRecord,
+    Fate,
     LocalShardState,
     Order,
     Position,
@@ -15,6 +16,7 @@ from shard_state import (
     Shard,
     SliceOutcome,
 )
+from shard_state.local_shard.slice_settling import settle_fresh, settle_retries
 
 BACKOFF_SECONDS = 10.0
 
@@ -42,7 +44,7 @@ def failed(index: int, number: int, *, attempt: int = 1, stand_in: int | None = 
         sequence=n(number),
         previous=n(number - 1) if index else None,
         attempt=attempt - held,
-        held=held,
+        fate=Fate.HELD if held else Fate.FAILED,
         stand_in=stand_in,
         partition_key="k",
     )
@@ -51,7 +53,7 @@ def failed(index: int, number: int, *, attempt: int = 1, stand_in: int | None = 
 def settle(state: LocalShardState, *failures: FailedRecord) -> list[int]:
     """Settle records 1 to 3; gives what is given up."""
     outcome = SliceOutcome(first=n(1), last=n(3), count=3, failures=failures)
-    return [each.sequence.number for each in state.settle_fresh(outcome, 0.0)]
+    return [each.sequence.number for each in settle_fresh(state, outcome, 0.0)]
 
 
 def take(state: LocalShardState, now: float) -> tuple[Redelivery, ...]:
@@ -73,7 +75,7 @@ def test_a_held_record_comes_at_once_when_the_one_that_stood_for_it_is_given_up(
     settle(state, failed(0, 1, stand_in=2), failed(2, 3))
     retries = take(state, BACKOFF_SECONDS)
     outcome = SliceOutcome(failures=(failed(0, 1, stand_in=1), failed(1, 3, attempt=2)))
-    (given_up,) = state.settle_retries(retries, outcome, BACKOFF_SECONDS)
+    (given_up,) = settle_retries(state, retries, outcome, BACKOFF_SECONDS)
 
     assert given_up.sequence == n(3)
     assert [(each.sequence.number, each.attempt) for each in take(state, BACKOFF_SECONDS)] == [(1, 1)]
@@ -82,7 +84,7 @@ def test_a_held_record_comes_at_once_when_the_one_that_stood_for_it_is_given_up(
 def test_they_are_finished_together(state: LocalShardState) -> None:
     settle(state, failed(0, 1, stand_in=2), failed(2, 3))
     retries = take(state, BACKOFF_SECONDS)
-    state.settle_retries(retries, SliceOutcome(), BACKOFF_SECONDS)
+    settle_retries(state, retries, SliceOutcome(), BACKOFF_SECONDS)
 
     assert state.tracker.base == n(3)
 
@@ -99,7 +101,7 @@ def test_after_its_second_failure_too_the_one_that_stood_for_others_brings_them_
     settle(state, failed(0, 1, stand_in=2), failed(2, 3))
     retries = take(state, BACKOFF_SECONDS)
     outcome = SliceOutcome(failures=(failed(0, 1, stand_in=1), failed(1, 3, attempt=2)))
-    assert state.settle_retries(retries, outcome, BACKOFF_SECONDS) == []
+    assert settle_retries(state, retries, outcome, BACKOFF_SECONDS) == []
 
     assert take(state, 3 * BACKOFF_SECONDS - 1) == ()
     again = take(state, 3 * BACKOFF_SECONDS)

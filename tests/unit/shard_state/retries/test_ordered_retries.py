@@ -46,8 +46,8 @@ def test_by_shard_everybody_waits() -> None:
 def test_held_records_come_one_by_one_in_shard_order(order: Order) -> None:
     retries = OrderedRetries(order)
     retries.wait(ONE, "k", 5.0)
-    retries.hold(THREE, "k", 1.0)
-    retries.hold(TWO, "k", 1.0)
+    retries.wait(THREE, "k", 1.0)
+    retries.wait(TWO, "k", 1.0)
     came = []
     for now in (5.0, 6.0, 7.0):
         first = retries.first_due(now)
@@ -78,7 +78,7 @@ def test_an_earlier_record_that_fails_later_goes_to_the_front() -> None:
 def test_an_earlier_record_that_is_held_goes_to_the_front_too() -> None:
     retries = OrderedRetries(Order.KEY)
     retries.wait(TWO, "k", 1.0)
-    retries.hold(ONE, "k", 3.0)
+    retries.wait(ONE, "k", 3.0)
     assert retries.first_due(2.0) is None
     assert retries.first_due(3.0) == ONE
 
@@ -96,7 +96,7 @@ def test_a_record_that_is_out_or_given_up_is_not_offered_when_the_one_before_it_
     retries = OrderedRetries(Order.KEY)
     retries.wait(ONE, "k", 0.0)
     retries.block(TWO, "k")
-    retries.hold(THREE, "k", 0.0)
+    retries.wait(THREE, "k", 0.0)
     retries.finished(ONE, 1.0)
     assert retries.next_due() is None
     retries.finished(TWO, 2.0)
@@ -106,9 +106,9 @@ def test_a_record_that_is_out_or_given_up_is_not_offered_when_the_one_before_it_
 def test_a_given_up_record_lets_nobody_overtake() -> None:
     retries = OrderedRetries(Order.KEY)
     retries.wait(ONE, "k", 0.0)
-    retries.hold(TWO, "k", 0.0)
+    retries.wait(TWO, "k", 0.0)
     retries.block(THREE, "k")
-    retries.hold(FOUR, "k", 0.0)
+    retries.wait(FOUR, "k", 0.0)
     assert retries.behind(ONE, 0.0) == [TWO]
 
 
@@ -156,7 +156,60 @@ def test_a_long_line_costs_no_search_per_record() -> None:
     retries = OrderedRetries(Order.SHARD)
     records = [Counted(number) for number in range(2_000)]
     for record in records:
-        retries.hold(record, None, 0.0)
+        retries.wait(record, None, 0.0)
     for record in records:
         retries.finished(record, 0.0)
     assert compared < 40 * len(records)
+
+
+def test_nothing_is_offered_before_it_is_due() -> None:
+    retries = OrderedRetries(Order.UNORDERED)
+    retries.wait(ONE, None, 5.0)
+    assert retries.first_due(4.9) is None
+    assert retries.first_due(5.0) == ONE
+
+
+def test_records_come_by_due_time_then_in_shard_order() -> None:
+    retries = OrderedRetries(Order.UNORDERED)
+    for sequence, due_at in ((THREE, 1.0), (TWO, 2.0), (ONE, 2.0)):
+        retries.wait(sequence, None, due_at)
+    order = []
+    while (first := retries.first_due(9.0)) is not None:
+        order.append(first)
+        retries.take(first)
+    assert order == [THREE, ONE, TWO]
+
+
+def test_a_record_that_waits_keeps_its_time() -> None:
+    retries = OrderedRetries(Order.UNORDERED)
+    retries.wait(ONE, None, 5.0)
+    retries.wait(ONE, None, 1.0)
+    assert retries.first_due(4.9) is None
+    retries.take(ONE)
+    assert retries.next_due() is None
+
+
+def test_a_record_that_is_taken_is_not_in_front_of_the_others() -> None:
+    retries = OrderedRetries(Order.UNORDERED)
+    retries.wait(ONE, None, 1.0)
+    retries.wait(TWO, None, 2.0)
+    retries.take(ONE)
+    assert retries.next_due() == 2.0
+    assert retries.first_due(9.0) == TWO
+
+
+def test_a_record_that_waits_again_is_due_at_its_new_time() -> None:
+    retries = OrderedRetries(Order.UNORDERED)
+    retries.wait(ONE, None, 1.0)
+    retries.take(ONE)
+    retries.wait(ONE, None, 7.0)
+    assert retries.next_due() == 7.0
+
+
+def test_dead_entries_do_not_pile_up() -> None:
+    retries = OrderedRetries(Order.UNORDERED)
+    retries.wait(ONE, None, 0.0)
+    for at in range(10_000):
+        retries.wait(TWO, None, 10.0 + at)
+        retries.take(TWO)
+    assert len(retries._offered) <= 70

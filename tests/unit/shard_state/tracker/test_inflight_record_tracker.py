@@ -77,7 +77,6 @@ class TestTheTable:
         assert moves == {
             (S.IN_FLIGHT, E.ACK, S.FINISHED),
             (S.IN_FLIGHT, E.FAIL, S.WAITING),
-            (S.IN_FLIGHT, E.TIME_OUT, S.WAITING),
             (S.IN_FLIGHT, E.WITHDRAW, S.WAITING),
             (S.IN_FLIGHT, E.EXHAUST, S.EXHAUSTED),
             (S.WAITING, E.ACK, S.FINISHED),

@@ -31,7 +31,7 @@ from kinesis_spout.spark.tasks.jobs import HandlerBroken, SparkGone
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from shard_state import Position, Redelivery, SequenceNumber, SliceKind, SlicePlan
+from shard_state import SHARD_START, Position, Redelivery, SequenceNumber, SliceKind, SlicePlan
 from tests.unit.spark.driver.world import FIRST, StreamClient, task_settings
 
 if TYPE_CHECKING:
@@ -286,18 +286,14 @@ def test_outcomes_that_are_missing_blame_no_record_and_those_given_twice_mean_th
         made._fetched(TAG, 2)
 
 
-def test_of_a_probe_one_row_is_kept_that_never_failed_however_many_come_before_it(world: World) -> None:
+def test_of_a_probe_one_row_is_kept_however_many_finished_ones_come_before_it(world: World) -> None:
     records = world.put(7)
-    finished = ((records[0].sequence, records[1].sequence),)
-    attempts = tuple((records[at].sequence, 1) for at in (0, 2, 3, 4))
-    probe = plan(holes=finished, attempts=attempts, room=1, probe=True)
+    probe = plan(holes=((SHARD_START, records[4].sequence),), room=1, deliveries=1)
     kept = world.keep(WorkSlice(plan=probe), records_per_fetch=2)
 
     assert kept.data == [records[5].data]
     (result,) = kept.results
     assert (result.outcome.count, result.delivered) == (6, 1)
-    held = [(each.sequence, each.held, each.attempt) for each in result.outcome.failures]
-    assert held == [(sequence, True, 1) for sequence, _ in attempts]
 
 
 def test_user_records_are_rows_of_their_own_with_their_place_and_hash_key(world: World) -> None:

@@ -38,7 +38,7 @@ def test_what_is_tried_and_fails_is_given_up_as_ever(world: EngineWorld) -> None
 
 
 def test_after_a_thousand_times_it_counts(world: EngineWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shard_state.local_shard.counted_attempts.MOST_PUT_OFF", 5)
+    monkeypatch.setattr("shard_state.local_shard.local_shard_state.MOST_PUT_OFF", 5)
     world.put("a")
     diary = Diary(a=[NotNow(0.001)] * 1_000)
     world.start(diary, retry_limit=2)

@@ -11,7 +11,7 @@ from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.driver.retry_data import TRIMMED, Reread, read_missing
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryStream, ManualClock
-from shard_state import Position, Redelivery, SliceKind, SliceOutcome, SlicePlan
+from shard_state import Fate, Position, Redelivery, SliceKind, SliceOutcome, SlicePlan
 from tests.unit.spark.driver.world import FIRST
 
 
@@ -88,9 +88,9 @@ def test_what_is_gone_is_given_up_and_the_rest_delivered(world: World) -> None:
 
     assert payloads(reread.work.records) == [b"2"]
     assert result.gone == 2
-    assert [(f.sequence, f.rejected, f.held, f.attempt) for f in result.outcome.failures] == [
-        (world.records[0].sequence, True, False, 1),
-        (world.records[1].sequence, True, False, 2),
+    assert [(f.sequence, f.fate, f.attempt) for f in result.outcome.failures] == [
+        (world.records[0].sequence, Fate.REJECTED, 1),
+        (world.records[1].sequence, Fate.REJECTED, 2),
     ]
     assert [each.error for each in result.unfinished] == [TRIMMED, TRIMMED]
 

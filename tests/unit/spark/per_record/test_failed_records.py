@@ -8,7 +8,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.spark.per_record.delivery import Failed
 from kinesis_spout.spark.per_record.failures import FailedRecords
 from kinesis_spout.spark.tasks.work import Unfinished
-from shard_state import FailedRecord, RetryPolicy
+from shard_state import FailedRecord, Fate, RetryPolicy
 
 NOW = 1_700_000_000.0
 
@@ -43,7 +43,7 @@ def row(
         sequence=record.sequence,
         previous=None,
         attempt=attempt,
-        rejected=rejected,
+        fate=Fate.REJECTED if rejected else Fate.FAILED,
         delay_seconds=delay_seconds,
     )
     return Unfinished(record=record, error="ValueError: bad", raised=raised), failed

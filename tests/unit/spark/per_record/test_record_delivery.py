@@ -12,6 +12,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.spark.per_record.delivery import DeliverRecords, Failed, Round, TaskEnd, table_of
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.handlers import AnyHandler, record_handler
+from shard_state import Fate
 
 
 def number_of(payload: str) -> str:
@@ -104,7 +105,7 @@ def test_what_failed_comes_back_with_its_data_and_what_its_handler_said() -> Non
 
     assert end.delivered == 6
     assert [
-        (row.record.data, row.record.attempt, row.error, failed.rejected, failed.delay_seconds)
+        (row.record.data, row.record.attempt, row.error, failed.fate is Fate.REJECTED, failed.delay_seconds)
         for row, failed in failures
     ] == [
         (b"b", 1, "ValueError: bad", False, None),

@@ -20,7 +20,7 @@ from kinesis_spout.spark.tasks.recovery import recover
 from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from shard_state import Order, Position, Redelivery, SequenceNumber, SliceKind, SlicePlan
+from shard_state import Fate, Order, Position, Redelivery, SequenceNumber, SliceKind, SlicePlan
 from tests.unit.spark.driver.world import FIRST, KillsWorker, StreamClient, task_settings
 
 NEVER = 1e9
@@ -238,7 +238,7 @@ def test_after_a_death_nothing_is_acked_whose_newest_had_not_finished(tmp_path: 
     # a was handled at 4. b killed the worker, and c was not reached.
     failures = [(each.sequence.number, each.held, each.stand_in) for each in result.outcome.failures]
     assert failures == [(2, True, 4), (3, True, None), (5, False, None)]
-    assert result.outcome.failures[-1].killed_worker
+    assert result.outcome.failures[-1].fate is Fate.KILLED_WORKER
     assert (result.outcome.count, result.delivered, result.coalesced) == (5, 2, 1)
 
 

@@ -22,7 +22,7 @@ from kinesis_spout.spark.tasks.recovery import recover
 from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from shard_state import FailedRecord, Order, Position, Redelivery, SequenceNumber, SliceKind, SlicePlan
+from shard_state import FailedRecord, Fate, Order, Position, Redelivery, SequenceNumber, SliceKind, SlicePlan
 from tests.unit.spark.driver.world import StreamClient, task_settings
 
 NEVER = 1e9
@@ -141,7 +141,7 @@ def test_all_records_are_delivered_and_the_failed_are_entered_in_their_order() -
 def test_a_rejected_record_is_entered_as_such() -> None:
     delivery, _ = deliver(Handler(1, error=Reject("never")), records("a", "b"))
 
-    assert [failure.rejected for failure in delivery.failures] == [True]
+    assert [failure.fate for failure in delivery.failures] == [Fate.REJECTED]
 
 
 def test_more_records_than_there_are_marks_are_handed_over_run_by_run() -> None:
@@ -219,10 +219,10 @@ def test_a_suspect_slice_has_no_more_under_way_than_its_portion() -> None:
 
 def test_a_probe_delivers_one_record() -> None:
     handler = Handler()
-    delivery, reached = deliver(handler, records("a", "b", "c"), plan(probe=True, attempts=((seq(1), 1),)))
+    delivery, reached = deliver(handler, records("a", "b", "c"), plan(deliveries=1))
 
-    assert (handler.seen, reached) == ([(2, 1)], 2)
-    assert shown(delivery.failures) == [(1, 0, True, 1)]
+    assert (handler.seen, reached) == ([(1, 1)], 1)
+    assert delivery.failures == []
 
 
 def test_a_coroutine_one_at_a_time_keeps_the_order_of_the_shard() -> None:
@@ -301,9 +301,9 @@ def states(result: WorkResult) -> list[tuple[int, str]]:
         (
             each.sequence.number,
             "killed"
-            if each.killed_worker
+            if each.fate is Fate.KILLED_WORKER
             else "suspected"
-            if each.suspected
+            if each.fate is Fate.SUSPECTED
             else "held"
             if each.held
             else "failed",

@@ -26,6 +26,7 @@ from shard_state import (
     SliceOutcome,
     SlicePlan,
 )
+from shard_state.local_shard.slice_settling import settle_fresh
 
 NEVER = 1e9
 
@@ -244,7 +245,8 @@ def test_the_tracker_agrees_with_a_plain_account_of_what_was_acked(data: st.Data
         delivery, reached = deliver(slice_plan, rest, handler, order)
         failed = {int(each.sequence.number) for each in delivery.failures}
         acked |= set(handler.numbers) - failed
-        state.settle_fresh(
+        settle_fresh(
+            state,
             SliceOutcome(
                 first=delivery.first,
                 last=delivery.last,
@@ -271,21 +273,19 @@ def test_the_tracker_agrees_with_a_plain_account_of_what_was_acked(data: st.Data
         assert state.retries.blocked_keys == {keys[number] for number in open_ones} - {None}
 
 
-def test_a_probe_delivers_one_record_that_never_failed_and_holds_those_before_it_that_did() -> None:
+def test_a_probe_delivers_one_record_and_passes_over_what_is_finished() -> None:
     handler = Recording()
-    slice_plan = plan(holes=((seq(1), seq(3)),), attempts=((seq(1), 2), (seq(4), 1)), probe=True)
-    delivery, reached = deliver(slice_plan, records(1, 2, 3, 4, 5, 6), handler)
+    slice_plan = plan(holes=((seq(1), seq(3)),), attempts=((seq(4), 1),), deliveries=1)
+    delivery, reached = deliver(slice_plan, records(2, 3, 4, 5, 6), handler)
 
-    assert handler.seen == [(5, 1)]
-    assert (reached, delivery.count, delivery.delivered) == (5, 5, 1)
-    held = [(each.sequence, each.held, each.attempt) for each in delivery.failures]
-    assert held == [(seq(1), True, 2), (seq(4), True, 1)]
+    assert handler.seen == [(4, 2)]
+    assert (reached, delivery.count, delivery.delivered) == (3, 3, 1)
     assert not delivery.room
 
 
-def test_a_probe_that_met_no_such_record_goes_on_with_the_next_page() -> None:
+def test_a_probe_that_met_only_what_is_finished_goes_on_with_the_next_page() -> None:
     handler = Recording()
-    slice_plan = plan(attempts=((seq(1), 1), (seq(2), 1), (seq(3), 1)), probe=True)
+    slice_plan = plan(holes=((seq(0), seq(3)),), deliveries=1)
     delivery, reached = deliver(slice_plan, records(1, 2), handler)
 
     assert (reached, delivery.delivered, delivery.room) == (2, 0, True)
@@ -295,17 +295,9 @@ def test_a_probe_that_met_no_such_record_goes_on_with_the_next_page() -> None:
 
 def test_a_probe_in_order_by_key_passes_over_what_waits_behind_a_record_that_failed() -> None:
     handler = Recording()
-    slice_plan = plan(attempts=((seq(1), 1),), probe=True)
+    slice_plan = plan(blocked_keys=frozenset("a"), deliveries=1)
     given_records = [record(1, "a"), record(2, "a"), record(3, "b"), record(4, "c")]
     delivery, _ = deliver(slice_plan, given_records, handler, Order.KEY)
 
     assert handler.numbers == [3]
     assert [each.sequence for each in delivery.failures] == [seq(1), seq(2)]
-
-
-def test_a_probe_whose_anchor_does_not_match_tries_the_first_record() -> None:
-    handler = Recording()
-    delivery, _ = deliver(plan(anchor=seq(1), attempts=((seq(2), 1),), probe=True), records(2, 3), handler)
-
-    assert handler.seen == [(2, 1)]
-    assert delivery.count == 1

@@ -17,7 +17,7 @@ from kinesis_spout.spark.tasks.recovery import recover
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from shard_state import Order, Position, Redelivery, SliceKind, SlicePlan
+from shard_state import Fate, Order, Position, Redelivery, SliceKind, SlicePlan
 from tests.unit.spark.driver.world import FIRST, SECOND, StreamClient, task_settings
 
 NEVER = 1e9
@@ -98,7 +98,7 @@ def acts(payload: bytes) -> Callable[[Record], None]:
 def failures(result: WorkResult) -> list[tuple[int, str, bool]]:
     errors = [unfinished.error for unfinished in result.unfinished]
     return [
-        (failure.index, error, failure.killed_worker)
+        (failure.index, error, failure.fate is Fate.KILLED_WORKER)
         for failure, error in zip(result.outcome.failures, errors, strict=True)
     ]
 
@@ -261,8 +261,8 @@ def test_only_the_task_that_failed_the_job_is_blamed(tmp_path: Path, stream: InM
     assert results is not None
     first, second = results
     assert (first.outcome.count, second.outcome.count) == (2, 3)
-    assert not any(each.killed_worker for each in first.outcome.failures)
-    assert second.outcome.failures[-1].killed_worker
+    assert not any(each.fate is Fate.KILLED_WORKER for each in first.outcome.failures)
+    assert second.outcome.failures[-1].fate is Fate.KILLED_WORKER
 
 
 def test_a_job_that_failed_for_no_task_is_planned_again(tmp_path: Path, stream: InMemoryStream) -> None:
@@ -286,7 +286,7 @@ def test_of_a_job_that_was_cancelled_the_record_is_blamed_that_took_longer_than_
     results = recover_job([pack], lambda _: task.file, settings, CANCELLED)
 
     assert results is not None
-    assert sum(each.killed_worker for each in results[0].outcome.failures) == blamed
+    assert sum(each.fate is Fate.KILLED_WORKER for each in results[0].outcome.failures) == blamed
 
 
 def test_where_reading_takes_longer_than_the_time_out_the_driver_is_to_read(

@@ -16,7 +16,7 @@ from kinesis_spout.spark.tasks.handler_runner import RunSlices, _Folder
 from kinesis_spout.spark.tasks.handlers import AnyHandler, RecordHandler
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from shard_state import Position, SliceKind, SlicePlan
+from shard_state import Fate, Position, SliceKind, SlicePlan
 from tests.unit.spark.driver.world import FIRST, StreamClient, task_settings
 
 
@@ -101,7 +101,7 @@ def test_it_blames_the_record_under_way_and_runs_no_handler(machine: Machine) ->
     assert machine.calls.read_bytes() == b"012"
     assert (result.outcome.count, result.delivered, result.lost) == (3, 3, False)
     (failure,) = result.outcome.failures
-    assert (failure.index, failure.killed_worker) == (2, True)
+    assert (failure.index, failure.fate) == (2, Fate.KILLED_WORKER)
     assert "died" in result.unfinished[0].error
     assert not machine.folder.path.exists()
 
@@ -149,7 +149,7 @@ def test_notes_are_made_where_the_driver_has_another_folder_for_temporary_files(
 
     assert not drivers.exists()
     (failure,) = result.outcome.failures
-    assert (failure.index, failure.killed_worker) == (2, True)
+    assert (failure.index, failure.fate) == (2, Fate.KILLED_WORKER)
 
 
 def test_a_task_that_ends_well_leaves_nothing_behind(machine: Machine) -> None:

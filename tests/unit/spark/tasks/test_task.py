@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.consumer.record_age import RecordAge
+from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.model.errors import DataLoss, KeyUnavailable, KinesisError, Throttled, Unavailable
 from kinesis_spout.model.record import Record
@@ -18,7 +18,7 @@ from kinesis_spout.spark.tasks.handlers import RecordHandler
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from shard_state import Order, Position, RunBounds, SliceKind, SlicePlan
+from shard_state import Fate, Order, Position, RunBounds, SliceKind, SlicePlan
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, StreamClient, task_settings
 
@@ -378,6 +378,6 @@ def test_records_that_are_too_old_are_passed_over_wherever_they_stand(
     work = replace(read_slice(), age=age)
     (result,) = run_slices([work], task_settings(world.client), deliver)
     assert (result.outcome.count, result.delivered, result.expired) == (8, 4, 4)
-    failed = [(failure.index, failure.attempt, failure.expired) for failure in result.outcome.failures]
-    assert failed == ([] if skips else [(0, 0, True), (1, 0, True), (4, 0, True), (5, 0, True)])
+    failed = [(failure.index, failure.attempt, failure.fate) for failure in result.outcome.failures]
+    assert failed == ([] if skips else [(at, 0, Fate.EXPIRED) for at in (0, 1, 4, 5)])
     assert len(seen) == (4 if kind is HandlerDelivery else 0)

@@ -23,7 +23,7 @@ from kinesis_spout.storm.spark.tree_delivery import (
     failed_trees,
     with_failed,
 )
-from shard_state import Order, Position, Redelivery, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
+from shard_state import Fate, Order, Position, Redelivery, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 from tests.support.storm.components import Sentences, Split
 
 ACKERS = 2
@@ -124,7 +124,7 @@ def test_what_the_scheme_raises_fails_its_record_at_once_and_no_other() -> None:
     stage.deliver(records("a", "no sentence", "b"))
 
     [failure] = stage.delivery.failures
-    assert (failure.index, failure.sequence, failure.rejected) == (1, SequenceNumber(2), True)
+    assert (failure.index, failure.sequence, failure.fate) == (1, SequenceNumber(2), Fate.REJECTED)
     assert (stage.delivery.count, stage.delivery.last) == (3, SequenceNumber(3))
 
 
@@ -289,16 +289,16 @@ def test_failed_trees_are_cut_out_of_the_outcome_in_the_order_of_the_slice() -> 
 
 
 @pytest.mark.parametrize(
-    ("raised", "expected"),
+    ("raised", "fate", "delay_seconds"),
     [
-        (Reject("broken"), {"rejected": True, "put_off": False, "delay_seconds": None}),
-        (RetryLater(3), {"rejected": False, "put_off": False, "delay_seconds": 3.0}),
-        (NotNow(3), {"rejected": False, "put_off": True, "delay_seconds": 3.0}),
-        (ValueError("bad"), {"rejected": False, "put_off": False, "delay_seconds": None}),
+        (Reject("broken"), Fate.REJECTED, None),
+        (RetryLater(3), Fate.FAILED, 3.0),
+        (NotNow(3), Fate.PUT_OFF, 3.0),
+        (ValueError("bad"), Fate.FAILED, None),
     ],
 )
 def test_what_a_bolt_says_by_raising_means_what_it_means_for_a_handler(
-    raised: Exception, expected: dict[str, Any]
+    raised: Exception, fate: Fate, delay_seconds: float | None
 ) -> None:
     (record,) = records("a")
     outcome = SliceOutcome(first=record.sequence, last=record.sequence, count=1)
@@ -307,7 +307,7 @@ def test_what_a_bolt_says_by_raising_means_what_it_means_for_a_handler(
 
     (failure,) = with_failed(WorkResult(plan=plan(), outcome=outcome), [failed]).outcome.failures
 
-    assert {name: getattr(failure, name) for name in expected} == expected
+    assert (failure.fate, failure.delay_seconds) == (fate, delay_seconds)
 
 
 def test_without_failed_trees_the_outcome_is_as_it_was() -> None:

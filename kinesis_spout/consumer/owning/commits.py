@@ -39,37 +39,29 @@ class Commits:
         self._companionship = companionship
         self._life = life
         self._ended = ended
-        self._finished = 0
+        self.finished = 0
         """Finished records at the last commit."""
-
-    @property
-    def uncommitted(self) -> int:
-        return self._state.counters.finished - self._finished
 
     def commit(self) -> None:
         """Store changes; drop shards that another member owns now. Raises like ``CheckpointStore.commit``."""
-        finished = self._state.counted().finished
+        with self._lock:
+            finished = self._state.counters.finished
         pending, attachment = self._copies()
         began = self._ports.clock.monotonic()
-        if not pending and attachment is None:
-            self._stored(finished, began)
-            return
-        writes = [
-            CheckpointWrite(shard_id=commit.shard_id, checkpoint=commit.checkpoint) for commit in pending
-        ]
-        result = self._ports.store.commit(writes, attachment)
-        stored = attachment if result.attached else None
-        self._committed([commit for commit in pending if commit.shard_id in result.committed], stored)
-        if result.fenced or stored is not attachment:
-            self._refused(result, attachment)
+        is_changed = bool(pending) or attachment is not None
+        if is_changed:
+            writes = [
+                CheckpointWrite(shard_id=commit.shard_id, checkpoint=commit.checkpoint) for commit in pending
+            ]
+            result = self._ports.store.commit(writes, attachment)
+            stored = attachment if result.attached else None
+            self._committed([commit for commit in pending if commit.shard_id in result.committed], stored)
+            if result.fenced or stored is not attachment:
+                self._refused(result, attachment)
         with self._lock:
-            self._state.figures.commits.add(self._ports.clock.monotonic() - began)
-        self._stored(finished, began)
-
-    def _stored(self, finished: int, began: float) -> None:
-        self._finished = finished
-        with self._lock:
-            self._state.figures.committed_at = began
+            if is_changed:
+                self._state.figures.commits.add(self._ports.clock.monotonic() - began)
+            self.finished, self._state.figures.committed_at = finished, began
 
     def _copies(self) -> tuple[list[PendingCommit], Attachment | None]:
         """With a companion all shards at once, without one some at a time."""
@@ -98,15 +90,17 @@ class Commits:
 
     def _committed(self, pending: list[PendingCommit], attachment: Attachment | None) -> None:
         with self._lock:
-            self._companionship.committed(attachment)
+            if attachment is not None:
+                self._companionship.committed(attachment)
             over = self._manager.committed(pending)
             self._state.counters.commits += 1
-            self._state.sharing.ended(over)
-            listener = self._state.listener
-            if over and listener is not None:
-                listener.shards_lost(over)
-        self._life.committed(pending, self._state.counted(), self._ports.clock.monotonic())
-        self._life.finished(over)
+            counters = self._state.counted()
+            if over:
+                self._state.sharing.ended(over)
+                if self._state.listener is not None:
+                    self._state.listener.shards_lost(over)
+        self._life.committed(pending, counters, self._ports.clock.monotonic())
         if over:
+            self._life.finished(over)
             self._ports.coordinator.release(over)
             self._ended()

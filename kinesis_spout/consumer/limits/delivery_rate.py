@@ -26,7 +26,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from kinesis_spout.consumer.rate_window import RateWindow
+    from kinesis_spout.consumer.limits.rate_window import RateWindow
 
 _WAITS_SECONDS: Final = 1.0
 """A stream that could ask again and has not for so long has nothing to deliver any more."""
@@ -174,6 +174,6 @@ def _worth(windows: "list[RateWindow]", share: float) -> int:
 
 
 def _window(per_second: float) -> "RateWindow":
-    from kinesis_spout.consumer.rate_window import RateWindow  # noqa: PLC0415 - slow, and most consumers have no rate
+    from kinesis_spout.consumer.limits.rate_window import RateWindow  # noqa: PLC0415 - slow, and most consumers have no rate
 
     return RateWindow(per_second)

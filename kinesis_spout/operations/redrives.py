@@ -1,0 +1,145 @@
+"""Redrives that run on threads of this process, with their progress: a browser that began one may leave."""
+
+import itertools
+import threading
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+from kinesis_spout.operations.audit import Operator
+from kinesis_spout.operations.dead_letters import Choice, chosen_letters, put_back
+from kinesis_spout.operations.errors import NotFound, WrongArguments
+from kinesis_spout.operations.world import World
+from kinesis_spout.settings import SpoutConfig
+
+_KEPT: Final = 50
+"""Redrives that have ended and can still be looked at."""
+
+
+class RedriveState(StrEnum):
+    COUNTING = "counting"
+    RUNNING = "running"
+    DONE = "done"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class Redrive:
+    """One redrive. Mutable: its thread writes, all others read."""
+
+    def __init__(
+        self, world: World, config: SpoutConfig, choice: Choice, rate: float | None, by: Operator
+    ) -> None:
+        self.config = config
+        self.choice = choice
+        self.rate = rate
+        self.by = by
+        self.started_at = world.time()
+        self.ended_at: float | None = None
+        self.state = RedriveState.COUNTING
+        self.total: int | None = None
+        """How many letters were chosen; None while they are counted."""
+        self.done = 0
+        self.error: Exception | None = None
+        self._world = world
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kinesis-spout-redrive", daemon=True)
+
+    @property
+    def is_running(self) -> bool:
+        return self.ended_at is None
+
+    @property
+    def is_stopping(self) -> bool:
+        return self.is_running and self._stop.is_set()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Put no other batch. Returns at once; what was put is marked."""
+        self._stop.set()
+
+    def join(self, timeout_seconds: float) -> None:
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        try:
+            with chosen_letters(self._world, self.config, self.choice) as chosen:
+                self.total = len(chosen)
+                self.state = RedriveState.RUNNING
+                put_back(
+                    self._world,
+                    self.config,
+                    chosen,
+                    force=False,
+                    rate=self.rate,
+                    stop=self._stop,
+                    by=self.by,
+                    done=self._advance,
+                )
+            self.state = RedriveState.DONE if self.done >= self.total else RedriveState.STOPPED
+        except Exception as error:  # noqa: BLE001 - shown to all who look; nobody waits for this thread
+            self.error, self.state = error, RedriveState.FAILED
+        finally:
+            self.ended_at = self._world.time()
+
+    def _advance(self, letters: int) -> None:
+        self.done += letters
+
+
+class Redrives:
+    """The redrives of this process. Mutable, thread-safe."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lock = threading.Lock()
+        """Guards the redrives."""
+        self._redrives: dict[int, Redrive] = {}
+        self._numbers = itertools.count(1)
+
+    def start(
+        self, config: SpoutConfig, choice: Choice, *, rate: float | None, by: Operator
+    ) -> tuple[int, Redrive]:
+        """Begin one; its number, and itself.
+
+        WrongArguments: one of the same dead letters runs: two would put some of them twice.
+        """
+        with self._lock:
+            place = config.dead_letters_url
+            for number, other in self._redrives.items():
+                if other.is_running and other.config.dead_letters_url == place:
+                    raise WrongArguments(
+                        f"expected no other redrive of {place}, got number {number}, which runs: wait for its "
+                        "end, or stop it"
+                    )
+            number = next(self._numbers)
+            redrive = self._redrives[number] = Redrive(self._world, config, choice, rate, by)
+            for old in [each for each, one in self._redrives.items() if not one.is_running][:-_KEPT]:
+                del self._redrives[old]
+        redrive.start()
+        return number, redrive
+
+    def find(self, config: SpoutConfig, number: int) -> Redrive:
+        found = self._redrives.get(number)
+        if found is None or not _is_of(found, config):
+            raise NotFound(f"expected the number of a redrive of this process, got {number}")
+        return found
+
+    def of(self, config: SpoutConfig) -> Sequence[tuple[int, Redrive]]:
+        """Those of an application, the newest first."""
+        with self._lock:
+            return [(number, each) for number, each in self._redrives.items() if _is_of(each, config)][::-1]
+
+    def close(self, timeout_seconds: float) -> None:
+        """Stop all, and wait so long for the batches that are being put."""
+        with self._lock:
+            running = [each for each in self._redrives.values() if each.is_running]
+        for each in running:
+            each.stop()
+        for each in running:
+            each.join(timeout_seconds)
+
+
+def _is_of(redrive: Redrive, config: SpoutConfig) -> bool:
+    return (redrive.config.app, redrive.config.stream_name) == (config.app, config.stream_name)

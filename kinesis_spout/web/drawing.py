@@ -1,0 +1,101 @@
+"""Drawings as SVG, made of attributes and classes only: the content policy allows no style in a page."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from markupsafe import Markup, escape
+
+from kinesis_spout.operations.observation import ShardSight
+from kinesis_spout.operations.shards import ShardState
+from kinesis_spout.web.wording import millis
+from shard_state import Checkpoint
+
+_WIDTH: Final = 1_000.0
+_HASH_KEYS: Final = 1 << 128
+_OPEN_TOP, _OPEN_HEIGHT = 16.0, 44.0
+_CLOSED_TOP, _CLOSED_HEIGHT = 2.0, 10.0
+_MIN_WIDTH: Final = 0.5
+_GAP_BELOW: Final = 200
+"""With fewer shards there is a gap between them."""
+_LAG_STEPS_MILLIS: Final = (1_000, 10_000, 60_000, 600_000, 3_600_000)
+"""One more step of the column that shows a lag for each that it reaches."""
+
+
+def css_class(state: ShardState) -> str:
+    return "s-" + state.name.lower().replace("_", "-")
+
+
+def strip(sights: Sequence[ShardSight], href: str) -> str:
+    """The shards over the space of hash keys: those that take records, and above them closed ones not yet over.
+
+    ``href`` leads to a shard when its id is added.
+    """
+    gap = 1.0 if len(sights) < _GAP_BELOW else 0.0
+    drawn = []
+    for sight in sights:
+        view = sight.view
+        if view.hash_range is None or (view.closed and view.state is ShardState.OVER):
+            continue
+        first, last = view.hash_range
+        x = first * _WIDTH / _HASH_KEYS
+        width = max(_MIN_WIDTH, (last + 1 - first) * _WIDTH / _HASH_KEYS - gap)
+        top, height = (_CLOSED_TOP, _CLOSED_HEIGHT) if view.closed else (_OPEN_TOP, _OPEN_HEIGHT)
+        shard_id = escape(view.shard_id)
+        lag = sight.lag_millis
+        text = f"{shard_id}: {view.state.value}" + (f", lag {millis(lag)}" if lag is not None else "")
+        column = ""
+        steps = sum(lag >= step for step in _LAG_STEPS_MILLIS) if lag else 0
+        if steps:
+            tall = height * steps / len(_LAG_STEPS_MILLIS)
+            column = _rect("lag", x, top + height - tall, width, tall)
+        drawn.append(
+            f'<a href="{href}{shard_id}"><title>{text}</title>'
+            f"{_rect(css_class(view.state), x, top, width, height)}{column}</a>"
+        )
+    has_closed = any(each.view.closed and each.view.state is not ShardState.OVER for each in sights)
+    name, box = ("strip", "0 0 1000 62") if has_closed else ("strip open", "0 14 1000 48")
+    return Markup(  # noqa: S704 - made of numbers, class names and escaped ids
+        f'<svg class="{name}" viewBox="{box}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{len(drawn)} shards over the hash keys">{"".join(drawn)}</svg>'
+    )
+
+
+def hole_map(checkpoint: Checkpoint) -> str | None:
+    """What is known beyond a checkpoint: finished runs, failed records; None if nothing is."""
+    if checkpoint.is_shard_end or not (checkpoint.holes or checkpoint.attempts):
+        return None
+    base = checkpoint.base.number
+    ends = [last.number for _, last in checkpoint.holes] + [each.number for each, _ in checkpoint.attempts]
+    first = min([base, *ends]) if base > 0 else min(ends + [after.number for after, _ in checkpoint.holes])
+    length = max(1, max(ends) - first)
+
+    def place(number: int) -> float:
+        return (max(number, first) - first) * _WIDTH / length
+
+    runs = (
+        _rect("hole", place(after.number), 6, max(2.0, place(last.number) - place(after.number)), 20)
+        for after, last in checkpoint.holes
+    )
+    failed = (_rect("failed", max(0.0, place(each.number) - 2), 2, 4, 28) for each, _ in checkpoint.attempts)
+    return _svg(
+        "holes", "0 0 1004 32", "finished runs and failed records beyond the checkpoint", runs, failed
+    )
+
+
+def bar(done: int, total: int | None) -> str:
+    """How much of a whole is done."""
+    share = 0.0 if not total else min(1.0, done / total) * _WIDTH
+    parts = (_rect("rail", 0, 0, _WIDTH, 8), _rect("done", 0, 0, share, 8))
+    return _svg("bar", "0 0 1000 8", f"{done} of {total or 0}", parts)
+
+
+def _svg(name: str, box: str, label: str, *parts: Iterable[str]) -> str:
+    inside = "".join(part for group in parts for part in group)
+    return Markup(  # noqa: S704 - made of numbers and names of this module
+        f'<svg class="{name}" viewBox="{box}" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        f"{inside}</svg>"
+    )
+
+
+def _rect(name: str, x: float, y: float, width: float, height: float) -> str:
+    return f'<rect class="{name}" x="{x:.2f}" y="{y:.4g}" width="{width:.2f}" height="{height:.4g}"/>'

@@ -1,0 +1,96 @@
+"""What every page has: the templates, what they may use, and who looks."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+from urllib.parse import parse_qsl, quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+import kinesis_spout
+from kinesis_spout.operations.audit import Operator
+from kinesis_spout.operations.errors import WrongArguments
+from kinesis_spout.operations.observation import Observation
+from kinesis_spout.web import drawing, wording
+from kinesis_spout.web.guard import DOOR, visitor
+from kinesis_spout.web.page_settings import PageSettings
+from kinesis_spout.web.watched import Watched
+
+_MAX_FORM_BYTES = 64 * 1024
+
+
+class Pages:
+    """Renders the templates. Thread-safe."""
+
+    def __init__(self, watched: Watched, settings: PageSettings) -> None:
+        self.watched = watched
+        self.settings = settings
+        self._environment = Environment(
+            loader=PackageLoader("kinesis_spout.web"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.globals |= {
+            "settings": settings,
+            "version": kinesis_spout.__version__,
+            "only": watched.only,
+            "url": wording.address,
+            "bar": drawing.bar,
+            "css_class": drawing.css_class,
+        }
+        self._environment.filters |= {
+            "span": wording.span,
+            "millis": wording.millis,
+            "ago": wording.ago,
+            "number": wording.number,
+            "size": wording.size,
+            "digits": wording.digits,
+            "query": wording.query_of,
+        }
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        pages: Self = request.app.state.pages
+        return pages
+
+    def observation(self, request: Request) -> Observation:
+        """The application in a request's address."""
+        return self.watched.observation(request.path_params["app"], request.path_params["stream"])
+
+    def operator(self, request: Request, why: str) -> Operator:
+        who = visitor(request.headers, self.settings)
+        assert who is not None, "the guard lets nobody else in"
+        return Operator(who=who, why=why, door=DOOR)
+
+    def show(self, request: Request, template: str, *, status: int = 200, **shown: Any) -> HTMLResponse:
+        """Render a template with what every page has."""
+        params = request.path_params
+        text = self._environment.get_template(template).render(
+            app=params.get("app"),
+            stream=params.get("stream"),
+            now=self.watched.world.time(),
+            here=quote(request.scope["path"], safe="/~"),
+            query=dict(request.query_params),
+            who=visitor(request.headers, self.settings),
+            **shown,
+        )
+        return HTMLResponse(text, status)
+
+    def error(self, request: Request, text: str, status: int) -> HTMLResponse:
+        return self.show(request, "error.html", status=status, text=text)
+
+
+async def form_of(request: Request) -> Mapping[str, str]:
+    """The fields of a form that was sent. WrongArguments: it is too large, or none."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MAX_FORM_BYTES:
+            raise WrongArguments(f"expected a form of at most {_MAX_FORM_BYTES} bytes, got more")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True))
+    except UnicodeDecodeError as error:
+        raise WrongArguments("expected a form as UTF-8, got other bytes") from error

@@ -1,0 +1,251 @@
+"""What is shown and changes nothing: one function for each screen."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from kinesis_spout.operations.dead_letters import Choice, find_letter
+from kinesis_spout.operations.errors import NotFound
+from kinesis_spout.operations.letters_view import LetterSummary
+from kinesis_spout.operations.observation import ShardSight, Sight
+from kinesis_spout.web import drawing
+from kinesis_spout.web.pages import Pages
+from kinesis_spout.web.record_data import DataForm, shown
+from kinesis_spout.web.wording import address
+
+T = TypeVar("T")
+
+_SHARDS_A_PAGE: Final = 200
+_LETTERS_A_PAGE: Final = 50
+_KINDS_SHOWN: Final = 30
+_ATTENTION_SHOWN: Final = 8
+_RETRIES_SHOWN: Final = 50
+_MAX_RECORDS: Final = 100
+_PICTURE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+"""Of a picture that a member sent: it is drawn, and nothing in it runs or is loaded."""
+
+_SHARD_KEYS: Final[dict[str, Callable[[ShardSight], Any]]] = {
+    "shard": lambda each: each.view.shard_id,
+    "state": lambda each: each.view.state.value,
+    "owner": lambda each: each.view.owner or "",
+    "lag": lambda each: each.lag_millis or 0,
+    "oldest": lambda each: each.view.oldest_unread_millis or 0,
+    "still": lambda each: each.unmoved_seconds,
+    "holes": lambda each: each.holes,
+    "retries": lambda each: each.retries,
+}
+_LETTER_KEYS: Final[dict[str, Callable[[LetterSummary], Any]]] = {
+    "died": lambda each: each.letter.died_at,
+    "kind": lambda each: each.kind,
+    "reason": lambda each: each.letter.reason,
+    "shard": lambda each: each.letter.shard_id,
+    "attempts": lambda each: each.letter.attempts,
+    "size": lambda each: each.size_bytes,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet(Generic[T]):
+    """One page of a list, as the address says: sorted, from the first to the last of them."""
+
+    rows: Sequence[T]
+    total: int
+    number: int
+    pages: int
+    sort: str
+
+    @classmethod
+    def of(
+        cls,
+        request: Request,
+        rows: Sequence[T],
+        keys: dict[str, Callable[[T], Any]],
+        default: str,
+        length: int,
+    ) -> "Sheet[T]":
+        sort = request.query_params.get("sort", default)
+        key = keys.get(sort.removeprefix("-"))
+        if key is None:
+            sort, key = default, keys.get(default.removeprefix("-"))
+        if key is not None:
+            rows = sorted(rows, key=key, reverse=sort.startswith("-"))
+        pages = max(1, -(-len(rows) // length))
+        number = min(pages, max(1, _whole(request.query_params.get("page"), 1)))
+        first = (number - 1) * length
+        return cls(rows=rows[first : first + length], total=len(rows), number=number, pages=pages, sort=sort)
+
+
+def applications(request: Request) -> Response:
+    pages = Pages.of(request)
+    if pages.watched.only is not None:
+        return RedirectResponse(address("a", *pages.watched.only), 303)
+    return pages.show(request, "applications.html", applications=pages.watched.overview())
+
+
+def application(request: Request) -> Response:
+    pages = Pages.of(request)
+    observation = pages.observation(request)
+    sight = observation.look()
+    config = observation.config
+    states = Counter(each.view.state for each in sight.shards)
+    wanted, text = request.query_params.get("state"), request.query_params.get("find", "").strip()
+    rows = [
+        each
+        for each in sight.shards
+        if wanted in (None, each.view.state.value)
+        and (not text or text in each.view.shard_id or text in (each.view.owner or ""))
+    ]
+    attention = [(each, why) for each in sight.shards if (why := each.attention) is not None]
+    return pages.show(
+        request,
+        "application.html",
+        sight=sight,
+        figures=_figures(sight),
+        states=states,
+        strip=drawing.strip(sight.shards, address("a", config.app, config.stream_name, "shards") + "/"),
+        sheet=Sheet.of(request, rows, _SHARD_KEYS, "order", _SHARDS_A_PAGE),
+        attention=attention[:_ATTENTION_SHOWN],
+        more_attention=max(0, len(attention) - _ATTENTION_SHOWN),
+        retrying=sight.retrying[:_RETRIES_SHOWN],
+        more_retrying=max(0, len(sight.retrying) - _RETRIES_SHOWN),
+    )
+
+
+def _figures(sight: Sight) -> dict[str, Any]:
+    """Over all shards and members; None where nobody says."""
+    live = [each for each in sight.live.values() if each.problem is None]
+
+    def total(name: str) -> float | None:
+        said = [value for each in live if (value := getattr(each, name)) is not None]
+        return sum(said) if said else None
+
+    lags = [each.lag_millis for each in sight.shards if each.lag_millis is not None]
+    unread = [
+        each.view.oldest_unread_millis for each in sight.shards if each.view.oldest_unread_millis is not None
+    ]
+    return {
+        "lag": max(lags) if lags else None,
+        "oldest": max(unread) if unread else None,
+        "holes": sum(each.holes for each in sight.shards),
+        "retries": len(sight.retrying),
+        "rate": total("records_per_second"),
+        "in_flight": total("in_flight"),
+        "dead_lettered": total("dead_lettered"),
+    }
+
+
+def shard(request: Request) -> Response:
+    pages = Pages.of(request)
+    observation = pages.observation(request)
+    sight = observation.look()
+    seen = sight.shard(request.path_params["shard_id"])
+    checkpoint = seen.view.checkpoint
+    records = None
+    count = min(_MAX_RECORDS, _whole(request.query_params.get("records"), 0))
+    if count > 0 and pages.settings.show_data:
+        records = [
+            (each, shown(each.data, None, pages.settings.masks))
+            for each in observation.next_records(seen.view.shard_id, count)
+        ]
+    return pages.show(
+        request,
+        "shard.html",
+        sight=sight,
+        seen=seen,
+        holes=None if checkpoint is None else drawing.hole_map(checkpoint),
+        children=[each.view for each in sight.shards if seen.view.shard_id in each.view.parents],
+        records=records,
+    )
+
+
+def letters(request: Request) -> Response:
+    pages = Pages.of(request)
+    view = pages.observation(request).letters()
+    choice = choice_of(request)
+    chosen = list(view.chosen(choice))
+    return pages.show(
+        request,
+        "letters.html",
+        view=view,
+        kinds=view.kinds[:_KINDS_SHOWN],
+        more_kinds=max(0, len(view.kinds) - _KINDS_SHOWN),
+        choice=choice,
+        sheet=Sheet.of(request, chosen, _LETTER_KEYS, "-died", _LETTERS_A_PAGE),
+        filters=filters_of(choice),
+    )
+
+
+def letter(request: Request) -> Response:
+    pages = Pages.of(request)
+    observation = pages.observation(request)
+    found = find_letter(pages.watched.world, observation.config, request.query_params.get("id", ""))
+    form = request.query_params.get("as")
+    data = None
+    if pages.settings.show_data:
+        data = shown(found.data, DataForm(form) if form in set(DataForm) else None, pages.settings.masks)
+    return pages.show(
+        request, "letter.html", letter=found, data=data, can_mark=observation.letters().can_mark
+    )
+
+
+def redrives(request: Request) -> Response:
+    pages = Pages.of(request)
+    config = pages.observation(request).config
+    return pages.show(request, "redrives.html", redrives=pages.watched.redrives.of(config))
+
+
+def redrive(request: Request) -> Response:
+    pages = Pages.of(request)
+    number = request.path_params["number"]
+    found = pages.watched.redrives.find(pages.observation(request).config, number)
+    return pages.show(request, "redrive_progress.html", number=number, redrive=found)
+
+
+def topology(request: Request) -> Response:
+    pages = Pages.of(request)
+    sight = pages.observation(request).look()
+    members = [(name, each) for name, each in sight.live.items() if each.components or each.picture]
+    return pages.show(request, "topology.html", sight=sight, members=members)
+
+
+def picture(request: Request) -> Response:
+    pages = Pages.of(request)
+    status = pages.observation(request).look().live.get(request.path_params["member"])
+    if status is None or status.picture is None:
+        raise NotFound("expected a member that shows a picture of its topology, got none")
+    return Response(
+        status.picture, media_type="image/svg+xml", headers={"content-security-policy": _PICTURE_POLICY}
+    )
+
+
+def audit(request: Request) -> Response:
+    pages = Pages.of(request)
+    return pages.show(request, "audit.html", entries=pages.observation(request).audit())
+
+
+def choice_of(request: Request) -> Choice:
+    """The dead letters that an address chooses."""
+    query = request.query_params
+    return Choice(
+        reason=query.get("reason") or None,
+        shard_id=query.get("shard") or None,
+        error=query.get("error") or None,
+        kind=query.get("kind") or None,
+        message_ids=frozenset(query.getlist("id")),
+    )
+
+
+def filters_of(choice: Choice) -> dict[str, Any]:
+    """The part of an address that chooses them."""
+    return {"kind": choice.kind, "reason": choice.reason, "shard": choice.shard_id, "error": choice.error}
+
+
+def _whole(text: str | None, default: int) -> int:
+    try:
+        return int(text or default)
+    except ValueError:
+        return default

@@ -1,0 +1,89 @@
+"""The applications that somebody looks at: one observation each, shared by all browsers."""
+
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from kinesis_spout.operations.applications import (
+    UNNAMED,
+    ApplicationView,
+    config_of,
+    list_applications,
+    view_applications,
+)
+from kinesis_spout.operations.errors import NotFound
+from kinesis_spout.operations.observation import Observation
+from kinesis_spout.operations.redrives import Redrives
+from kinesis_spout.operations.refreshed import Refreshed
+from kinesis_spout.operations.world import World
+from kinesis_spout.settings import SpoutConfig
+
+_LIST_SECONDS: Final = 2.0
+_PATIENCE_SECONDS: Final = 30.0
+
+
+class Watched:
+    """Mutable, thread-safe."""
+
+    def __init__(self, world: World, config: SpoutConfig) -> None:
+        self.world = world
+        self.config = config
+        """Of all; its names are those of the only application, or ``UNNAMED``."""
+        self.redrives = Redrives(world)
+        self._lock = threading.Lock()
+        """Guards the observations."""
+        self._observations: dict[tuple[str, str], Observation] = {}
+        self._list = Refreshed(self._read_list, _LIST_SECONDS)
+        self._overview = Refreshed(self._read_overview, _LIST_SECONDS)
+
+    @property
+    def only(self) -> tuple[str, str] | None:
+        """The application that was named, with its stream."""
+        names = (self.config.app, self.config.stream_name)
+        return None if UNNAMED in names else names
+
+    def overview(self) -> Sequence[ApplicationView]:
+        """All applications. Raises what ZooKeeper raises."""
+        return self._overview.ask(_PATIENCE_SECONDS).get()
+
+    def observation(self, app: str, stream: str) -> Observation:
+        """The observation of an application, which is made at its first look.
+
+        NotFound: no such application has begun. StoreError: ZooKeeper cannot be asked whether it has.
+        """
+        key = (app, stream)
+        with self._lock:
+            found = self._observations.get(key)
+        if found is not None:
+            return found
+        if key != self.only and key not in self._list.ask(_PATIENCE_SECONDS).get():
+            raise NotFound(f"expected an application that has begun, got {app[:100]!r} on {stream[:100]!r}")
+        with self._lock:
+            return self._observations.setdefault(key, Observation(self.world, self._config_of(key)))
+
+    def close_unwatched(self) -> None:
+        """End the sessions for which nobody has looked lately."""
+        with self._lock:
+            observations = list(self._observations.items())
+        for key, each in observations:
+            if each.close_unwatched():
+                with self._lock:
+                    self._observations.pop(key, None)
+
+    def close(self, timeout_seconds: float) -> None:
+        self.redrives.close(timeout_seconds)
+        with self._lock:
+            observations = list(self._observations.values())
+            self._observations.clear()
+        for each in observations:
+            each.close()
+
+    def _config_of(self, key: tuple[str, str]) -> SpoutConfig:
+        # One that was named may have its stream's ARN.
+        return self.config if key == self.only else config_of(self.config, *key)
+
+    def _read_list(self) -> Sequence[tuple[str, str]]:
+        return list_applications(self.world, self.config)
+
+    def _read_overview(self) -> Sequence[ApplicationView]:
+        return view_applications(self.world, self.config)

@@ -1,0 +1,243 @@
+"""What each screen shows, and what none of them shows."""
+
+import re
+
+import pytest
+
+from kinesis_spout.operations.applications import UNNAMED
+from kinesis_spout.testing import InMemoryZooKeeper
+from shard_state import SequenceNumber
+from tests.unit.web.page_world import FIRST, HOME, SECOND, PageWorld
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+def test_the_applications_of_a_zookeeper_are_listed_with_how_they_are(world: PageWorld) -> None:
+    world.member()
+    browser = world.browser(UNNAMED, UNNAMED)
+    answer = browser.get("/")
+    assert answer.status == 200
+    assert "billing orders reading 1 0 of 2" in answer.said
+    assert f'href="{HOME}"' in answer.text
+    assert browser.get(HOME).status == 200
+
+
+def test_an_application_that_has_not_begun_is_not_found(world: PageWorld) -> None:
+    world.member()
+    answer = world.browser(UNNAMED, UNNAMED).get("/a/other/orders")
+    assert answer.status == 404
+    assert "expected an application that has begun, got 'other' on 'orders'" in answer.text.replace(
+        "&#39;", "'"
+    )
+
+
+def test_the_only_application_is_shown_at_once(world: PageWorld) -> None:
+    world.member()
+    answer = world.browser().get("/")
+    assert (answer.status, answer.headers["location"]) == (303, HOME)
+
+
+def test_an_application_shows_its_shards_members_and_retries(world: PageWorld) -> None:
+    process = world.member()
+    start = world.kinesis.put(b"first")
+    world.store(
+        process,
+        FIRST,
+        base=SequenceNumber(int(start.sequence_number)),
+        attempts=((SequenceNumber(int(start.sequence_number) + 5), 3),),
+    )
+    answer = world.browser().get(HOME)
+    assert re.search(rf"{FIRST} reading worker", answer.said)
+    assert re.search(rf"{SECOND} ready -", answer.said)
+    assert "worker leads sharing 1" in answer.said
+    assert answer.text.count("<rect") >= 2
+    assert re.search(rf"Being retried .* {FIRST} \d+ 3", answer.said)
+
+
+def test_a_shard_without_an_owner_that_has_a_backlog_is_told_of(world: PageWorld) -> None:
+    world.member()
+    world.put(4)
+    assert "it has a backlog, and no member owns it" in world.browser().get(HOME).said
+
+
+def test_the_address_chooses_and_sorts_shards(world: PageWorld) -> None:
+    world.store(world.member(), FIRST)
+    browser = world.browser()
+    table = browser.get(f"{HOME}?state=ready").text.partition("<tbody>")[2]
+    assert SECOND in table
+    assert FIRST not in table.partition("</tbody>")[0]
+    table = browser.get(f"{HOME}?sort=-shard").text.partition("<tbody>")[2]
+    assert table.index(SECOND) < table.index(FIRST)
+    assert browser.get(f"{HOME}?sort=nonsense&page=99").status == 200
+    assert "no shard fits" in browser.get(f"{HOME}?find=nothing").said
+
+
+def test_everything_is_shown_while_no_consumer_lives(world: PageWorld) -> None:
+    world.member().close()
+    answer = world.browser().get(HOME)
+    assert "nobody reads this stream for billing now" in answer.said
+    assert answer.said.count(" ready ") >= 2
+
+
+def test_a_shard_shows_its_checkpoint_holes_and_relatives(world: PageWorld) -> None:
+    process = world.member()
+    holes = ((SequenceNumber(20), SequenceNumber(30)),)
+    world.store(process, FIRST, base=SequenceNumber(10), holes=holes, attempts=((SequenceNumber(12), 2),))
+    children = world.kinesis.split(FIRST)
+    answer = world.browser().get(f"{HOME}/shards/{FIRST}")
+    assert 'class="hole"' in answer.text
+    assert 'class="failed"' in answer.text
+    assert "checkpoint 10" in answer.said
+    assert all(f"/shards/{child.shard_id}" in answer.text for child in children)
+    assert world.browser().get(f"{HOME}/shards/nonsense").status == 404
+
+
+def test_records_are_hidden_until_data_may_be_shown_and_they_are_asked_for(world: PageWorld) -> None:
+    world.member()
+    world.put(6)
+    hidden = world.browser().get(f"{HOME}/shards/{FIRST}?records=10")
+    assert "secret-" not in hidden.text
+    assert "started without --show-data" in hidden.said
+    browser = world.browser(show_data=True)
+    assert "secret-" not in browser.get(f"{HOME}/shards/{FIRST}").text
+    shown = [browser.get(f"{HOME}/shards/{each}?records=10").text for each in (FIRST, SECOND)]
+    assert "secret-" in "".join(shown)
+
+
+def test_letters_are_counted_by_kind_and_filtered_sorted_and_paged_by_the_address(world: PageWorld) -> None:
+    world.member()
+    world.bury(*range(60), error="ValueError: negative", died_at=1_000.0)
+    world.bury(*range(100, 103), error="KeyError: 'x'", died_at=2_000.0, reason="rejected")
+    browser = world.browser()
+    said = browser.get(f"{HOME}/letters").said
+    assert "Dead letters 63" in said
+    assert "ValueError 60" in said
+    assert "KeyError 3" in said
+    assert "1 of 2 Next" in said
+    assert "2 of 2" in browser.get(f"{HOME}/letters?page=2").said
+    assert "Chosen 3" in browser.get(f"{HOME}/letters?kind=KeyError").said
+    assert "Chosen 3" in browser.get(f"{HOME}/letters?reason=rejected").said
+    assert "Chosen 60" in browser.get(f"{HOME}/letters?error=negative").said
+    newest = browser.get(f"{HOME}/letters?sort=-died").text
+    assert newest.index("KeyError: ") < newest.index("ValueError: ")
+
+
+def test_without_dead_letters_their_screen_says_so(world: PageWorld) -> None:
+    world.member()
+    assert "There are none" in world.browser().get(f"{HOME}/letters").said
+
+
+def test_a_letter_is_shown_with_its_error_and_its_data_only_where_that_may_be_shown(world: PageWorld) -> None:
+    world.member()
+    world.bury(1, error="ValueError: no", traceback="  File orders.py", data=b'{"card": "4242", "n": 1}')
+    address = f"{HOME}/letter?id={FIRST}:1"
+    hidden = world.browser().get(address)
+    assert "ValueError: no" in hidden.said
+    assert "File orders.py" in hidden.said
+    assert "4242" not in hidden.text
+    assert "partition key" not in hidden.said
+    shown = world.browser(show_data=True)
+    assert "4242" in shown.get(address).text
+    assert "7b 22 63 61 72 64" in shown.get(f"{address}&as=hex").text
+    assert shown.get(f"{address}&as=nonsense").status == 200
+    masked = world.browser(show_data=True, masks=frozenset({"card"}))
+    for form in ("json", "text", "hex"):
+        answer = masked.get(f"{address}&as={form}")
+        assert "4242" not in answer.text
+        assert "34 32 34 32" not in answer.text
+
+
+def test_masked_data_that_has_no_fields_is_not_shown(world: PageWorld) -> None:
+    world.member()
+    world.bury(1, data=b"card=4242")
+    answer = world.browser(show_data=True, masks=frozenset({"card"})).get(
+        f"{HOME}/letter?id={FIRST}:1&as=hex"
+    )
+    assert "4242" not in answer.text
+    assert "no JSON object or array" in answer.said
+
+
+def test_a_letter_that_is_not_there_is_not_found(world: PageWorld) -> None:
+    world.member()
+    assert world.browser().get(f"{HOME}/letter?id=nonsense").status == 404
+
+
+def test_text_of_others_is_escaped_everywhere(world: PageWorld) -> None:
+    process = world.member(HOSTILE.replace("/", "_"))
+    process.coordinator.show_pause(HOSTILE)
+    world.bury(1, error=f"{HOSTILE}: x", traceback=HOSTILE, data=HOSTILE.encode(), partition_key=HOSTILE)
+    world.bury(2, error=f"ValueError: {HOSTILE}")
+    browser = world.steering(show_data=True)
+    browser.post(f"{HOME}/pause", {"why": HOSTILE})
+    pages = ("", "/letters", f"/letter?id={FIRST}:1", "/audit", f"/shards/{FIRST}?records=5", "/resume")
+    for page in pages:
+        answer = browser.get(HOME + page)
+        assert answer.status == 200, page
+        assert "<script>alert" not in answer.text, page
+        assert "<img src=x" not in answer.text, page
+    assert "&lt;script&gt;" in browser.get(f"{HOME}/audit").text
+    assert HOSTILE not in browser.get(f"/{HOSTILE}").text
+
+
+@pytest.mark.parametrize("page", ["", "/letters", "/redrives", "/topology", "/audit", f"/shards/{FIRST}"])
+def test_every_page_forbids_scripts_and_styles_that_are_not_files_of_this_server(
+    world: PageWorld, page: str
+) -> None:
+    world.member()
+    answer = world.browser().get(HOME + page)
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert "unsafe" not in policy
+    assert not re.search(r"<script(?! src=\"/static/)|<style| style=| on[a-z]+=", answer.text)
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_an_outage_of_zookeeper_is_a_page_that_says_so(world: PageWorld) -> None:
+    world.member()
+    world.zookeeper.set_available(False)
+    answer = world.browser().get(HOME)
+    assert answer.status == 503
+    assert "unavailable" in answer.said
+
+
+def test_what_is_stored_is_shown_while_the_stream_does_not_answer(world: PageWorld) -> None:
+    world.store(world.member(), FIRST, base=SequenceNumber(10))
+    world.kinesis.delete()
+    answer = world.browser().get(HOME)
+    assert answer.status == 200
+    assert FIRST in answer.said
+    assert "notice bad" in answer.text
+
+
+def test_a_stream_of_many_shards_is_shown_page_by_page_and_drawn_whole() -> None:
+    world = PageWorld(shards=450)
+    world.member()
+    answer = world.browser().get(HOME)
+    assert "1 of 3" in answer.said
+    assert answer.text.count("<rect") == 450
+    world.page.state.pages.watched.close(5.0)
+
+
+def test_names_with_odd_characters_have_an_address(world: PageWorld) -> None:
+    world.member()
+    world.others.append(("über app?#&", "orders"))
+    world.zookeeper = world.zookeeper or InMemoryZooKeeper()
+    browser = world.browser(UNNAMED, UNNAMED)
+    address = re.search(r'href="(/a/%C3%BC[^"]*)"', browser.get("/").text)
+    assert address is not None
+    answer = browser.get(address[1])
+    assert answer.status == 200
+    assert 'aria-current="page">Shards' in answer.text
+
+
+def test_static_files_are_served(world: PageWorld) -> None:
+    browser = world.browser()
+    for name in ("htmx.min.js", "page.js", "page.css", "icon.svg"):
+        assert browser.get(f"/static/{name}").status == 200
+    assert browser.get("/static/../app.py").status == 404
+
+
+def test_a_page_that_is_not_there_is_a_page_too(world: PageWorld) -> None:
+    answer = world.browser().get("/nonsense")
+    assert answer.status == 404
+    assert "there is no such page" in answer.said
