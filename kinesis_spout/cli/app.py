@@ -8,6 +8,7 @@ import kinesis_spout
 from kinesis_spout.cli.commands.audit import audit
 from kinesis_spout.cli.commands.checkpoints import checkpoints
 from kinesis_spout.cli.commands.dead_letters import dead_letters
+from kinesis_spout.cli.commands.doctor import doctor
 from kinesis_spout.cli.commands.fan_out import fan_out
 from kinesis_spout.cli.commands.health import health
 from kinesis_spout.cli.commands.members import members, pause, resume
@@ -86,6 +87,7 @@ app.command()(put)
 app.command()(tail)
 app.add_typer(spool, name="spool")
 app.command()(options)
+app.command()(doctor)
 
 
 def main() -> None:
