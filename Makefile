@@ -35,14 +35,8 @@ SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_mic
 # The tests of Spark's parts and Connect's are test-oldest's.
 LOWEST_TESTS := tests/unit tests/model tests/contract \
   tests/integration/test_micro_batches.py::test_the_record_door_acks_fails_rejects_and_dead_letters
-# Three processes on two cores, which take about as long: each waits for servers, sessions or Spark much of the time.
-# These start all that they need, so that no session and no server is started twice for them.
-ALONE_TESTS := tests/integration/test_demo.py \
-  tests/integration/test_localstack_scripts.py tests/integration/test_reader_log.py
-LAST_ALONE_TESTS := tests/integration/test_demo_topology.py
-MAIN_TESTS := tests/integration $(addprefix --ignore=,$(ALONE_TESTS) $(LAST_ALONE_TESTS))
-BESIDE_TESTS := tests/unit tests/model $(ALONE_TESTS)
-LAST_TESTS := tests/contract tests/wheel tests/fault $(LAST_ALONE_TESTS)
+# Four workers for two cores: much of the time they wait for servers, sessions and Spark.
+WORKERS := 4
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
@@ -58,14 +52,8 @@ demo-topology: set-up  ## Storm's word count on Spark, over Kinesis, with failur
 	@$(BIN)/python -m examples.demo_topology $(ARGS)
 
 test: lint docs $(CLASSES)  ## formatting, lint, types, import contract, documentation and all tests, as in CI
-	@echo '== tests (pytest): integration; the others run beside them, and are shown after'
-	@logs=$$(mktemp -d); \
-	$(BIN)/pytest $(BESIDE_TESTS) > "$$logs/beside" 2>&1 & beside=$$!; \
-	$(BIN)/pytest $(LAST_TESTS) > "$$logs/last" 2>&1 & last=$$!; \
-	shown=; trap '[ "$$shown" ] || tail -n 60 "$$logs"/*; kill $$beside $$last 2>/dev/null || true; rm -rf "$$logs"' EXIT; \
-	failed=0; $(BIN)/pytest $(MAIN_TESTS) || failed=$$?; \
-	wait $$beside || failed=$$?; cat "$$logs/beside"; \
-	wait $$last || failed=$$?; cat "$$logs/last"; shown=yes; exit $$failed
+	@echo '== tests (pytest)'
+	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is supported
 	@if [ ! -e $(OLDEST)/.installed ]; then \

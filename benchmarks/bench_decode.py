@@ -26,7 +26,7 @@ from canned_kinesis import CannedKinesis, aggregated_page_body, page_body, shard
 from figures import Figure, cpu_seconds
 
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, ReadSettings
-from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply, sequence_at
+from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, sequence_at
 from kinesis_spout.kinesis.read.page import decode_reply
 from kinesis_spout.kinesis.read.user_records import taken_apart
 from kinesis_spout.testing import ManualClock
@@ -63,7 +63,7 @@ def _parse_only(records: int, size: int, repeats: int) -> Iterator[Figure]:
     shape, reply = _reply_shape(), _http_reply(body)
     assert len(parser.parse(reply, shape)["Records"]) == records
     form = ArrowForm(stream="s", shard_id="0")
-    assert form.decode(body).page.batch.num_rows == records
+    assert form.decode(body).batch.num_rows == records
     ours = cpu_seconds(lambda: form.decode(body), repeats=repeats)
     theirs = cpu_seconds(lambda: parser.parse(reply, shape), repeats=repeats)
     yield from _compared("parse only", records, size, theirs=theirs, ours=ours)
@@ -128,7 +128,7 @@ def _looked_for(repeats: int) -> Figure:
 def _aggregated(per_carrier: int, repeats: int) -> Iterator[Figure]:
     body = aggregated_page_body(RECORDS, USER_BYTES, per_carrier)
     form = ArrowForm(stream="s", shard_id="0")
-    assert form.decode(body).page.batch.num_rows == RECORDS
+    assert form.decode(body).batch.num_rows == RECORDS
     assert len(taken_apart(decode_reply(body).records).records) == RECORDS
     to_arrow = cpu_seconds(lambda: form.decode(body), repeats=repeats)
     tracked = cpu_seconds(lambda: _track(form.decode(body)), repeats=repeats)
@@ -176,9 +176,9 @@ def _aggregated(per_carrier: int, repeats: int) -> Iterator[Figure]:
         )
 
 
-def _track(reply: ArrowReply) -> None:
+def _track(reply: ArrowPage) -> None:
     """Hand the rows of a page out and ack them, as a slice that comes back without failures."""
-    batch, subs = reply.page.batch, reply.sub_sequence_number
+    batch, subs = reply.batch, reply.sub_sequence_number
     assert subs is not None
     first, last = (
         SequenceNumber(sequence_at(batch, row).number, subs[row].as_py()) for row in (0, batch.num_rows - 1)

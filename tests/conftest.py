@@ -1,17 +1,21 @@
 """Registers the fixtures that test modules share (a module comes after those it imports), sets Hypothesis up.
 
-The tests stay quick while each costs little CPU: that of `make test` is shared by three processes. So, first, use
+The tests stay quick while each costs little CPU: `make test` shares two cores among four workers. So, first, use
 the session's Spark, ZooKeeper and endpoint (``spark``, ``zookeeper_server``, ``moto_server``); a Spark of its own
 costs a test 12 s of CPU, a Python that imports the package 2 s. Second, wait for a condition, and pass a clock or
 a short setting to what waits for long. Third, look at ``pytest --durations=25`` of the folder before a commit.
+
+A worker runs whole files, as a file may have fixtures of its own; those that take long come first.
 """
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
 
 import hypothesis
+import pytest
 
 from tests.spark_classes import quick_java
 
@@ -39,3 +43,23 @@ pytest_plugins = [
     "tests.wheel.installed_wheel",
     "tests.wheel.readers_shell",
 ]
+
+_LONGEST_FIRST = ("wheel", "fault", "integration", "contract", "model", "unit")
+"""Folders of tests. The short files are left for the end, when they fill what is left of each worker's time."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order what the workers share out, and skip what needs a browser where there is none."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=_turn)
+    if shutil.which("chromium") is None:
+        for item in items:
+            if item.get_closest_marker("browser"):
+                item.add_marker(
+                    pytest.mark.skip(reason="no chromium on PATH (Debian: apt-get install chromium)")
+                )
+
+
+def _turn(item: pytest.Item) -> int:
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)

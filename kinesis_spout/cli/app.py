@@ -8,7 +8,9 @@ import kinesis_spout
 from kinesis_spout.cli.commands.audit import audit
 from kinesis_spout.cli.commands.checkpoints import checkpoints
 from kinesis_spout.cli.commands.dead_letters import dead_letters
+from kinesis_spout.cli.commands.doctor import doctor
 from kinesis_spout.cli.commands.fan_out import fan_out
+from kinesis_spout.cli.commands.health import health
 from kinesis_spout.cli.commands.members import members, pause, resume
 from kinesis_spout.cli.commands.options import options
 from kinesis_spout.cli.commands.put import put
@@ -79,11 +81,13 @@ app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(dead_letters, name="dead-letters")
 app.command()(audit)
 app.command()(web)
+app.command()(health)
 app.add_typer(fan_out, name="fan-out")
 app.command()(put)
 app.command()(tail)
 app.add_typer(spool, name="spool")
 app.command()(options)
+app.command()(doctor)
 
 
 def main() -> None:

@@ -175,6 +175,18 @@ def print_plain(headings: Sequence[str], rows: Sequence[Sequence[str]], title: s
         typer.echo(line)
 
 
+def print_labelled(label: str, text: str) -> None:
+    """Print a text after its label. A terminal's lines end between words, and go on below the text."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    line = f"{label}  {printable(text)}"
+    indent = " " * (len(label) + _BETWEEN)
+    if width is None or width <= len(indent):
+        typer.echo(line)
+        return
+    for part in textwrap.wrap(line, width, subsequent_indent=indent, **_WHOLE_WORDS):
+        typer.echo(part)
+
+
 def plain_lines(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     shown = [headings, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]

@@ -68,6 +68,8 @@ class Consumer(ConsumerState):
         companion: Companion | None = None,
     ) -> None:
         super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds)
+        self.door = door
+        """What the user called."""
         self._pauses = PauseReports(config, ports.coordinator)
         self._life = Lifecycle(
             stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door

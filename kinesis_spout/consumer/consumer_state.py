@@ -156,6 +156,10 @@ class ReadErrors:
     def current(self) -> list[KinesisSpoutError]:
         return [trouble.error for trouble in self._troubles.values()]
 
+    @property
+    def by_shard(self) -> dict[str, KinesisSpoutError]:
+        return {shard_id: trouble.error for shard_id, trouble in self._troubles.items()}
+
     def failed(self, shard_id: str, error: BaseException) -> Reaction:
         """Decide what to do about an error of reading a shard; keep and log it if it is retried."""
         reaction = reaction_to(error, Work.CONSUME if self._has_read else Work.QUERY)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate
 from kinesis_spout.kinesis.pace import ShardPaces
@@ -11,6 +11,9 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.ports import CheckpointStore, Coordinator, DeadLetterSink, Group, ShardGetter, ShardLister
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Position
+
+LONGEST_TURN_SECONDS: Final = 1.0
+"""How long a reader with a loop of its own waits at most before it turns again."""
 
 OpenGetter = Callable[[str, Position], ShardGetter]
 """Opens a getter on a shard (by id) at a position."""

@@ -82,6 +82,11 @@ class Sharing:
     # What it should own
 
     @property
+    def epoch(self) -> int:
+        """How many assignments the application has had."""
+        return self._assignment.epoch
+
+    @property
     def assigned(self) -> Counter[str]:
         """Of each living member how many shards."""
         shards = Counter(dict.fromkeys(self._assignment.members, 0))

@@ -1,7 +1,6 @@
 """How often values fell into ranges: what becomes a histogram of a monitor, counted at the cost of a bisection."""
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -27,25 +26,19 @@ class Counted(NamedTuple):
 
 
 class Distribution:
-    """Mutable; not thread-safe.
+    """Mutable; not thread-safe."""
 
-    With ``keeps_samples`` the newest values are kept until ``take_samples``: for exporters that want values.
-    """
-
-    __slots__ = ("_bounds", "_counts", "_samples", "_total")
+    __slots__ = ("_bounds", "_counts", "_total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
-        self._samples: deque[float] | None = None
 
     def add(self, value: float, weight: int = 1) -> None:
         """Count a value, as often as ``weight`` says."""
         self._counts[bisect_left(self._bounds, value)] += weight
         self._total += value * weight
-        if self._samples is not None:
-            self._samples.append(value)
 
     def add_counted(self, counted: Counted) -> None:
         """Add what another one of the same bounds has counted."""
@@ -53,25 +46,10 @@ class Distribution:
         for at, count in enumerate(counted.counts):
             self._counts[at] += count
         self._total += counted.total
-        count = sum(counted.counts)
-        if self._samples is not None and count:
-            self._samples.append(counted.total / count)
 
     def counted(self) -> Counted:
         """What was counted so far; a copy."""
         return Counted(self._bounds, tuple(self._counts), self._total)
-
-    def keep_samples(self, most: int) -> None:
-        """Keep the newest values from now on, at most so many."""
-        self._samples = deque(maxlen=most)
-
-    def take_samples(self) -> list[float]:
-        """Return the values that were kept, and forget them."""
-        samples, self._samples = (
-            list(self._samples or ()),
-            self._samples and deque(maxlen=self._samples.maxlen),
-        )
-        return samples
 
 
 def sampled(count: int) -> list[tuple[int, int]]:

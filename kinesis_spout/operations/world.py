@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -34,6 +34,15 @@ DEADLINE_SECONDS: Final = 15.0
 class Stream:
     lister: ShardLister
     open_getter: Callable[[str, Position], ShardGetter]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    method: str
+    """Where they were found, in boto3's words."""
+    access_key: str | None = field(repr=False)
+    secret_key: str | None = field(repr=False)
+    token: str | None = field(repr=False)
 
 
 class World:
@@ -138,6 +147,41 @@ class World:
         from kinesis_spout.consumer.open_ports import client_settings  # noqa: PLC0415
 
         return fail_at_once(client_settings(config).create())
+
+    def credentials(self, config: SpoutConfig) -> "Credentials | None":
+        """What boto3 finds, fetched from where they come from."""
+        from kinesis_spout.consumer.open_ports import client_settings  # noqa: PLC0415
+        from kinesis_spout.kinesis.calls import translated  # noqa: PLC0415
+
+        with translated("Finding credentials"):
+            found = client_settings(config).session().get_credentials()
+            if found is None:
+                return None
+            fetched = found.get_frozen_credentials()
+        return Credentials(
+            method=str(found.method),
+            access_key=fetched.access_key,
+            secret_key=fetched.secret_key,
+            token=fetched.token,
+        )
+
+    def zookeeper_answer(self, config: SpoutConfig) -> str | None:
+        """What ZooKeeper says of itself to `srvr`; empty if nothing, None if it is embedded and does not run."""
+        from kinesis_spout.consumer.open_ports import zookeeper_settings  # noqa: PLC0415
+        from kinesis_spout.zookeeper.embedded_server import answer_of_running  # noqa: PLC0415
+
+        zookeeper = zookeeper_settings(config)
+        if zookeeper.hosts is None:
+            return answer_of_running(zookeeper.embedded_directory)
+        session = zookeeper.session(None)
+        with unheard("kinesis_spout.zookeeper.kazoo"), closing(session):
+            session.start()
+            return session.said_of_itself()
+
+    def embedded_directory(self, config: SpoutConfig) -> Path:
+        from kinesis_spout.consumer.open_ports import zookeeper_settings  # noqa: PLC0415
+
+        return zookeeper_settings(config).embedded_directory
 
     def time(self) -> float:
         return time.time()

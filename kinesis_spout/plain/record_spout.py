@@ -31,6 +31,7 @@ from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig, SpoutClosed, StreamNotFound
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
+from kinesis_spout.monitoring.doors import Monitored, NotMonitored, monitored
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, SpoutListener
 from kinesis_spout.plain.stream_tuples import Emitted, MessageId, StreamTuples
@@ -85,6 +86,7 @@ class RecordSpout(Handle):
         self._streams: StreamSet[StreamTuples] | None = None
         self._clock: Clock = SystemClock()
         self._is_several = self.config.is_several
+        self._monitored: Monitored = NotMonitored()
         self._active = False
         self._closed = False
         self._turns: deque[str] = deque()
@@ -143,18 +145,21 @@ class RecordSpout(Handle):
         self._prefetcher = self._new_prefetcher(ports.clock)
         streams = StreamSet(self.config, ports, self._open_one)
         try:
+            self._monitored = monitored(self.config)
             streams.start()
         except BaseException:
             self._close(streams)
             raise
         self._watch(streams)
         self._streams = streams
+        self._monitored.watch(self)
 
     def _close(self, streams: StreamSet[StreamTuples]) -> None:
         try:
             streams.close()
         finally:
             self._prefetcher.close()
+            self._monitored.close()
 
     def _open_one(self, config: SpoutConfig, ports: Ports) -> StreamTuples:
         consumer = self._new_consumer(config, ports)

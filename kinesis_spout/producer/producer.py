@@ -18,6 +18,7 @@ import msgspec
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
 from kinesis_spout.model.logs import counted
 from kinesis_spout.producer.inbox import ProducerCounts
@@ -227,6 +228,16 @@ class KinesisProducer:
     def counts(self) -> ProducerCounts:
         """Count the records so far, by their outcome."""
         return self._inbox.counts()
+
+    @property
+    def call_seconds(self) -> Counted:
+        """How long the calls of PutRecords took."""
+        return self._engine.call_seconds
+
+    @property
+    def spool_bytes(self) -> int:
+        """What this producer's spool takes on the disk, in bytes; 0 without a spool."""
+        return 0 if self._spool is None else self._spool.size_bytes
 
     def __enter__(self) -> Self:
         return self

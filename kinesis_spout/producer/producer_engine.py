@@ -17,6 +17,7 @@ from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import PutCalls, waiting_records
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, SpoolDamaged, SpoolError
 from kinesis_spout.model.logs import counted
 from kinesis_spout.ports import DeadLetterSink
@@ -104,6 +105,10 @@ class Engine:
         with self._bell:
             self._rings = min(self._rings + 1, len(self._threads))
             self._bell.notify()
+
+    @property
+    def call_seconds(self) -> Counted:
+        return self._calls.seconds
 
     @property
     def is_called_back(self) -> bool:

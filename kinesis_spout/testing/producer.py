@@ -128,6 +128,10 @@ class InMemorySpool:
             for inherited in self._inherited:
                 inherited.pop(number, None)
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(each.data) for each in self._own.values())
+
     def recovered(self, limit: int) -> Sequence[Spooled]:
         self._check_open()
         if not self._unread and (records := self._folder.take_left_over()) is not None:

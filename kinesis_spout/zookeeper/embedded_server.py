@@ -24,7 +24,7 @@ from typing import IO, Final, Self
 
 from kinesis_spout.model.directories import check_directory
 from kinesis_spout.model.errors import KinesisSpoutError, StoreError
-from kinesis_spout.zookeeper.java_server import HOST, JavaServer, find_jars, find_java, is_free, port_for
+from kinesis_spout.zookeeper.java_server import HOST, JavaServer, ask, find_jars, find_java, is_free, port_for
 from kinesis_spout.zookeeper.users_pipe import UsersPipe
 
 DEFAULT_TICK_MILLIS: Final = 500
@@ -49,6 +49,12 @@ def check_startable(data_dir: Path) -> None:
         check_directory(data_dir)
     except OSError as error:
         raise _unusable(data_dir, error) from error
+
+
+def answer_of_running(data_dir: Path) -> str | None:
+    """What the server of a directory says of itself to `srvr`; None if it does not run."""
+    port = EmbeddedZooKeeper(data_dir).serving_port()
+    return None if port is None else ask(port, "srvr")
 
 
 def _unusable(data_dir: Path, error: OSError) -> StoreError:
@@ -175,7 +181,7 @@ class EmbeddedZooKeeper:
                         continue
                     with _held_alone(lock) as alone:
                         if alone and not self._pipe.join():
-                            return self._adopt() or self._launch(deadline)
+                            return self.serving_port() or self._launch(deadline)
                     self._check_deadline(deadline, "another process is starting it, and is not ready")
                     time.sleep(_POLL_SECONDS)
         except OSError as error:
@@ -195,8 +201,8 @@ class EmbeddedZooKeeper:
             time.sleep(_POLL_SECONDS)
         return None
 
-    def _adopt(self) -> int | None:
-        """Return the port of a server of ours without a guard, if any: an older version started it."""
+    def serving_port(self) -> int | None:
+        """Return the port of the server of this directory if it runs; nothing is started."""
         port = self._remembered_port()
         return port if port is not None and self._java.serves(port) else None
 

@@ -408,6 +408,21 @@ def is_one_view(terminal: WatchedTerminal) -> bool:
     return [sum(word in line for line in terminal.lines) for word in ("billing", "dead letters")] == [1, 1]
 
 
+def test_the_doctor_finds_all_that_is_there_and_tells_no_secret(shell: Shell, tmp_path: Path) -> None:
+    shell.settings["aws_secret_access_key"] = "VERYSECRET-of-the-test"
+    document = shell.json("doctor", "--spool", str(tmp_path / "spool"))
+    assert document["healthy"] is True, document
+    found = {finding["about"]: finding for finding in document["findings"]}
+    assert found["ZooKeeper"]["text"].startswith("reached at ")
+    assert found["ZooKeeper"]["text"].endswith(", standalone")
+    assert "2 open shards" in found["stream"]["text"]
+    assert found["may read records"]["condition"] == "ok"
+    assert found["may put records"]["condition"] == "not known"
+    out, err = shell.call("doctor")
+    assert "VERYSECRET" not in json.dumps(document) + out + err
+    shell.call("doctor", "--stream", "no-such-stream", exit_code=1)
+
+
 def await_line(process: subprocess.Popen[str], holds: Callable[[dict[str, Any]], bool]) -> None:
     """Read the progress until a line says what is waited for. The process's end ends this, too."""
     assert process.stdout is not None

@@ -39,6 +39,7 @@ class SpoolInMemory:
     """A spool whose content outlives its producers."""
 
     stream = None
+    size_bytes = 0
 
     def __init__(self, content: dict[int, Entry]) -> None:
         self.content = content

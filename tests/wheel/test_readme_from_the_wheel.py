@@ -271,13 +271,15 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
     with runs("kinesis-spout put '{\"amount\": 12.5}'") as put:
         assert "records put: 1" in put.ends()
     with runs("kinesis-spout run") as program:
-        program.shows("running: ")
+        program.shows(" running ")
         with runs("kinesis-spout put '{\"amount\": 7}'") as put:
             assert "records put: 1" in put.ends()
         readers_shell.puts(NEGATIVE)
-        program.shows("charging 7").shows("dead-lettered 1")
+        program.shows("charging 7").shows(f"dead letters{1:>12}")
         program.ctrl_c()
-        assert "stopped: delivered 2  acked 1  retried 0  dead-lettered 1" in program.ends(exit_code=130)
+        last = program.ends(exit_code=130).rpartition(" stopped ")[2]
+        for figure, count in {"delivered": 2, "acked": 1, "retried": 0, "dead letters": 1}.items():
+            assert f"{figure}{count:>{24 - len(figure)}}" in last
 
     with runs("kinesis-spout shards") as program:
         assert program.ends().count("ready") == 2
@@ -299,6 +301,10 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
         program.ends(exit_code=130)
     with runs("kinesis-spout options") as program:
         assert "retry_limit" in program.ends()
+    with runs("kinesis-spout doctor") as program:
+        shown = program.ends()
+        assert "orders: active" in shown
+        assert "missing" not in shown
     assert not typed, f"expected a test of each command that the pages have, found none of {typed}"
 
 

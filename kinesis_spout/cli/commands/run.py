@@ -52,6 +52,7 @@ class _HandlerKind(Enum):
     "order",
     "concurrency",
     "dead_letters",
+    "http",
     streams=Streams.ALL,
 )
 def run(

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply, decode_reply
+from kinesis_spout.kinesis.read.page import GetRecordsReply, decode_reply
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.record_columns import NOTHING, RecordColumns, columns_of, with_user_rows
 from kinesis_spout.kinesis.read.regular_records import WORTHWHILE_BYTES, regular_columns
@@ -24,6 +24,8 @@ from the caches: eight together need a quarter more CPU than one after the other
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrowPage:
+    """A GetRecords reply with its records as columns. Can be pickled."""
+
     batch: pa.RecordBatch
     size_bytes: int
     millis_behind_latest: int
@@ -36,30 +38,14 @@ class ArrowPage:
     damaged_aggregates: int = 0
     records_outside_shard: int = 0
     says_nothing: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrowReply:
-    """A GetRecords reply with its records as columns. Can be pickled."""
-
-    page: ArrowPage
     last: SequenceNumber | None
     """The last record's number; None without records."""
     next_shard_iterator: str | None
-    child_shards: list[ChildShard] | None
     sub_sequence_number: pa.Array | None = None
     """Of each row, null for a record that was not aggregated; None if none was."""
 
-    @property
-    def size_bytes(self) -> int:
-        return self.page.size_bytes
-
-    @property
-    def at_end(self) -> bool:
-        return self.page.at_end
-
-    def from_position(self, position: Position) -> "ArrowReply":
-        batch, subs = self.page.batch, self.sub_sequence_number
+    def from_position(self, position: Position) -> "ArrowPage":
+        batch, subs = self.batch, self.sub_sequence_number
 
         def is_included(row: int) -> bool:
             sub = None if subs is None else subs[row].as_py()
@@ -71,7 +57,7 @@ class ArrowReply:
             return self
         return replace(
             self,
-            page=replace(self.page, batch=batch.slice(first)),
+            batch=batch.slice(first),
             sub_sequence_number=None if subs is None else subs.slice(first),
         )
 
@@ -86,7 +72,7 @@ class ArrowForm:
     hash_keys: HashKeys | None = None
     """The shard's, to count the user records outside of them; None: not counted."""
 
-    def decode(self, body: bytes) -> ArrowReply:
+    def decode(self, body: bytes) -> ArrowPage:
         if len(body) < WORTHWHILE_BYTES:
             return self.convert(decode_reply(body))
         with _one_at_a_time:
@@ -96,11 +82,11 @@ class ArrowForm:
             columns, rest = regular
             return self._reply(columns, decode_reply(rest))
 
-    def convert(self, reply: GetRecordsReply) -> ArrowReply:
+    def convert(self, reply: GetRecordsReply) -> ArrowPage:
         encryption_type = "encryptionType" in self.settings.extra_columns
         return self._reply(columns_of(reply.records, encryption_type=encryption_type), reply)
 
-    def _reply(self, read: RecordColumns, rest: GetRecordsReply) -> ArrowReply:
+    def _reply(self, read: RecordColumns, rest: GetRecordsReply) -> ArrowPage:
         columns, counts = (
             with_user_rows(read, self.hash_keys) if self.settings.deaggregate else (read, NOTHING)
         )
@@ -109,21 +95,18 @@ class ArrowForm:
             extra = self._extra(name, columns, rest)
             batch = batch.append_column(pa.field(name, extra.type), extra)
         records = len(read.data)
-        return ArrowReply(
-            page=ArrowPage(
-                batch=batch,
-                size_bytes=read.size_bytes,
-                millis_behind_latest=rest.millis_behind_latest or 0,
-                at_end=rest.at_end,
-                child_shards=rest.children,
-                kinesis_records=records,
-                aggregates=counts.aggregates,
-                damaged_aggregates=counts.damaged,
-                records_outside_shard=counts.outside,
-            ),
+        return ArrowPage(
+            batch=batch,
+            size_bytes=read.size_bytes,
+            millis_behind_latest=rest.millis_behind_latest or 0,
+            at_end=rest.at_end,
+            child_shards=rest.child_shards,
+            kinesis_records=records,
+            aggregates=counts.aggregates,
+            damaged_aggregates=counts.damaged,
+            records_outside_shard=counts.outside,
             last=SequenceNumber(int(read.sequence_number[-1].as_py())) if records else None,
             next_shard_iterator=rest.next_shard_iterator,
-            child_shards=rest.child_shards,
             sub_sequence_number=columns.sub_sequence_number,
         )
 

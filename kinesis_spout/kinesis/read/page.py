@@ -29,6 +29,12 @@ class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
     parent_shards: list[str]
     hash_key_range: HashKeyRange
 
+    @classmethod
+    def of(cls, shard: Shard) -> "ChildShard":
+        first, last = map(str, shard.hash_range)
+        hash_keys = HashKeyRange(starting_hash_key=first, ending_hash_key=last)
+        return cls(shard_id=shard.shard_id, parent_shards=list(shard.parents), hash_key_range=hash_keys)
+
     def to_shard(self) -> Shard:
         return Shard(
             shard_id=self.shard_id,
@@ -44,7 +50,7 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
     next_shard_iterator: str | None = None
     """None: the shard is closed, and this is its last reply."""
     millis_behind_latest: int | None = None
-    child_shards: list[ChildShard] | None = None
+    announced: list[ChildShard] | None = msgspec.field(default=None, name="ChildShards")
 
     @cached_property
     def size_bytes(self) -> int:
@@ -64,9 +70,9 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
         return self if first == 0 else msgspec.structs.replace(self, records=self.records[first:])
 
     @property
-    def children(self) -> tuple[Shard, ...]:
+    def child_shards(self) -> tuple[Shard, ...]:
         """The shards that continue this one, on the last page of a closed shard."""
-        return tuple(child.to_shard() for child in self.child_shards or ())
+        return tuple(child.to_shard() for child in self.announced or ())
 
 
 _decoder = msgspec.json.Decoder(GetRecordsReply)
@@ -99,7 +105,7 @@ def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
         ],
         next_shard_iterator=response.get("NextShardIterator"),
         millis_behind_latest=response.get("MillisBehindLatest"),
-        child_shards=msgspec.convert(response.get("ChildShards") or [], list[ChildShard]),
+        announced=msgspec.convert(response.get("ChildShards") or [], list[ChildShard]),
     )
 
 
@@ -113,7 +119,7 @@ def page_of(reply: GetRecordsReply, *, stream: str, shard_id: str) -> Page:
         size_bytes=reply.size_bytes,
         millis_behind_latest=reply.millis_behind_latest or 0,
         at_end=reply.at_end,
-        child_shards=reply.children,
+        child_shards=reply.child_shards,
     )
 
 

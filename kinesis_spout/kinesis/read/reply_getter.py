@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from kinesis_spout.kinesis.calls import ResourceNotFound, account_arguments, shard_text, translated
 from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.pace import Pacing
-from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, ArrowReply
-from kinesis_spout.kinesis.read.page import GetRecordsReply, decode_reply, page_of, reply_from_botocore
+from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
+from kinesis_spout.kinesis.read.page import (
+    ChildShard,
+    GetRecordsReply,
+    decode_reply,
+    page_of,
+    reply_from_botocore,
+)
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS, ReadSettings
 from kinesis_spout.kinesis.read.user_records import HashKeys, page_as_set
 from kinesis_spout.kinesis.retry_policy import reaction_to
@@ -26,9 +32,9 @@ from shard_state import Position
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-Reply = TypeVar("Reply", GetRecordsReply, ArrowReply)
-_Made_co = TypeVar("_Made_co", GetRecordsReply, ArrowReply, covariant=True)
-FetchArrow = Callable[[str, int, ArrowForm], ArrowReply]
+Reply = TypeVar("Reply", GetRecordsReply, ArrowPage)
+_Made_co = TypeVar("_Made_co", GetRecordsReply, ArrowPage, covariant=True)
+FetchArrow = Callable[[str, int, ArrowForm], ArrowPage]
 """Makes a call with an iterator and a limit, possibly in another process. Raises like
 ``call_get_records``."""
 CLOCK_SKEW_SECONDS: Final = 300.0
@@ -156,7 +162,7 @@ class ReplyGetter(ABC):
         return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
 
     def read_arrow(self, limit: int) -> ArrowPage:
-        return self._next_reply(limit, self._arrow).page
+        return self._next_reply(limit, self._arrow)
 
     @abstractmethod
     def _ask(self, limit: int, form: ReplyForm[Reply]) -> Reply:
@@ -171,7 +177,9 @@ class ReplyGetter(ABC):
         if reply.last is not None:
             self._position = Position.after(reply.last)
         if reply.at_end:
-            self._last = GetRecordsReply(records=[], child_shards=reply.child_shards)
+            self._last = GetRecordsReply(
+                records=[], announced=[ChildShard.of(child) for child in reply.child_shards]
+            )
         start = self._start
         if start is None:
             return reply

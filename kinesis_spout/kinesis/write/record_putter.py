@@ -7,9 +7,11 @@ made, and waited for, here.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.calls import ResourceNotFound, expected, stream_arguments
@@ -24,6 +26,7 @@ from kinesis_spout.kinesis.write.put_records import (
     Puttable,
 )
 from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
+from kinesis_spout.model.distribution import CALLS, Counted, Distribution
 from kinesis_spout.model.errors import KinesisError, StreamNotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -48,6 +51,14 @@ class PutCalls:
         self._stream = stream
         self._retry_policy = retry_policy
         self.work: Final = f"PutRecords on {stream}"
+        self._seconds = Distribution(CALLS)
+        self._measuring = threading.Lock()
+
+    @property
+    def seconds(self) -> Counted:
+        """How long calls took, those that failed as well."""
+        with self._measuring:
+            return self._seconds.counted()
 
     def put(self, batch: Sequence[Puttable]) -> "Sequence[Result]":
         """Make one call, without retries, and return the answer for each record.
@@ -56,9 +67,14 @@ class PutCalls:
             ClientError, BotoCoreError, UnicodeDecodeError: as boto3 does.
             Unavailable: the reply is invalid, or not for these records.
         """
-        reply = self._client.put_records(
-            Records=[each.request() for each in batch], **stream_arguments(self._stream)
-        )
+        began = monotonic()
+        try:
+            reply = self._client.put_records(
+                Records=[each.request() for each in batch], **stream_arguments(self._stream)
+            )
+        finally:
+            with self._measuring:
+                self._seconds.add(monotonic() - began)
         results: Sequence[Result] = expected(reply, "Records", self.work)
         if len(results) != len(batch):
             raise Unavailable(

@@ -20,6 +20,11 @@ class Spool(Protocol):
         """The stream of these records, by name or ARN; None if the spool does not know."""
         ...
 
+    @property
+    def size_bytes(self) -> int:
+        """What it takes on the disk, in bytes."""
+        ...
+
     def append(self, entry: Entry) -> int:
         """Take a record over, and return its number. On return it is as durable as the spool's policy says.
 

@@ -21,7 +21,7 @@ from weakref import WeakSet
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import InvalidConfig, SpoolError
-from kinesis_spout.producer.spool.folder import Claim, SpoolFolder
+from kinesis_spout.producer.spool.folder import Claim, SpoolFolder, side_files
 from kinesis_spout.producer.spool.inherited import InheritedRecords
 from kinesis_spout.producer.spool.port import Spooled
 from kinesis_spout.producer.spool.shared_writes import SharedWrites
@@ -124,6 +124,15 @@ class SqliteSpool:
         self._stopping = threading.Event()
         self._tidier: threading.Thread | None = None
         _open_spools.add(self)
+
+    @property
+    def size_bytes(self) -> int:
+        """What this process's file takes on the disk, with its log, in bytes."""
+        sizes = 0
+        for each in side_files(self._claim.path):
+            with contextlib.suppress(FileNotFoundError):
+                sizes += each.stat().st_size
+        return sizes
 
     def append(self, entry: Entry) -> int:
         """Take a record over; see the port. `Durability` says what is durable on return.

@@ -19,12 +19,13 @@ from typing import Any, Final
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
+from kinesis_spout.consumer.ports import LONGEST_TURN_SECONDS
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.spark.driver.batch_slots import BatchSlots
 from kinesis_spout.spark.driver.driver_shards import DriverShard, DriverShards
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
-from kinesis_spout.spark.driver.planning import LONGEST_WAIT_SECONDS, BatchPlanner
+from kinesis_spout.spark.driver.planning import BatchPlanner
 from kinesis_spout.spark.driver.running_batches import Batch, RunningBatches
 from kinesis_spout.spark.driver.settling import Settling
 from kinesis_spout.spark.driver.tip_poller import TipPoller
@@ -267,6 +268,7 @@ class MicroBatchEngine:
         with self.consumer.lock:
             while True:
                 call()
+                self.turned_at = self.consumer.now
                 try:
                     call = self._calls.get_nowait()
                 except queue.Empty:
@@ -278,14 +280,14 @@ class MicroBatchEngine:
         if self._stopping.is_set():
             self._tip.stop()
             self._slots.withdraw(self)
-            return LONGEST_WAIT_SECONDS
+            return LONGEST_TURN_SECONDS
         if self._tip.room.parked:
             self._tip.go_on()
         due.append(self._start_batches(now))
         if self._ticks is not None:
             due.append(self._start_tick(self._ticks, now))
-        soonest = min((at for at in due if at is not None), default=now + LONGEST_WAIT_SECONDS)
-        return min(LONGEST_WAIT_SECONDS, max(0.001, soonest - now))
+        soonest = min((at for at in due if at is not None), default=now + LONGEST_TURN_SECONDS)
+        return min(LONGEST_TURN_SECONDS, max(0.001, soonest - now))
 
     # Batches
 

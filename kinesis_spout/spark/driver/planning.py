@@ -21,6 +21,7 @@ from typing import Final
 
 from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate, Grant
 from kinesis_spout.consumer.limits.record_age import RecordAge
+from kinesis_spout.consumer.ports import LONGEST_TURN_SECONDS
 from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.spark.driver.driver_shards import DriverShards
@@ -29,8 +30,6 @@ from kinesis_spout.spark.driver.tip_poller import TipPoller
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SlicePlan
 
-LONGEST_WAIT_SECONDS: Final = 1.0
-"""Between two looks for work."""
 _SHORTEST_WAIT_SECONDS: Final = 0.001
 _PATIENCE_WHILE_RUNNING: Final = 8.0
 """While a job runs, records wait so many gather times for polls: a second job would slow both."""
@@ -109,7 +108,7 @@ class BatchPlanner:
         if retries_due is not None and retries_due > now:
             waits.append(retries_due + self._settings.gather_seconds)
         # What is due already and did not start waits for something else, which wakes the engine.
-        return min((at for at in waits if at > now), default=now + LONGEST_WAIT_SECONDS)
+        return min((at for at in waits if at > now), default=now + LONGEST_TURN_SECONDS)
 
     def due_at(self, *, while_running: bool) -> float:
         """When to plan next: what comes at nearly the same time has gathered by then; monotonic."""

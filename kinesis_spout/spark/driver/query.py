@@ -15,6 +15,7 @@ from kinesis_spout.consumer.open_ports import client_settings, read_settings
 from kinesis_spout.consumer.ports import Companion, Ports, StreamsPorts
 from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound
+from kinesis_spout.monitoring.doors import Monitored, NotMonitored, monitored
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.batch_progress import totals_of
 from kinesis_spout.spark.driver.batch_slots import BatchSlots
@@ -75,8 +76,11 @@ class SpoutQuery(RunningQuery):
         streams: StreamSet[MicroBatchEngine] | OneOf,
         name: str,
         run_id: str | None = None,
+        monitored: Monitored | None = None,
     ) -> None:
         super().__init__(name, run_id)
+        self.monitored = monitored or NotMonitored()
+        """What answers for it over HTTP, until it is stopped; what stands on it may answer there, too."""
         self._config = config
         self._streams = streams
 
@@ -187,8 +191,11 @@ class SpoutQuery(RunningQuery):
         """
         if any(engine.runs_handler for engine in self._engines):
             threading.Thread(target=self._stop_apart, name="kinesis-spout-stop").start()
-        else:
+            return
+        try:
             self._streams.close()
+        finally:
+            self.monitored.close()
 
     def _stop_apart(self) -> None:
         try:
@@ -196,6 +203,8 @@ class SpoutQuery(RunningQuery):
         except KinesisSpoutError as error:
             _log.warning("the query was stopped by its handler, and: %s", error)
             self._streams.fail(error)
+        finally:
+            self.monitored.close()
 
     def __repr__(self) -> str:
         return (
@@ -267,9 +276,18 @@ def start_query(
         return engine
 
     streams = StreamSet(config, ports, open_one)
-    query = SpoutQuery(config, streams, name or config.app)
-    streams.start()
+    try:
+        query = SpoutQuery(config, streams, name or config.app, monitored=monitored(config))
+    except BaseException:
+        streams.close()
+        raise
+    try:
+        streams.start()
+    except BaseException:
+        query.monitored.close()
+        raise
     streams.watch(over=lambda: _end(streams, query.name))
+    query.monitored.watch(query)
     return query
 
 

@@ -116,6 +116,8 @@ def start_topology(topology: BuiltTopology, spark: "SparkSession", name: str) ->
         raise
     query = TopologyQuery(topology, name, started)
     query.watch()
+    for of_spout in query.spouts.values():
+        of_spout.monitored.watch(query)
     return query
 
 

@@ -15,7 +15,7 @@ import sys
 from typing import Final
 
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
+from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.model.errors import InvalidConfig, Unavailable
 from kinesis_spout.structured.pages.fetch_worker import FetchRequest, receive_outcome
 from kinesis_spout.structured.pages.page_channel import PageChannel
@@ -41,7 +41,7 @@ class FetchProcesses:
             self._free.put(None)
         self._count = count
 
-    def __call__(self, iterator: str, limit: int, form: ArrowForm) -> ArrowReply:
+    def __call__(self, iterator: str, limit: int, form: ArrowForm) -> ArrowPage:
         """See ``FetchArrow``; waits for a free process. Also raises Unavailable if the process ended."""
         process = self._free.get()
         try:
@@ -87,7 +87,7 @@ class _FetchProcess:
         self._channel = PageChannel(ours, wait_seconds=seconds)
         self._channel.send(pickle.dumps(settings))
 
-    def fetch(self, iterator: str, limit: int, form: ArrowForm) -> ArrowReply:
+    def fetch(self, iterator: str, limit: int, form: ArrowForm) -> ArrowPage:
         self._channel.send(pickle.dumps(FetchRequest(iterator, limit, form)))
         return receive_outcome(self._channel)
 

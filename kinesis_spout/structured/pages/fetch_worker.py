@@ -10,7 +10,7 @@ import sys
 from typing import Any, Final, NamedTuple
 
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
+from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.reply_getter import call_get_records
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.settings.table.spelling import as_option
@@ -36,17 +36,17 @@ def serve(channel: PageChannel) -> None:
         return
 
 
-def receive_outcome(channel: PageChannel) -> ArrowReply:
+def receive_outcome(channel: PageChannel) -> ArrowPage:
     """Wait for the reply. Raises the error of the call, or OSError if the process ended."""
     content, count = _received(channel)
     apart = [channel.receive() for _ in range(count)]
-    outcome: ArrowReply | Exception = pickle.loads(content, buffers=apart)  # noqa: S301 - as below
+    outcome: ArrowPage | Exception = pickle.loads(content, buffers=apart)  # noqa: S301 - as below
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
 
-def _outcome(settings: KinesisClientSettings, request: FetchRequest) -> ArrowReply | Exception:
+def _outcome(settings: KinesisClientSettings, request: FetchRequest) -> ArrowPage | Exception:
     form = request.form
     try:
         return call_get_records(
@@ -61,7 +61,7 @@ def _outcome(settings: KinesisClientSettings, request: FetchRequest) -> ArrowRep
         return error
 
 
-def _send(channel: PageChannel, outcome: ArrowReply | Exception) -> None:
+def _send(channel: PageChannel, outcome: ArrowPage | Exception) -> None:
     apart: list[pickle.PickleBuffer] = []
 
     def is_small(buffer: pickle.PickleBuffer) -> bool:

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from kinesis_spout.consumer.consumer import Consumer
@@ -23,6 +24,8 @@ from kinesis_spout.testing import (
     InMemoryStream,
     InMemoryZooKeeper,
     ManualClock,
+    SteppedSpout,
+    in_memory_ports,
 )
 from shard_state import Checkpoint, Position
 
@@ -180,6 +183,77 @@ class World:
     def close(self) -> None:
         for spout in self._spouts:
             spout.close()
+
+
+class SteppedWorld:
+    """A stream, a ZooKeeper and a sink in memory, and spouts on them that have no thread.
+
+    Time passes in ``takes`` and ``handles``, and where a test moves the clock. Mutable.
+
+    Args:
+        shards: of the stream.
+        settings: of each spout, unless a test gives others.
+    """
+
+    def __init__(self, shards: int = 1, **settings: Any) -> None:
+        self.clock = ManualClock()
+        self.stream = InMemoryStream("orders", shards=shards, clock=self.clock)
+        self.zookeeper = InMemoryZooKeeper()
+        self.dead_letters = InMemoryDeadLetterSink()
+        self.settings: dict[str, Any] = {
+            "stream": "orders",
+            "app": "billing",
+            "initial_position": "trim_horizon",
+            **settings,
+        }
+
+    def new_spout(self, **settings: Any) -> SteppedSpout:
+        chosen = self.settings | settings
+        read = ReadSettings(fail_on_data_loss=chosen.get("fail_on_data_loss", True))
+        ports = in_memory_ports(self.stream, self.zookeeper, self.dead_letters, settings=read)
+        return SteppedSpout(ports=ports, **chosen)
+
+    def spout(self, **settings: Any) -> SteppedSpout:
+        return self.new_spout(**settings).open()
+
+    def put(self, *payloads: str, key: str | None = None) -> None:
+        """Put records, each under its own payload as key unless one is given."""
+        for payload in payloads:
+            self.stream.put(payload.encode(), key or payload)
+
+    def takes(self, spout: SteppedSpout, most: float = inf, *, seconds: float = 3.0) -> list[Emitted]:
+        """What comes in so many seconds of the clock, acked by nobody."""
+        taken: list[Emitted] = []
+        until = self.clock.monotonic() + seconds
+        while self.clock.monotonic() < until and len(taken) < most:
+            emitted = spout.next_tuple()
+            if emitted is None:
+                self.clock.advance(0.05)
+            else:
+                taken.append(emitted)
+        return taken
+
+    def handles(self, spout: SteppedSpout, *, seconds: float = 5.0) -> list[Any]:
+        """What comes, and is acked, in so many seconds of the clock."""
+        handled = []
+        until = self.clock.monotonic() + seconds
+        while self.clock.monotonic() < until:
+            emitted = spout.next_tuple()
+            if emitted is None:
+                self.clock.advance(0.05)
+            else:
+                handled.append(emitted.values)
+                assert spout.ack(emitted.message_id)
+        return handled
+
+    def runs(self, **settings: Any) -> list[Any]:
+        """What a process handles that starts, and is stopped cleanly."""
+        with self.spout(**settings) as spout:
+            return self.handles(spout)
+
+    @property
+    def given_up(self) -> list[str]:
+        return [letter.data.decode() for letter in self.dead_letters.letters]
 
 
 class Diary(SpoutListener):

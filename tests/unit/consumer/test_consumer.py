@@ -1,7 +1,7 @@
 """What the consumer's threads, the door and the world outside may do to each other."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,13 +16,6 @@ from kinesis_spout.testing import InMemoryDeadLetterSink, InMemoryShardLister, I
 from shard_state import SHARD_START, Checkpoint, Shard
 from tests.support.consumer.world import FIRST, NEVER, World, opened, values_of
 from tests.support.waiting import wait_until
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
-    yield world
-    world.close()
 
 
 class GatedSink(InMemoryDeadLetterSink):

@@ -1,7 +1,6 @@
 """What the plain-Python door does when Kinesis refuses: the same as the others."""
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,6 @@ from tests.support.consumer.world import FIRST, NEVER, World, opened, values_of
 
 if TYPE_CHECKING:
     from kinesis_spout.plain.stream_tuples import Emitted
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
-    yield world
-    world.close()
 
 
 def spout_that_has_read(world: World) -> RecordSpout:

@@ -1,23 +1,13 @@
 """Records of 10 MiB without a key, from their first delivery to their redrive, in the plain-Python door."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
-
-import pytest
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.operations.dead_letters import Choice, ChosenLetters
 from tests.support.consumer.world import World
 
 LARGEST = [bytes([number]) * (10 * 1024 * 1024) for number in range(3)]
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
-    yield world
-    world.close()
 
 
 class Takes:

@@ -5,20 +5,12 @@ import logging
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 from kinesis_spout.consumer import lifecycle
 from kinesis_spout.model.errors import StoreUnavailable
 from tests.support.consumer.world import FIRST, SECOND, World, opened
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
-    yield world
-    world.close()
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """What a whole spout delivers within its rates: by the clock, with acks, retries and dead letters."""
 
 from math import inf
-from typing import Any
 
 import pytest
 
@@ -10,38 +9,20 @@ from kinesis_spout.model.handler import NotNow
 from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import (
-    InMemoryDeadLetterSink,
-    InMemoryStream,
-    InMemoryZooKeeper,
-    ManualClock,
     SteppedSpout,
-    in_memory_ports,
 )
+from tests.support.consumer.world import SteppedWorld
 
 
-class _World:
+class _World(SteppedWorld):
     """A stream, and who read it when. Mutable."""
 
     def __init__(self, *, shards: int = 1, records: int = 100) -> None:
-        self.clock = ManualClock()
-        self.stream = InMemoryStream("orders", shards=shards, clock=self.clock)
-        self.zookeeper = InMemoryZooKeeper()
-        self.letters = InMemoryDeadLetterSink()
+        super().__init__(shards, retry_backoff_seconds=0.1, retry_backoff_cap_seconds=0.1)
         self.delivered: list[tuple[float, str, str]] = []
         """When, of which shard, and what."""
         for number in range(records):
-            self.stream.put(str(number).encode(), f"key-{number}")
-
-    def spout(self, **settings: Any) -> SteppedSpout:
-        return SteppedSpout(
-            ports=in_memory_ports(self.stream, self.zookeeper, self.letters),
-            stream="orders",
-            app="billing",
-            initial_position="trim_horizon",
-            retry_backoff_seconds=0.1,
-            retry_backoff_cap_seconds=0.1,
-            **settings,
-        )
+            self.put(str(number), key=f"key-{number}")
 
     def step(
         self, spouts: list[SteppedSpout], seconds: float, *, fails: frozenset[str] = frozenset()
@@ -71,7 +52,7 @@ class _World:
 @pytest.mark.parametrize("rate", [0.5, 3, 20])
 def test_no_second_has_more_deliveries_than_the_rate_and_over_time_there_are_as_many(rate: float) -> None:
     world = _World(records=200)
-    with world.spout(max_deliveries_per_second=rate).open() as spout:
+    with world.new_spout(max_deliveries_per_second=rate).open() as spout:
         world.step([spout], 10.0)
 
     assert world.most_in_a_second <= max(1, rate)
@@ -80,19 +61,19 @@ def test_no_second_has_more_deliveries_than_the_rate_and_over_time_there_are_as_
 
 def test_it_says_for_how_long_nothing_is_given() -> None:
     world = _World()
-    with world.spout(max_deliveries_per_second=0.1).open() as spout:
+    with world.new_spout(max_deliveries_per_second=0.1).open() as spout:
         world.step([spout], 1.0)
         assert spout.next_tuple() is None
         assert 8.5 <= spout.rate_wait_seconds <= 10.0
         world.step([spout], 9.5)
         assert len(world.delivered) == 2
-    with _World().spout().open() as spout:
+    with _World().new_spout().open() as spout:
         assert spout.rate_wait_seconds == 0.0
 
 
 def test_acks_and_commits_go_on_while_the_rate_holds_back() -> None:
     world = _World(records=50)
-    with world.spout(max_deliveries_per_second=0.01, commit_interval_seconds=1.0).open() as spout:
+    with world.new_spout(max_deliveries_per_second=0.01, commit_interval_seconds=1.0).open() as spout:
         emitted = None
         while emitted is None:
             emitted = spout.next_tuple()
@@ -109,7 +90,7 @@ def test_acks_and_commits_go_on_while_the_rate_holds_back() -> None:
 def test_retries_count_and_starve_no_fresh_records_and_end_as_dead_letters() -> None:
     world = _World(records=30)
     bad = frozenset(str(number) for number in range(5))
-    with world.spout(max_deliveries_per_second=5, retry_limit=3).open() as spout:
+    with world.new_spout(max_deliveries_per_second=5, retry_limit=3).open() as spout:
         world.step([spout], 3.0, fails=bad)
         first = [payload for _, _, payload in world.delivered]
         assert len(set(first)) > 6, "fresh records are delivered beside the retries"
@@ -118,12 +99,12 @@ def test_retries_count_and_starve_no_fresh_records_and_end_as_dead_letters() -> 
 
     assert world.most_in_a_second <= 5
     assert len(world.delivered) == 25 + 5 * 4
-    assert len(world.letters.letters) == 5
+    assert len(world.dead_letters.letters) == 5
 
 
 def test_a_tuple_that_is_put_off_burns_no_attempt() -> None:
     world = _World(records=1)
-    with world.spout(retry_limit=0).open() as spout:
+    with world.new_spout(retry_limit=0).open() as spout:
         for _ in range(5):
             emitted = None
             while emitted is None:
@@ -137,7 +118,7 @@ def test_a_tuple_that_is_put_off_burns_no_attempt() -> None:
 
 def test_the_few_deliveries_go_round_the_shards() -> None:
     world = _World(shards=4, records=200)
-    with world.spout(max_deliveries_per_second=2).open() as spout:
+    with world.new_spout(max_deliveries_per_second=2).open() as spout:
         world.step([spout], 10.0)
     counts = [
         sum(shard == each for _, each, _ in world.delivered) for shard in {s for _, s, _ in world.delivered}
@@ -148,7 +129,7 @@ def test_the_few_deliveries_go_round_the_shards() -> None:
 
 def test_two_members_share_the_rate_of_the_application_and_the_one_that_is_left_has_all_of_it() -> None:
     world = _World(shards=4, records=2_000)
-    one, other = (world.spout(max_total_deliveries_per_second=20) for _ in range(2))
+    one, other = (world.new_spout(max_total_deliveries_per_second=20) for _ in range(2))
     one.open()
     other.open()
     world.step([one, other], 20.0)
@@ -165,7 +146,7 @@ def test_two_members_share_the_rate_of_the_application_and_the_one_that_is_left_
 
 def test_a_member_without_shards_waits_without_end() -> None:
     world = _World(shards=1)
-    one, other = (world.spout(max_total_deliveries_per_second=20) for _ in range(2))
+    one, other = (world.new_spout(max_total_deliveries_per_second=20) for _ in range(2))
     one.open()
     other.open()
     world.step([one, other], 5.0)

@@ -1,65 +1,22 @@
 """``start_again``: an application begins again, once for each deployment, and not at every restart."""
 
 import logging
-from typing import Any
 
 import pytest
 
 from kinesis_spout.model.errors import ConsumerAlive, InvalidConfig
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.testing import (
-    InMemoryStream,
-    InMemoryZooKeeper,
-    ManualClock,
-    SteppedSpout,
-    in_memory_ports,
-)
+from tests.support.consumer.world import SteppedWorld
 
 FIRST = "shardId-000000000000"
 
 
-class World:
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.stream = InMemoryStream("orders", clock=self.clock)
-        self.zookeeper = InMemoryZooKeeper()
-
-    def spout(self, **settings: Any) -> SteppedSpout:
-        ports = in_memory_ports(self.stream, self.zookeeper)
-        chosen = {"stream": "orders", "app": "billing", "initial_position": "trim_horizon", **settings}
-        return SteppedSpout(ports=ports, scheme="text", **chosen).open()
-
-    def put(self, *payloads: str) -> None:
-        for payload in payloads:
-            self.stream.put(payload.encode(), payload)
-
-    def handles(self, spout: SteppedSpout, *, seconds: float = 5.0) -> list[str]:
-        """What comes, and is acked, in so many seconds of the clock."""
-        handled: list[str] = []
-        until = self.clock.monotonic() + seconds
-        while self.clock.monotonic() < until:
-            emitted = spout.next_tuple()
-            if emitted is None:
-                self.clock.advance(0.05)
-            else:
-                handled.append(emitted.values)
-                spout.ack(emitted.message_id)
-        return handled
-
-    def runs(self, **settings: Any) -> list[str]:
-        """What a process handles that starts, and is stopped cleanly."""
-        spout = self.spout(**settings)
-        handled = self.handles(spout)
-        spout.close()
-        return handled
-
-
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> SteppedWorld:
+    return SteppedWorld(scheme="text")
 
 
-def test_a_new_deployment_begins_again_and_its_restarts_go_on(world: World) -> None:
+def test_a_new_deployment_begins_again_and_its_restarts_go_on(world: SteppedWorld) -> None:
     world.put("one", "two")
     assert world.runs() == ["one", "two"]
     deployed = {"start_again": "trim_horizon", "deployment": "v2"}
@@ -71,7 +28,7 @@ def test_a_new_deployment_begins_again_and_its_restarts_go_on(world: World) -> N
     assert world.runs() == []
 
 
-def test_also_over_a_split_whose_parent_was_over(world: World) -> None:
+def test_also_over_a_split_whose_parent_was_over(world: SteppedWorld) -> None:
     world.put("one")
     world.stream.split(FIRST)
     world.put("two", "three")
@@ -81,7 +38,7 @@ def test_also_over_a_split_whose_parent_was_over(world: World) -> None:
     assert sorted(again) == ["one", "three", "two"]
 
 
-def test_of_members_that_start_together_the_first_does_it(world: World) -> None:
+def test_of_members_that_start_together_the_first_does_it(world: SteppedWorld) -> None:
     world.put("one", "two")
     world.runs()
     deployed = {"start_again": "trim_horizon", "deployment": "v2"}
@@ -89,7 +46,7 @@ def test_of_members_that_start_together_the_first_does_it(world: World) -> None:
     assert sorted(world.handles(first) + world.handles(second)) == ["one", "two"]
 
 
-def test_latest_is_resolved_once_for_a_deployment(world: World) -> None:
+def test_latest_is_resolved_once_for_a_deployment(world: SteppedWorld) -> None:
     world.put("old")
     world.clock.advance(1)
     deployed = {"start_again": "latest", "deployment": "v2"}
@@ -100,7 +57,7 @@ def test_latest_is_resolved_once_for_a_deployment(world: World) -> None:
     assert world.runs(**deployed) == ["while down"]
 
 
-def test_it_is_refused_while_an_older_deployment_runs(world: World) -> None:
+def test_it_is_refused_while_an_older_deployment_runs(world: SteppedWorld) -> None:
     world.put("one")
     old = world.spout()
     world.handles(old)
@@ -110,13 +67,13 @@ def test_it_is_refused_while_an_older_deployment_runs(world: World) -> None:
     assert world.runs(start_again="trim_horizon", deployment="v2") == ["one"]
 
 
-def test_a_deployment_that_is_only_named_changes_nothing(world: World) -> None:
+def test_a_deployment_that_is_only_named_changes_nothing(world: SteppedWorld) -> None:
     world.put("one")
     assert world.runs() == ["one"]
     assert world.runs(deployment="v2") == []
 
 
-def test_it_says_from_where_to_where(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_says_from_where_to_where(world: SteppedWorld, caplog: pytest.LogCaptureFixture) -> None:
     world.runs()
     with caplog.at_level(logging.WARNING):
         world.runs(start_again="2023-11-14T00:00:00Z", deployment="v2")

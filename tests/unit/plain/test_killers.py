@@ -5,40 +5,22 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.testing import (
-    InMemoryDeadLetterSink,
-    InMemoryStream,
-    InMemoryZooKeeper,
-    ManualClock,
-    SteppedSpout,
-    in_memory_ports,
-)
+from tests.support.consumer.world import SteppedWorld
 
 
-class World:
+class World(SteppedWorld):
     """A stream with a killer in it, and a process that is started again and again. Mutable."""
 
     def __init__(self, records: int, killer: int, shards: int = 1, **settings: Any) -> None:
-        self.clock = ManualClock()
-        self.stream = InMemoryStream("orders", shards=shards, clock=self.clock)
+        super().__init__(shards, **{"retry_limit": 3, **settings})
         for number in range(records):
-            self.stream.put(str(number).encode(), f"key-{number}")
+            self.put(str(number), key=f"key-{number}")
         self.killer = str(killer)
-        self.zookeeper = InMemoryZooKeeper()
-        self.sink = InMemoryDeadLetterSink()
-        self.settings = {"retry_limit": 3, "initial_position": "trim_horizon", **settings}
         self.handled: Counter[str] = Counter()
-
-    def open(self) -> SteppedSpout:
-        ports = in_memory_ports(self.stream, self.zookeeper, self.sink)
-        spout: SteppedSpout = SteppedSpout(
-            ports=ports, stream="orders", app="billing", **self.settings
-        ).open()
-        return spout
 
     def run(self, in_hand: int = 1) -> bool:
         """Run one process, on a machine so fast that nothing is committed by time; True if it has died."""
-        spout, hand = self.open(), []
+        spout, hand = self.spout(), []
         idle = 0
         while idle < 50:
             emitted = spout.next_tuple()
@@ -60,10 +42,6 @@ class World:
         spout.close()
         return False
 
-    @property
-    def letters(self) -> list[str]:
-        return [letter.data.decode() for letter in self.sink.letters]
-
 
 @pytest.mark.parametrize(("killer", "most_deaths"), [(0, 5), (1, 6), (250, 14)])
 @pytest.mark.parametrize("shards", [1, 3])
@@ -75,9 +53,9 @@ def test_it_is_given_up_after_a_few_deaths_and_all_others_are_handled(
     while world.run():
         deaths += 1
         assert deaths <= most_deaths
-    assert world.letters == [str(killer)]
-    assert world.sink.letters[0].attempts == 4
-    assert "the process ended while it handled this record" in world.sink.letters[0].error
+    assert world.given_up == [str(killer)]
+    assert world.dead_letters.letters[0].attempts == 4
+    assert "the process ended while it handled this record" in world.dead_letters.letters[0].error
     assert set(world.handled) == {str(number) for number in range(400)} - {str(killer)}
 
 
@@ -86,7 +64,7 @@ def test_without_retries_one_noted_death_is_enough() -> None:
     assert world.run()
     assert world.run()
     assert not world.run()
-    assert world.letters == ["0"]
+    assert world.given_up == ["0"]
 
 
 def test_a_caller_that_takes_several_at_a_time_loses_no_innocent_one() -> None:
@@ -95,26 +73,26 @@ def test_a_caller_that_takes_several_at_a_time_loses_no_innocent_one() -> None:
     while world.run(in_hand=20):
         deaths += 1
         assert deaths <= 14
-    assert world.letters == ["40"]
+    assert world.given_up == ["40"]
 
 
 def test_a_clean_end_counts_nothing() -> None:
     world = World(records=10, killer=99)
-    world.open().crash()
+    world.spout().crash()
     for _ in range(6):
-        spout = world.open()
+        spout = world.spout()
         emitted = spout.next_tuple()
         assert emitted is not None
         assert emitted.values.attempt == 1
         spout.close()
     assert not world.run()
-    assert world.letters == []
+    assert world.given_up == []
 
 
 def test_an_ordinary_restart_makes_a_dozen_commits_and_holds_nothing_up_for_long() -> None:
     world = World(records=5_000, killer=10_000)
-    world.open().close()
-    spout = world.open()
+    world.spout().close()
+    spout = world.spout()
     began, taken = world.clock.monotonic(), 0
     for _ in range(10_000):
         emitted = spout.next_tuple()
@@ -130,15 +108,15 @@ def test_an_ordinary_restart_makes_a_dozen_commits_and_holds_nothing_up_for_long
 
 def test_who_asks_for_more_without_ending_the_one_it_has_gets_more_after_two_seconds() -> None:
     world = World(records=10, killer=99)
-    world.open().close()
-    spout = world.open()
+    world.spout().close()
+    spout = world.spout()
     first = spout.next_tuple()
     assert first is not None
     assert spout.next_tuple() is None
     world.clock.advance(2.5)
     assert spout.next_tuple() is not None
     spout.crash()
-    spout = world.open()
+    spout = world.spout()
     again = spout.next_tuple()
     assert again is not None
     assert again.values.attempt == 1, "the note on it was taken back"

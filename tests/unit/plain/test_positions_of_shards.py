@@ -6,16 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.kinesis.aggregated_record import UserRecord
 from kinesis_spout.model.errors import DataLoss, InvalidConfig
 from kinesis_spout.testing import (
-    InMemoryStream,
-    InMemoryZooKeeper,
-    ManualClock,
     SteppedSpout,
-    in_memory_ports,
 )
+from tests.support.consumer.world import SteppedWorld
 
 if TYPE_CHECKING:
     from kinesis_spout.model.record import Record
@@ -23,18 +19,17 @@ if TYPE_CHECKING:
 FIRST, SECOND, THIRD = (f"shardId-{number:012}" for number in range(3))
 
 
-class World:
+class World(SteppedWorld):
     """A stream of three shards, with five records on each: a0 to a4 on the first, b0 and c0 on the others."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.stream = InMemoryStream("orders", shards=3, clock=self.clock)
-        self.zookeeper = InMemoryZooKeeper()
+        super().__init__(shards=3, scheme="text")
+        del self.settings["initial_position"]
         self.records: dict[str, Record] = {}
         for number in range(5):
-            self.put(number)
+            self.put_on_each(number)
 
-    def put(self, number: int) -> None:
+    def put_on_each(self, number: int) -> None:
         """Put a record on each of the three shards."""
         for letter, shard in zip("abc", range(3), strict=True):
             text = f"{letter}{number}"
@@ -44,30 +39,13 @@ class World:
     def place(self, type_: str, text: str) -> str:
         return f"{type_}_sequence_number {self.records[text].sequence_number}"
 
-    def spout(self, **settings: Any) -> SteppedSpout:
-        read = ReadSettings(fail_on_data_loss=settings.get("fail_on_data_loss", True))
-        ports = in_memory_ports(self.stream, self.zookeeper, settings=read)
-        return SteppedSpout(ports=ports, scheme="text", stream="orders", app="billing", **settings).open()
-
-    def handles(self, spout: SteppedSpout, *, seconds: float = 5.0) -> str:
+    def comes(self, spout: SteppedSpout, *, seconds: float = 5.0) -> str:
         """What comes, and is acked, in so many seconds of the clock."""
-        handled: list[str] = []
-        until = self.clock.monotonic() + seconds
-        while self.clock.monotonic() < until:
-            emitted = spout.next_tuple()
-            if emitted is None:
-                self.clock.advance(0.05)
-            else:
-                handled.append(emitted.values)
-                spout.ack(emitted.message_id)
-        return " ".join(sorted(handled))
+        return " ".join(sorted(self.handles(spout, seconds=seconds)))
 
-    def runs(self, **settings: Any) -> str:
+    def came(self, **settings: Any) -> str:
         """What a process handles that starts, and is stopped cleanly."""
-        spout = self.spout(**settings)
-        handled = self.handles(spout)
-        spout.close()
-        return handled
+        return " ".join(sorted(self.runs(**settings)))
 
 
 @pytest.fixture
@@ -79,24 +57,24 @@ def test_named_shards_begin_at_or_after_their_number_and_the_others_at_their_old
     world: World,
 ) -> None:
     positions = {FIRST: world.place("at", "a3"), SECOND: world.place("after", "b3")}
-    assert world.runs(initial_position=positions) == "a3 a4 b4 c0 c1 c2 c3 c4"
+    assert world.came(initial_position=positions) == "a3 a4 b4 c0 c1 c2 c3 c4"
 
 
 def test_the_text_of_format_kinesis_means_the_same(world: World) -> None:
     iterator = {"iteratorType": "AT_SEQUENCE_NUMBER", "iteratorPosition": world.records["a4"].sequence_number}
     text = json.dumps({FIRST: iterator, SECOND: "latest", THIRD: {"at_timestamp": world.clock.time()}})
-    assert world.runs(initial_position=text).startswith("a4 ")
+    assert world.came(initial_position=text).startswith("a4 ")
 
 
 def test_later_starts_go_on_from_progress_whatever_it_says_then(world: World) -> None:
-    assert world.runs(initial_position={FIRST: world.place("after", "a4")}).startswith("b0")
-    world.put(5)
-    assert world.runs(initial_position={FIRST: world.place("at", "a0")}) == "a5 b5 c5"
-    assert world.runs(initial_position={"shardId-000000000099": "latest"}) == ""
+    assert world.came(initial_position={FIRST: world.place("after", "a4")}).startswith("b0")
+    world.put_on_each(5)
+    assert world.came(initial_position={FIRST: world.place("at", "a0")}) == "a5 b5 c5"
+    assert world.came(initial_position={"shardId-000000000099": "latest"}) == ""
 
 
 def test_a_deployment_begins_again_there_once(world: World) -> None:
-    world.runs(initial_position="trim_horizon")
+    world.came(initial_position="trim_horizon")
     deployed = {
         "start_again": {
             FIRST: world.place("at", "a4"),
@@ -105,8 +83,8 @@ def test_a_deployment_begins_again_there_once(world: World) -> None:
         },
         "deployment": "v2",
     }
-    assert world.runs(**deployed) == "a4 b4"
-    assert world.runs(**deployed) == ""
+    assert world.came(**deployed) == "a4 b4"
+    assert world.came(**deployed) == ""
 
 
 def test_latest_of_one_shard_is_resolved_once(world: World) -> None:
@@ -115,24 +93,24 @@ def test_latest_of_one_shard_is_resolved_once(world: World) -> None:
     spout = world.spout(initial_position=at_latest)
     spout.crash()
     world.clock.advance(60)
-    world.put(5)
+    world.put_on_each(5)
     world.clock.advance(60)
-    assert world.runs(initial_position=at_latest) == "a5 b4 b5 c5"
+    assert world.came(initial_position=at_latest) == "a5 b4 b5 c5"
 
 
 def test_children_of_a_named_shard_are_read_from_their_oldest_record(world: World) -> None:
     world.stream.split(FIRST)
-    world.put(5)
+    world.put_on_each(5)
     positions = {
         FIRST: world.place("after", "a2"),
         SECOND: world.place("after", "b4"),
         THIRD: world.place("after", "c4"),
     }
     spout = world.spout(initial_position=positions)
-    assert world.handles(spout) == "a3 a4 a5 b5 c5"
+    assert world.comes(spout) == "a3 a4 a5 b5 c5"
     world.stream.split(SECOND)
-    world.put(6)
-    assert world.handles(spout, seconds=30) == "a6 b6 c6"
+    world.put_on_each(6)
+    assert world.comes(spout, seconds=30) == "a6 b6 c6"
 
 
 def test_a_position_may_be_a_user_record_of_an_aggregated_one(world: World) -> None:
@@ -143,11 +121,11 @@ def test_a_position_may_be_a_user_record_of_an_aggregated_one(world: World) -> N
     others = {shard: "latest" for shard in (FIRST, SECOND, THIRD) if shard != whole.shard_id}
     world.clock.advance(1)
     at = {whole.shard_id: f"at_sequence_number {number}:2"}
-    assert world.runs(initial_position=others | at) == "x2 x3"
+    assert world.came(initial_position=others | at) == "x2 x3"
     after = {whole.shard_id: f"after_sequence_number {number}:2"}
-    assert world.runs(start_again=others | after, deployment="v2") == "x3"
+    assert world.came(start_again=others | after, deployment="v2") == "x3"
     first = {whole.shard_id: f"at_sequence_number {number}:0"}
-    assert world.runs(start_again=others | first, deployment="v3") == "x0 x1 x2 x3"
+    assert world.came(start_again=others | first, deployment="v3") == "x0 x1 x2 x3"
 
 
 @pytest.mark.parametrize("deployment", [None, "v2"])
@@ -157,7 +135,7 @@ def test_a_shard_that_the_stream_has_not_is_one_error_that_names_those_it_has(
     unknown = {"shardId-000000000009": world.place("at", "a0"), FIRST: "latest"}
     setting: dict[str, Any] = {"initial_position": unknown}
     if deployment is not None:
-        world.runs(initial_position="trim_horizon")
+        world.came(initial_position="trim_horizon")
         setting = {"start_again": unknown, "deployment": deployment}
     with pytest.raises(InvalidConfig) as refused:
         world.spout(**setting)
@@ -165,8 +143,8 @@ def test_a_shard_that_the_stream_has_not_is_one_error_that_names_those_it_has(
     assert str(refused.value).startswith(
         f"{name}: expected shards that the stream has ({FIRST}, {SECOND}, {THIRD}), got shardId-000000000009; "
     )
-    world.put(5)
-    assert world.runs(initial_position="trim_horizon").endswith("c5"), "nothing was stored by the refusal"
+    world.put_on_each(5)
+    assert world.came(initial_position="trim_horizon").endswith("c5"), "nothing was stored by the refusal"
 
 
 def test_a_number_behind_retention_is_data_loss(world: World) -> None:
@@ -175,15 +153,15 @@ def test_a_number_behind_retention_is_data_loss(world: World) -> None:
     world.stream.trim(FIRST, world.records["a2"].sequence)
     spout = world.spout(initial_position=positions)
     with pytest.raises(DataLoss, match=FIRST):
-        world.handles(spout)
+        world.comes(spout)
     spout.crash()
     world.clock.advance(60)
-    assert world.runs(initial_position=positions, fail_on_data_loss=False) == "a3 a4"
+    assert world.came(initial_position=positions, fail_on_data_loss=False) == "a3 a4"
 
 
 def test_the_log_says_where_each_named_shard_begins(world: World, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        world.runs(initial_position={SECOND: "after_sequence_number 7"}, fail_on_data_loss=False)
+        world.came(initial_position={SECOND: "after_sequence_number 7"}, fail_on_data_loss=False)
     [said] = [text for text in caplog.messages if text.startswith("position: ")]
     assert f"from TRIM_HORIZON, {SECOND} from AFTER_SEQUENCE_NUMBER(7) (initial_position {{" in said
 

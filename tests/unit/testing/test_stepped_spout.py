@@ -7,50 +7,16 @@ import pytest
 
 from kinesis_spout.model.errors import AccessDenied, DeadLetterError, SpoutClosed
 from kinesis_spout.testing import (
-    InMemoryDeadLetterSink,
-    InMemoryStream,
-    InMemoryZooKeeper,
-    ManualClock,
     SteppedSpout,
-    in_memory_ports,
 )
+from tests.support.consumer.world import SteppedWorld
 
 FIRST = "shardId-000000000000"
 
 
-class World:
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.stream = InMemoryStream("orders", clock=self.clock)
-        self.zookeeper = InMemoryZooKeeper()
-        self.dead_letters = InMemoryDeadLetterSink()
-
-    def spout(self) -> SteppedSpout:
-        ports = in_memory_ports(self.stream, self.zookeeper, self.dead_letters)
-        return SteppedSpout(
-            ports=ports, stream="orders", app="billing", initial_position="trim_horizon", retry_jitter=0.0
-        ).open()
-
-    def put(self, *payloads: str) -> None:
-        for payload in payloads:
-            self.stream.put(payload.encode(), payload)
-
-    def handled(self, spout: SteppedSpout, *, seconds: float) -> list[str]:
-        """What came, and was acked, in so many seconds of the clock."""
-        handled, until = [], self.clock.monotonic() + seconds
-        while self.clock.monotonic() < until:
-            emitted = spout.next_tuple()
-            if emitted is None:
-                self.clock.advance(0.05)
-            else:
-                handled.append(emitted.values.data.decode())
-                assert spout.ack(emitted.message_id)
-        return handled
-
-
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> SteppedWorld:
+    return SteppedWorld(scheme="text", retry_jitter=0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -63,31 +29,31 @@ def _without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("end", [SteppedSpout.close, SteppedSpout.crash], ids=["close", "crash"])
 def test_a_restart_over_a_split_gives_every_record_of_the_children_once(
-    world: World, end: Callable[[SteppedSpout], None]
+    world: SteppedWorld, end: Callable[[SteppedSpout], None]
 ) -> None:
     world.put("before 0", "before 1")
     first = world.spout()
-    assert world.handled(first, seconds=2.0) == ["before 0", "before 1"]
+    assert world.handles(first, seconds=2.0) == ["before 0", "before 1"]
     world.stream.split(FIRST)
     world.put("after 0", "after 1", "after 2")
     end(first)
     second = world.spout()
-    assert sorted(world.handled(second, seconds=5.0)) == ["after 0", "after 1", "after 2"]
+    assert sorted(world.handles(second, seconds=5.0)) == ["after 0", "after 1", "after 2"]
     second.close()
 
 
-def test_what_was_acked_and_not_committed_comes_again_after_a_crash(world: World) -> None:
+def test_what_was_acked_and_not_committed_comes_again_after_a_crash(world: SteppedWorld) -> None:
     world.put("one")
     first = world.spout()
-    assert world.handled(first, seconds=0.1) == ["one"]  # commits are a second apart
+    assert world.handles(first, seconds=0.1) == ["one"]  # commits are a second apart
     first.crash()
     second = world.spout()
-    assert world.handled(second, seconds=2.0) == ["one"]
+    assert world.handles(second, seconds=2.0) == ["one"]
     second.crash()
-    assert world.handled(world.spout(), seconds=2.0) == []
+    assert world.handles(world.spout(), seconds=2.0) == []
 
 
-def test_a_spout_that_crashed_leaves_its_shards_to_the_next_one_at_once(world: World) -> None:
+def test_a_spout_that_crashed_leaves_its_shards_to_the_next_one_at_once(world: SteppedWorld) -> None:
     first = world.spout()
     first.crash()
     with pytest.raises(SpoutClosed):
@@ -95,23 +61,23 @@ def test_a_spout_that_crashed_leaves_its_shards_to_the_next_one_at_once(world: W
     assert world.zookeeper.owners == {}
     second = world.spout()
     world.put("one")
-    assert world.handled(second, seconds=1.0) == ["one"]
+    assert world.handles(second, seconds=1.0) == ["one"]
 
 
-def test_a_commit_is_made_when_the_clock_says_so_and_not_before(world: World) -> None:
+def test_a_commit_is_made_when_the_clock_says_so_and_not_before(world: SteppedWorld) -> None:
     def checkpoint() -> str:
         return str(world.zookeeper.decode(FIRST).base)
 
     world.put("one")
     spout = world.spout()
-    assert world.handled(spout, seconds=0.05) == ["one"]
+    assert world.handles(spout, seconds=0.05) == ["one"]
     assert checkpoint() == "SHARD_START"
     world.clock.advance(1.0)
     spout.do_what_is_due()
     assert checkpoint() == world.stream.records(FIRST)[0].sequence_number
 
 
-def test_a_sink_that_fails_is_tried_again_on_the_clock(world: World) -> None:
+def test_a_sink_that_fails_is_tried_again_on_the_clock(world: SteppedWorld) -> None:
     world.dead_letters.fail_writes(2)
     world.put("one")
     spout = world.spout()
@@ -123,13 +89,13 @@ def test_a_sink_that_fails_is_tried_again_on_the_clock(world: World) -> None:
         emitted = spout.next_tuple() or emitted
     assert isinstance(spout.last_error, DeadLetterError)
     assert not spout.all_done
-    world.handled(spout, seconds=30.0)
+    world.handles(spout, seconds=30.0)
     assert [letter.error for letter in world.dead_letters.letters] == ["no use"]
     assert spout.all_done
 
 
-def test_an_error_that_does_not_pass_is_raised_by_the_next_tuple(world: World) -> None:
+def test_an_error_that_does_not_pass_is_raised_by_the_next_tuple(world: SteppedWorld) -> None:
     spout = world.spout()
     world.stream.fail_next(AccessDenied("not allowed"))
     with pytest.raises(AccessDenied):
-        world.handled(spout, seconds=1.0)
+        world.handles(spout, seconds=1.0)

@@ -64,7 +64,7 @@ class ShardEvent(msgspec.Struct, rename="pascal"):
             records=self.records,
             next_shard_iterator=None if self.at_end else "",
             millis_behind_latest=self.millis_behind_latest,
-            child_shards=self.child_shards,
+            announced=self.child_shards,
         )
 
 

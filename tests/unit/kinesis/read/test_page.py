@@ -16,7 +16,7 @@ NUMBER = "49680427482694328467366729337512435546436086034247712770"
 
 
 def _decoded(body: bytes) -> pa.RecordBatch:
-    return ArrowForm(stream="s", shard_id="x").decode(body).page.batch
+    return ArrowForm(stream="s", shard_id="x").decode(body).batch
 
 
 def _wire(data: bytes = b"payload", **others: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def test_the_last_page_of_a_closed_shard_keeps_its_records_and_names_the_childre
 
 
 def test_children_may_be_null() -> None:
-    assert decode_reply(_body(ChildShards=None)).children == ()
+    assert decode_reply(_body(ChildShards=None)).child_shards == ()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_columns_have_the_schemas_names_and_types() -> None:
 
 
 def test_columns_of_an_empty_page_are_empty() -> None:
-    page = ArrowForm(stream="s", shard_id="x").decode(_body()).page
+    page = ArrowForm(stream="s", shard_id="x").decode(_body())
 
     assert page.batch.equals(pa.RecordBatch.from_pylist([], schema=SCHEMA))
     assert (page.size_bytes, page.at_end) == (0, False)

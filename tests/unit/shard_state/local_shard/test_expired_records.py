@@ -47,7 +47,7 @@ def test_later_records_of_its_key_do_not_wait_for_one_that_expired_at_its_first_
     state: LocalShardState,
 ) -> None:
     state.emit(n(1), "k", 0.0)
-    state.fail(n(1), 0.0, attempt=1, fate=Fate.EXPIRED)
+    state.fail(n(1), 0.0, attempt=1, fate=Fate.EXPIRED, partition_key="k")
     assert state.emit(n(2), "k", 0.0).deliver
 
 

@@ -1,20 +1,9 @@
 """Runs of the micro-batch engine that end by themselves, with everything around it but Spark."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from kinesis_spout.model.record import Record
 from kinesis_spout.testing import ManualClock
 from shard_state import ShardPhase, SliceKind
 from tests.unit.spark.driver.world import FIRST, Diary, EngineWorld, KillsWorker, RunningQuery
-
-
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld()
-    yield world
-    world.close()
 
 
 def at_the_end(running: RunningQuery) -> RunningQuery:

@@ -25,13 +25,6 @@ from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, Kil
 
 
 @pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld()
-    yield world
-    world.close()
-
-
-@pytest.fixture
 def two_shards() -> Iterator[EngineWorld]:
     world = EngineWorld(shards=2)
     yield world

@@ -13,13 +13,6 @@ from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, Run
 
 
 @pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld()
-    yield world
-    world.close()
-
-
-@pytest.fixture
 def two_shards() -> Iterator[EngineWorld]:
     world = EngineWorld(shards=2)
     yield world
@@ -52,7 +45,7 @@ def test_records_of_batches_that_could_not_run_wait_and_no_attempt_of_theirs_cou
 ) -> None:
     records = world.put("fails", *texts(200))
     diary = Diary(fails=[ValueError("once"), None])
-    running = world.start(diary, hanging=True, retry_limit=1)
+    running = world.start(diary, hanging=True, retry_limit=1, engine={"death_backoff_cap_seconds": 0.01})
     outage = [StateUnavailable("the disk is full") for _ in range(40)]
     running.runner.failures += [outage.pop() for _ in range(20)]
     running.runner.open_gate()

@@ -1,7 +1,6 @@
 """What the micro-batches do when Kinesis refuses: the same as the plain-Python door."""
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -9,13 +8,6 @@ from kinesis_spout.model.errors import AccessDenied, KeyUnavailable, ShardNotFou
 from shard_state import SliceKind
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, Diary, EngineWorld, RunningQuery
-
-
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld()
-    yield world
-    world.close()
 
 
 def query_that_has_read(world: EngineWorld) -> RunningQuery:

@@ -12,8 +12,8 @@ from tests.support.kinesis.fan_out.server import FanOutServer
 from tests.support.kinesis.fan_out.service import PushFault
 from tests.unit.spark.driver.world import FIRST, Diary, EngineWorld, StreamClient
 
-DRIVER_READS = {"driver_reads_all": True, "poll_seconds": 5.0, "idle_poll_seconds": 5.0}
-"""Polls would come much too late."""
+DRIVER_READS = {"driver_reads_all": True, "poll_seconds": 1.0, "idle_poll_seconds": 1.0}
+"""Polls come late: two for each cut."""
 
 
 @pytest.fixture

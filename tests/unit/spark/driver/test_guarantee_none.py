@@ -1,19 +1,11 @@
 """Micro-batches with ``guarantee="none"``: nothing is retried, and the checkpoint waits for nobody."""
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from kinesis_spout.model.errors import HandlerKilledWorker
 from tests.unit.spark.driver.world import NEVER, Diary, EngineWorld, KillsWorker
-
-
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld()
-    yield world
-    world.close()
 
 
 @pytest.mark.parametrize("order", ["unordered", "key"])

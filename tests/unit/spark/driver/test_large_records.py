@@ -1,7 +1,5 @@
 """Records of 10 MiB without a key, through micro-batches: read, retried, dead-lettered."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from kinesis_spout.kinesis.pace import Pace
@@ -10,13 +8,6 @@ from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import EngineWorld
 
 LARGEST = [bytes([number]) * (10 * 1024 * 1024) for number in range(3)]
-
-
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld()
-    yield world
-    world.close()
 
 
 def test_with_buffers_smaller_than_one_each_is_delivered_and_the_failed_one_dead_lettered(

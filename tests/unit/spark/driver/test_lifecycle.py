@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,13 +13,6 @@ from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import Diary, EngineWorld
 
 MIB = 1024 * 1024
-
-
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld()
-    yield world
-    world.close()
 
 
 class GatedSink(InMemoryDeadLetterSink):

@@ -1,18 +1,9 @@
 """The order after a failure, in micro-batches, when another process goes on."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, NEVER, Diary, EngineWorld
-
-
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld()
-    yield world
-    world.close()
 
 
 @pytest.mark.parametrize(("order", "others"), [("key", ["b1"]), ("shard", [])])

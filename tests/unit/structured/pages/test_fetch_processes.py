@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
-from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
+from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.reply_getter import call_get_records
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, Throttled, Unavailable
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
@@ -91,7 +91,7 @@ def processes(settings: KinesisClientSettings) -> Iterator[FetchProcesses]:
     processes.close()
 
 
-def called_here(settings: KinesisClientSettings, iterator: str) -> ArrowReply:
+def called_here(settings: KinesisClientSettings, iterator: str) -> ArrowPage:
     return call_get_records(settings.connect(), iterator, 10, FORM, stream="orders", shard_id="here")
 
 
@@ -106,14 +106,11 @@ def test_a_page_is_the_same_as_if_it_were_fetched_here(
 ) -> None:
     reply, expected = processes(str(count), 10, FORM), called_here(settings, str(count))
 
-    assert reply.page.batch.equals(expected.page.batch)
+    assert reply.batch.equals(expected.batch)
     assert (reply.last, reply.next_shard_iterator) == (expected.last, expected.next_shard_iterator)
-    assert (reply.child_shards, reply.page.child_shards) == (
-        expected.child_shards,
-        expected.page.child_shards,
-    )
+    assert reply.child_shards == expected.child_shards
     assert (reply.size_bytes, reply.at_end) == (expected.size_bytes, expected.at_end)
-    assert reply.page.millis_behind_latest == count
+    assert reply.millis_behind_latest == count
 
 
 @pytest.mark.parametrize(
@@ -150,7 +147,7 @@ def test_a_process_that_is_killed_costs_one_call_and_is_replaced(settings: Kines
     with pytest.raises(Unavailable, match="ended"):
         processes(str(SMALL), 10, FORM)
     assert process.returncode == -signal.SIGKILL
-    assert processes(str(SMALL), 10, FORM).page.batch.num_rows == SMALL
+    assert processes(str(SMALL), 10, FORM).batch.num_rows == SMALL
     processes.close()
 
 
@@ -159,7 +156,7 @@ def test_calls_at_the_same_time_use_all_processes(settings: KinesisClientSetting
     rows: list[int] = []
 
     def fetch() -> None:
-        rows.extend(processes(str(LARGE), 10, FORM).page.batch.num_rows for _ in range(3))
+        rows.extend(processes(str(LARGE), 10, FORM).batch.num_rows for _ in range(3))
 
     threads = [threading.Thread(target=fetch) for _ in range(4)]
     for thread in threads:
@@ -199,7 +196,7 @@ def test_pages_come_on_a_system_that_refuses_md5(
     refuse_md5(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     processes = FetchProcesses(1, settings)
-    assert processes(str(LARGE), 10, FORM).page.batch.num_rows == LARGE
+    assert processes(str(LARGE), 10, FORM).batch.num_rows == LARGE
     assert has_begun(tmp_path)
     processes.close()
 

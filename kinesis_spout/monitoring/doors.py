@@ -1,0 +1,72 @@
+"""How a door is monitored, as its settings ask: most are not, and pay nothing for it."""
+
+import threading
+from typing import Protocol
+
+from kinesis_spout.consumer.handle import Handle
+from kinesis_spout.monitoring.server import MonitoringServer
+from kinesis_spout.settings import SpoutConfig
+
+_sharing = threading.Lock()
+"""Guards the two below."""
+_servers: dict[tuple[str | None, str | None], MonitoringServer] = {}
+"""Those that the settings of doors asked for; doors of one process share them."""
+_doors: dict[tuple[str | None, str | None], int] = {}
+
+
+class Monitored(Protocol):
+    """A door's part in a server."""
+
+    def watch(self, handle: Handle) -> None:
+        """Let the server answer for the door, until ``close``."""
+        ...
+
+    def close(self) -> None:
+        """Answer for it no more. May be called twice."""
+        ...
+
+
+class NotMonitored:
+    """Of a door whose settings ask for nothing."""
+
+    def watch(self, handle: Handle) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class _Share:
+    def __init__(self, http: str | None, health_file: str | None) -> None:
+        self._key = http, health_file
+        self._handles: list[Handle] = []
+        self._closed = False
+        with _sharing:
+            server = _servers.get(self._key)
+            self._server = server or MonitoringServer(http, health_file=health_file)
+            _servers[self._key] = self._server
+            _doors[self._key] = _doors.get(self._key, 0) + 1
+
+    def watch(self, handle: Handle) -> None:
+        self._handles.append(handle)
+        self._server.add(handle)
+
+    def close(self) -> None:
+        with _sharing:
+            if self._closed:
+                return
+            self._closed = True
+            for handle in self._handles:
+                self._server.remove(handle)
+            _doors[self._key] -= 1
+            if _doors[self._key]:
+                return
+            del _doors[self._key], _servers[self._key]
+        self._server.close()
+
+
+def monitored(config: SpoutConfig) -> Monitored:
+    """Listen, before the door starts: a wrong address is an error there. Raises InvalidConfig."""
+    if config.http is None and config.health_file is None:
+        return NotMonitored()
+    return _Share(config.http, config.health_file)

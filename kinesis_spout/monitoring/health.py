@@ -1,0 +1,99 @@
+"""Whether what runs here is alive, and whether it is ready: two questions, and never one answer for both.
+
+**Alive** asks whether the process can go on by itself. It looks at nothing outside, so that no outage of
+ZooKeeper, Kinesis or Spark makes an orchestrator restart healthy processes. It is false while the driver's
+loop has not turned for three times its longest wait, and when an error has ended a consumer.
+
+**Ready** asks whether records move. It is false while a shard that has something to deliver stands still,
+while nothing is handed out (a pause), while ZooKeeper does not answer, before the first assignment, and while
+finished records are not stored. Each reason is named, with its shard.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kinesis_spout.consumer.ports import LONGEST_TURN_SECONDS
+from kinesis_spout.monitoring.consumer_watch import ConsumerLook
+
+_LIVE_SECONDS: Final = 3 * LONGEST_TURN_SECONDS
+_COMMITS_MISSED: Final = 5
+_SHORTEST_COMMIT_SECONDS: Final = 1.0
+"""Shorter intervals are not held against a busy machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why something is not alive or not ready."""
+
+    app: str
+    stream: str
+    text: str
+    shard_id: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"app": self.app, "stream": self.stream, "shard_id": self.shard_id, "reason": self.text}
+
+    def __str__(self) -> str:
+        shard = "" if self.shard_id is None else f" {self.shard_id}"
+        return f"{self.app} on {self.stream}{shard}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What probes ask for."""
+
+    not_alive: Sequence[Reason]
+    not_ready: Sequence[Reason]
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether to leave the process alone."""
+        return not self.not_alive
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether records move as they should."""
+        return self.is_alive and not self.not_ready
+
+
+def health_of(looks: Iterable[ConsumerLook]) -> Health:
+    """Judge every consumer that was looked at."""
+    looked = list(looks)
+    return Health(
+        not_alive=[reason for look in looked for reason in _not_alive(look)],
+        not_ready=[reason for look in looked for reason in _not_ready(look)],
+    )
+
+
+def _not_alive(look: ConsumerLook) -> Iterator[Reason]:
+    if look.fatal is not None:
+        yield _reason(look, f"ended by {look.fatal}")
+    elif look.turned_at is not None and not look.is_over and look.now - look.turned_at > _LIVE_SECONDS:
+        yield _reason(look, f"its loop has not turned for {look.now - look.turned_at:.1f} s")
+
+
+def _not_ready(look: ConsumerLook) -> Iterator[Reason]:
+    if look.fatal is not None or look.is_over:
+        return
+    if not look.is_certain:
+        yield _reason(look, "ZooKeeper does not answer; nothing is handed out until it does")
+    elif not look.is_placed:
+        yield _reason(look, "waits for its first assignment of shards")
+    if look.pause is not None:
+        yield _reason(look, look.pause)
+    if look.paused_by_operator is not None:
+        yield _reason(look, look.paused_by_operator)
+    limit = _COMMITS_MISSED * max(_SHORTEST_COMMIT_SECONDS, look.commit_interval_seconds)
+    if look.uncommitted and look.committed_at is not None and look.now - look.committed_at > limit:
+        yield _reason(
+            look,
+            f"{look.uncommitted:,} finished records are not stored for {look.now - look.committed_at:.0f} s",
+        )
+    for shard in look.stalled:
+        yield _reason(look, shard.reason, shard.status.shard_id)
+
+
+def _reason(look: ConsumerLook, text: str, shard_id: str | None = None) -> Reason:
+    return Reason(app=look.app, stream=look.stream, text=text, shard_id=shard_id)

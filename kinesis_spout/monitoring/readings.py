@@ -1,0 +1,326 @@
+"""Reads every metric of what runs in this process: consumers, topologies, queries, producers.
+
+A source is read when a monitor asks. Nothing is counted here: a reading copies what the doors have counted
+anyway.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from kinesis_spout.consumer.handle import Handle
+from kinesis_spout.model.distribution import Counted
+from kinesis_spout.model.errors import InvalidConfig, SpoutClosed
+from kinesis_spout.model.logs import package_version
+from kinesis_spout.monitoring.consumer_watch import ConsumerLook, ConsumerWatch
+from kinesis_spout.monitoring.metrics import METRICS, PREFIX, Metric
+from kinesis_spout.producer import KinesisProducer
+
+
+class Sample(NamedTuple):
+    """The value of one series now."""
+
+    metric: Metric
+    labels: Mapping[str, str]
+    """A value for each label of the metric."""
+    value: float | Counted
+    """A number; of a histogram, what was counted."""
+
+
+@runtime_checkable
+class HasComponents(Protocol):
+    """A running topology."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def components(self) -> Mapping[str, Any]: ...
+
+    def svg(self) -> str: ...
+
+
+@runtime_checkable
+class HasProgress(Protocol):
+    """A streaming query of Spark that reads ``format("kinesis")``."""
+
+    @property
+    def name(self) -> str | None: ...
+
+    @property
+    def id(self) -> Any: ...
+
+    @property
+    def isActive(self) -> bool: ...  # noqa: N802 - Spark's name
+
+    @property
+    def lastProgress(self) -> Any: ...  # noqa: N802
+
+
+Watched = Handle | KinesisProducer | HasProgress
+"""What can be watched: a spout, a query, a topology; a producer; a streaming query of Spark."""
+
+
+class Sources:
+    """What is watched together: each consumer once, whoever holds it. Thread-safe.
+
+    Args:
+        watched: see ``Watched``.
+
+    Raises:
+        InvalidConfig: one of them is something else.
+    """
+
+    def __init__(self, watched: Iterable[Watched] = ()) -> None:
+        self._watched: list[Watched] = []
+        self._watches: dict[int, ConsumerWatch] = {}
+        for each in watched:
+            self.add(each)
+
+    def add(self, watched: Watched) -> None:
+        """Watch this as well. Raises InvalidConfig if it cannot be watched."""
+        if not isinstance(watched, Handle | KinesisProducer | HasProgress):
+            raise InvalidConfig(
+                "expected a spout, a query, a topology's query, a KinesisProducer or a streaming query of Spark, "
+                f"got {type(watched).__name__}"
+            )
+        self._watched = [*self._watched, watched]
+
+    def remove(self, watched: Watched) -> None:
+        """Watch this no more; does nothing if it is not watched."""
+        self._watched = [each for each in self._watched if each is not watched]
+
+    def __len__(self) -> int:
+        return len(self._watched)
+
+    @property
+    def handles(self) -> list[Handle]:
+        """The spouts, queries and topologies; a topology stands for its spouts."""
+        handles = [each for each in self._watched if isinstance(each, Handle)]
+        topologies = [each for each in handles if isinstance(each, HasComponents)]
+        theirs = {id(consumer) for each in topologies for consumer in consumers_of(each)}
+        return topologies + [
+            each
+            for each in handles
+            if each not in topologies and not theirs.issuperset(map(id, consumers_of(each)))
+        ]
+
+    def watches_of(self, handle: Handle) -> list[ConsumerWatch]:
+        """What follows each consumer of a handle; the same objects as long as the consumers live."""
+        watches = {}
+        for consumer in consumers_of(handle):
+            known = self._watches.get(id(consumer))
+            if known is None or known.consumer is not consumer:
+                known = self._watches[id(consumer)] = ConsumerWatch(consumer)
+            watches[id(consumer)] = known
+        return list(watches.values())
+
+    def looks(self) -> list[ConsumerLook]:
+        """Every consumer as it is now; looking regularly is what notices shards that do not move."""
+        watches = {id(each.consumer): each for handle in self.handles for each in self.watches_of(handle)}
+        self._watches = watches  # those of ended consumers are forgotten
+        return [watch.look() for watch in watches.values()]
+
+    def read(self, *, per_shard: bool = False) -> list[Sample]:
+        """Read every metric there is of what is watched.
+
+        Args:
+            per_shard: the metrics of each shard, too: six series for each that is owned here.
+        """
+        samples = [sample for look in self.looks() for sample in _of_consumer(look, per_shard=per_shard)]
+        for watched in self._watched:
+            if isinstance(watched, KinesisProducer):
+                samples += _of_producer(watched)
+            elif isinstance(watched, HasComponents):
+                samples += _of_topology(watched)
+            elif not isinstance(watched, Handle):
+                samples += _of_query(watched)
+        return samples
+
+
+def consumers_of(handle: Handle) -> list[Any]:
+    """The consumers behind a handle; none of a spout that is not open."""
+    try:
+        return list(handle._consumers().values())  # noqa: SLF001 - what a handle is
+    except SpoutClosed:
+        return []
+
+
+def _samples(
+    labels: Mapping[str, str], values: Mapping[str, float | Counted | None], **more: str
+) -> Iterator[Sample]:
+    for name, value in values.items():
+        if value is not None:
+            yield Sample(METRICS[PREFIX + name], {**labels, **more}, value)
+
+
+def _of_consumer(look: ConsumerLook, *, per_shard: bool) -> Iterator[Sample]:
+    labels, counters, owned = {"app": look.app, "stream": look.stream}, look.counters, look.owned
+    lags = [shard.lag_millis for shard in owned if shard.lag_millis is not None]
+    yield from _samples(
+        labels,
+        {
+            "records_delivered": counters.delivered,
+            "records_acked": counters.acked,
+            "records_retried": counters.retried,
+            "records_timed_out": counters.timed_out,
+            "records_dead_lettered": counters.dead_lettered,
+            "records_coalesced": counters.coalesced,
+            "records_expired": counters.expired,
+            "records_skipped": counters.skipped,
+            "read_bytes": counters.bytes_read,
+            "read_throttles": counters.throttled,
+            "batches_timed_out": counters.batches_timed_out,
+            "damaged_aggregates": counters.damaged_aggregates,
+            "records_outside_shard": counters.records_outside_shard,
+            "shards_trimmed": counters.shards_trimmed,
+            "commits": counters.commits,
+            "commit_seconds": look.commits,
+            "record_attempts": look.attempts,
+            "record_age_seconds": look.ages,
+            "handler_seconds": look.handling,
+            "lag_max_seconds": max(lags, default=0) / 1000,
+            "lag_avg_seconds": sum(lags) / max(1, len(lags)) / 1000,
+            "oldest_unfinished_seconds": max((shard.unfinished_seconds for shard in owned), default=0.0),
+            "records_in_flight": sum(shard.status.in_flight for shard in owned),
+            "retries_waiting": sum(shard.status.waiting for shard in owned),
+            "dead_letters_waiting": sum(shard.status.exhausted for shard in owned),
+            "holes": sum(shard.status.holes for shard in owned),
+            "records_uncommitted": look.uncommitted,
+            "buffered_bytes": look.buffered_bytes,
+            "shards_congested": sum(shard.status.congested for shard in owned),
+            "shards_stalled": len(look.stalled),
+            "members": look.members,
+            "leads": look.leads,
+            "assignment_changes": look.assignment_epoch,
+            "last_progress_timestamp_seconds": _epoch(look, look.progressed_at),
+            "last_commit_timestamp_seconds": _epoch(look, look.committed_at),
+            "retried_error": look.retried_error is not None,
+        },
+    )
+    for kind, count in look.given_up.items():
+        yield from _samples(labels, {"records_given_up": count}, reason=kind.reason, error=kind.error)
+    for error, count in look.failures.items():
+        yield from _samples(labels, {"failures": count}, error=error)
+    for state, count in Counter(shard.status.phase.name.lower() for shard in look.shards).items():
+        yield from _samples(labels, {"shards": count}, state=state)
+    yield from _samples(labels, {"paused": look.pause is not None}, by="breaker")
+    yield from _samples(labels, {"paused": look.paused_by_operator is not None}, by="operator")
+    yield from _samples(labels, {"info": 1}, version=package_version(), member=look.member, door=look.door)
+    if per_shard:
+        yield from _of_shards(look, labels)
+
+
+def _of_shards(look: ConsumerLook, labels: Mapping[str, str]) -> Iterator[Sample]:
+    stalled = {shard.status.shard_id for shard in look.stalled}
+    for shard in look.owned:
+        status = shard.status
+        yield from _samples(
+            labels,
+            {
+                "shard_lag_seconds": None if shard.lag_millis is None else shard.lag_millis / 1000,
+                "shard_oldest_unfinished_seconds": shard.unfinished_seconds,
+                "shard_records_in_flight": status.in_flight,
+                "shard_retries_waiting": status.waiting,
+                "shard_holes": status.holes,
+                "shard_stalled": status.shard_id in stalled,
+            },
+            shard=status.shard_id,
+        )
+
+
+def _epoch(look: ConsumerLook, at: float | None) -> float:
+    return 0.0 if at is None else look.time - (look.now - at)
+
+
+def _of_producer(producer: KinesisProducer) -> Iterator[Sample]:
+    counts = producer.counts()
+    return _samples(
+        {"stream": producer.config.stream},
+        {
+            "producer_records_put": counts.put,
+            "producer_records_sent": counts.sent,
+            "producer_records_failed": counts.failed,
+            "producer_records_dropped": counts.dropped,
+            "producer_records_refused": counts.refused,
+            "producer_records_dead_lettered": counts.dead_lettered,
+            "producer_records_recovered": counts.recovered,
+            "producer_records_retried": counts.retried,
+            "producer_calls": counts.calls,
+            "producer_call_seconds": producer.call_seconds,
+            "producer_records_waiting": counts.waiting,
+            "producer_waiting_bytes": counts.waiting_bytes,
+            "producer_spool_bytes": producer.spool_bytes,
+        },
+    )
+
+
+def _of_topology(topology: HasComponents) -> Iterator[Sample]:
+    for component, counts in topology.components.items():
+        yield from _samples(
+            {"topology": topology.name, "component": component},
+            {
+                "component_executed": counts.executed,
+                "component_emitted": counts.emitted,
+                "component_acked": counts.acked,
+                "component_failed": counts.failed,
+                "component_timed_out": counts.timed_out,
+                "component_errors": counts.errors,
+                "component_execute_seconds": counts.latency_ms / 1000,
+                "component_complete_seconds": counts.complete_latency_ms / 1000,
+            },
+        )
+
+
+def _of_query(query: HasProgress) -> Iterator[Sample]:
+    name = query.name or str(query.id)
+    progress = query.lastProgress
+    if progress is None:
+        yield from _samples({"query": name, "stream": ""}, {"query_active": query.isActive})
+        return
+    for source in progress["sources"]:
+        told = _told(source["latestOffset"])
+        if told is None:
+            continue
+        yield from _samples(
+            {"query": name, "stream": ",".join(told["streams"])},
+            {
+                "query_lag_max_seconds": told["maxMsBehindLatest"] / 1000,
+                "query_lag_avg_seconds": told["avgMsBehindLatest"] / 1000,
+                "query_records": told["numProcessedRecords"],
+                "query_bytes": told["numProcessedBytes"],
+                "query_throttles": told["numAwsRateLimitErrors"],
+                "query_buffered_bytes": told["bufferedBytes"],
+                "query_shards": told["numTotalShards"],
+                "query_input_rows_per_second": _rate(source["inputRowsPerSecond"]),
+                "query_processed_rows_per_second": _rate(source["processedRowsPerSecond"]),
+                "query_batch_id": progress["batchId"],
+                "query_batch_timestamp_seconds": datetime.fromisoformat(progress["timestamp"]).timestamp(),
+                "query_active": query.isActive,
+            },
+        )
+
+
+def _told(offset: Any) -> Mapping[str, Any] | None:
+    """What our reader says of itself in a query's progress (see ``structured.source_progress``), if it is ours."""
+    document = json.loads(offset) if isinstance(offset, str) else offset
+    return document.get("kinesis") if isinstance(document, Mapping) else None
+
+
+def _rate(rows_per_second: float | None) -> float:
+    return rows_per_second if rows_per_second is not None and math.isfinite(rows_per_second) else 0.0
+
+
+def documents(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """The samples as JSON."""
+    return [
+        {
+            "name": sample.metric.name,
+            "labels": dict(sample.labels),
+            "value": sample.value._asdict() if isinstance(sample.value, Counted) else float(sample.value),
+        }
+        for sample in samples
+    ]

@@ -1,0 +1,85 @@
+"""``kinesis-spout health`` as probes and people use it."""
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kinesis_spout.cli.app import app
+from kinesis_spout.monitoring import MonitoringServer
+from kinesis_spout.plain.record_spout import RecordSpout
+from tests.support.consumer.world import FIRST, World
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def spout(world: World) -> RecordSpout:
+    return world.spout(stalled_after_seconds=0.5, commit_interval_seconds=0.05)
+
+
+def health(*arguments: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, ["health", *arguments])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_a_spout_that_works_is_alive_and_ready(world: World, spout: RecordSpout) -> None:
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        address = str(server.address)
+        world.until(lambda: health("--http", address, "--ready")[0] == 0, "it is ready")
+        assert health("--http", address) == (0, "", "alive\n")
+        code, told, _ = health("--http", address, "--ready", "--json")
+        assert code == 0
+        assert json.loads(told)["answer"]["consumers"][0]["owned_shards"] == 1
+
+
+def test_one_that_stands_still_is_alive_and_not_ready_and_the_shard_is_named(
+    world: World, spout: RecordSpout
+) -> None:
+    world.put_in(FIRST, "a")
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        world.take(spout, 1)
+        address = str(server.address)
+        world.until(lambda: health("--http", address, "--ready")[0] == 1, "it is not ready")
+        assert re.match(f"billing on orders {FIRST}: has not moved", health("--http", address, "--ready")[2])
+        assert health("--http", address)[0] == 0
+
+
+def test_where_nothing_answers_it_says_what_to_set() -> None:
+    with MonitoringServer("127.0.0.1:0") as server:
+        address = str(server.address)
+    code, _, said = health("--http", address)
+    assert code != 0
+    assert f"expected an answer from http://{address}/livez" in said
+    assert "is the setting by which a spout answers" in said
+
+
+def test_a_file_counts_while_it_is_fresh(tmp_path: Path) -> None:
+    file = tmp_path / "alive"
+    assert health("--file", str(file))[0] == 1
+    file.touch()
+    assert health("--file", str(file)) == (0, "", "alive\n")
+    long_ago = time.time() - 60
+    os.utime(file, (long_ago, long_ago))
+    code, _, said = health("--file", str(file))
+    assert (code, said) == (1, "expected it touched within 10 s, it was 60 s ago\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("--http", "h:1", "--file", "f"), ("--file", "f", "--ready"), ("--file", "f", "--max-age", "0")],
+)
+def test_what_cannot_be_asked_is_refused(arguments: tuple[str, ...]) -> None:
+    code, _, said = health(*arguments)
+    assert code == 2
+    assert "expected" in said

@@ -1,0 +1,179 @@
+"""What a door answers over HTTP while it works, and while it does not."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
+from kinesis_spout.monitoring import METRICS, MonitoringServer
+from kinesis_spout.monitoring.doors import _servers
+from tests.support.consumer.world import FIRST, World
+
+QUICK = {"stalled_after_seconds": 0.5, "commit_interval_seconds": 0.05}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+def get(address: str | None, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def reasons(address: str | None) -> list[dict[str, Any]]:
+    _, text = get(address, "/readyz")
+    return list(json.loads(text)["reasons"])
+
+
+def test_a_spout_that_delivers_is_alive_and_ready_and_shows_its_figures(world: World) -> None:
+    spout = world.spout(**QUICK)
+    world.put_in(FIRST, "a", "b", "c")
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        for emitted in world.take(spout, 3):
+            spout.ack(emitted.message_id)
+        world.until(lambda: not spout.uncommitted, "the progress is stored")
+
+        assert get(server.address, "/livez") == (200, "alive\n")
+        world.until(lambda: get(server.address, "/readyz")[0] == 200, "it is ready")
+        status, text = get(server.address, "/metrics")
+        assert status == 200
+        series = {
+            (sample.name, sample.labels.get("stream")): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+        assert series["kinesis_spout_records_delivered_total", "orders"] == 3
+        assert series["kinesis_spout_records_acked_total", "orders"] == 3
+        assert series["kinesis_spout_record_attempts_count", "orders"] == 3
+        document = json.loads(get(server.address, "/status")[1])
+        assert (document["state"], document["delivered"], document["acked"]) == ("running", 3, 3)
+        assert [shard["shard_id"] for shard in document["shards"]] == [FIRST]
+
+
+def test_a_shard_that_stands_still_turns_it_unready_and_is_named(world: World) -> None:
+    spout = world.spout(**QUICK)
+    world.put_in(FIRST, "a", "b")
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        first, second = world.take(spout, 2)
+        world.until(lambda: get(server.address, "/readyz")[0] == 503, "it is not ready")
+        (reason,) = reasons(server.address)
+        assert reason["shard_id"] == FIRST
+        assert reason["reason"].startswith("has not moved for ")
+        assert "2 in flight" in reason["reason"]
+        assert get(server.address, "/livez")[0] == 200
+        (shard,) = json.loads(get(server.address, "/readyz")[1])["consumers"][0]["shards"]
+        assert not shard["ready"]
+
+        spout.ack(first.message_id)
+        spout.ack(second.message_id)
+        world.until(lambda: get(server.address, "/readyz")[0] == 200, "it is ready again")
+
+
+def test_an_idle_shard_is_ready(world: World) -> None:
+    spout = world.spout(stalled_after_seconds=0.05, commit_interval_seconds=0.05)
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        world.until(lambda: get(server.address, "/readyz")[0] == 200, "it is ready")
+        for _ in range(3):
+            world.clock.sleep(1.0)
+            assert get(server.address, "/readyz")[0] == 200
+
+
+def test_a_pause_by_an_operator_is_a_reason_and_no_stall(world: World) -> None:
+    spout = world.spout(**QUICK)
+    world.put_in(FIRST, "a")
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        spout.pause_shards()
+        world.until(
+            lambda: [each["shard_id"] for each in reasons(server.address)] == [None], "the pause is told"
+        )
+        assert "paused by an operator" in reasons(server.address)[0]["reason"]
+
+
+def test_an_outage_of_zookeeper_never_turns_it_dead(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    spout = world.spout(**QUICK)
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        (consumer,) = spout._consumers().values()
+        monkeypatch.setattr(consumer.ports.coordinator, "is_certain", lambda: False)
+        world.until(lambda: bool(reasons(server.address)), "it is not ready")
+        assert "ZooKeeper does not answer" in reasons(server.address)[0]["reason"]
+        assert get(server.address, "/livez")[0] == 200
+
+
+def test_a_consumer_that_ended_is_dead_and_says_why(world: World) -> None:
+    spout = world.spout(**QUICK)
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        (consumer,) = spout._consumers().values()
+        consumer.end_with(StoreUnavailable("gone for good"))
+        world.until(lambda: get(server.address, "/livez")[0] == 503, "it is dead")
+        assert "gone for good" in get(server.address, "/livez")[1]
+
+
+def test_the_file_is_touched_while_it_is_alive_only(world: World, tmp_path: Path) -> None:
+    file, spout = tmp_path / "alive", world.spout(**QUICK)
+    with MonitoringServer(None, spout, health_file=file):
+        begun = file.stat().st_mtime_ns
+        world.until(lambda: file.stat().st_mtime_ns > begun, "the file is touched")
+        (consumer,) = spout._consumers().values()
+        consumer.end_with(StoreUnavailable("gone"))
+        world.clock.sleep(1.0)
+        file.unlink()
+        world.clock.sleep(2.5)
+        assert not file.exists()
+
+
+def test_series_of_shards_are_there_when_they_are_asked_for(world: World) -> None:
+    spout = world.spout(**QUICK)
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        assert "kinesis_spout_shard_" not in get(server.address, "/metrics")[1]
+        text = get(server.address, "/metrics?per_shard=1")[1]
+        assert f'kinesis_spout_shard_stalled{{app="billing",shard="{FIRST}",stream="orders"}}' in text
+
+
+def test_doors_of_one_process_share_an_address_and_the_last_one_frees_it(world: World) -> None:
+    with MonitoringServer("127.0.0.1:0") as other:
+        taken = other.address
+    settings = {**QUICK, "http": taken}
+    one, two = world.spout(**settings), world.spout(**settings)
+    document = json.loads(get(taken, "/status")[1])
+    assert len(document["several"]) == 2
+    one.close()
+    assert json.loads(get(taken, "/status")[1])["member"] == document["several"][1]["member"]
+    two.close()
+    assert not _servers
+    with pytest.raises(urllib.error.URLError):
+        get(taken, "/livez")
+
+
+def test_an_address_that_is_taken_is_an_error_of_the_start(world: World) -> None:
+    expected = pytest.raises(InvalidConfig, match=r"http: expected an address that is free")
+    with MonitoringServer("127.0.0.1:0") as other, expected:
+        world.spout(http=other.address)
+
+
+def test_an_unknown_path_says_which_there_are() -> None:
+    with MonitoringServer("127.0.0.1:0") as server:
+        status, text = get(server.address, "/")
+        assert (status, text) == (404, "expected one of /livez, /readyz, /metrics, /status\n")
+
+
+def test_every_metric_of_a_consumer_is_read(world: World) -> None:
+    spout = world.spout(**QUICK)
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        text = get(server.address, "/metrics?per_shard=1")[1]
+        ours = {name for name, metric in METRICS.items() if metric.labels[:2] == ("app", "stream")}
+        needs_failures = {"kinesis_spout_records_given_up", "kinesis_spout_failures"}
+        missing = {name for name in ours - needs_failures if f"# TYPE {name}" not in text}
+        assert not missing
