@@ -136,7 +136,7 @@ class Sight:
         return said + stored
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Stored:
     """What ZooKeeper says."""
 
@@ -161,6 +161,8 @@ class Observation:
         self._looked_at = time.monotonic()
         self._moved: dict[str, tuple[SequenceNumber, float]] = {}
         """Each shard's checkpoint, and since when it is that."""
+        self._sight: tuple[object, Sight] | None = None
+        """What was seen last, and of which readings it was made: all who look in a second share it."""
         self._listing = Refreshed(self._list, _STREAM_SECONDS)
         self._stored = Refreshed(self._read_stored, _STORED_SECONDS)
         self._lags = Refreshed(self._read_lags, _STREAM_SECONDS)
@@ -177,15 +179,27 @@ class Observation:
         listing = self._wait(self._listing, _STREAM_PATIENCE_SECONDS)
         stored = self._look_at_store()
         lags = self._wait(self._lags, _STREAM_PATIENCE_SECONDS)
-        live = self._live.ask(_LIVE_PATIENCE_SECONDS).value or {}
-        shards = _shards(stored.views, lags.value or {}, live, self._moved)
-        problems = [str(reading.error) for reading in (listing, lags) if reading.error is not None]
+        live = self._live.ask(_LIVE_PATIENCE_SECONDS)
+        last = self._sight
+        if last is None or last[0] != (stored, lags, live, listing.error):
+            sight = self._seen(stored, lags, live.value or {}, listing.error)
+            last = self._sight = (stored, lags, live, listing.error), sight
+        return last[1]
+
+    def _seen(
+        self,
+        stored: _Stored,
+        lags: Reading[Mapping[str, ShardView]],
+        live: Mapping[str, LiveStatus],
+        listing_error: Exception | None,
+    ) -> Sight:
+        problems = [str(error) for error in (listing_error, lags.error) if error is not None]
         problems += [f"{name}: {status.problem}" for name, status in live.items() if status.problem]
         return Sight(
             at=stored.at,
             group=stored.group,
             paused=stored.paused,
-            shards=shards,
+            shards=_shards(stored.views, lags.value or {}, live, self._moved),
             live=live,
             lags_age_seconds=None if lags.value is None else self._lags.age(),
             problems=list(dict.fromkeys(problems)),
