@@ -44,6 +44,7 @@ _UNWATCHED_SECONDS: Final = 60.0
 """After this time without a look the session with ZooKeeper ends."""
 _STILL_SECONDS: Final = 30.0
 """A shard with a backlog whose checkpoint stands still for so long is told of; commits come every second or so."""
+_MAX_CHARS: Final = 500
 _ALARMING: Final = frozenset(
     {ShardState.UNREADABLE, ShardState.GONE, ShardState.PAUSED, ShardState.PAUSED_BY_OPERATOR}
 )
@@ -74,18 +75,21 @@ class ShardSight:
     @property
     def attention(self) -> str | None:
         """Why an operator should look at it; None if nothing is known to be wrong."""
-        view = self.view
+        view, live = self.view, self.live
+        told: str | None = None
         if view.problem is not None:
-            return view.problem
-        if view.state in _ALARMING:
-            return view.pause or view.state.value
-        if not self.has_backlog:
-            return None
-        if view.state is ShardState.READY:
-            return "it has a backlog, and no member owns it"
-        if view.state is ShardState.READING and self.unmoved_seconds >= _STILL_SECONDS:
-            return f"it has a backlog, and its checkpoint has not moved for {self.unmoved_seconds:.0f} s"
-        return None
+            told = view.problem
+        elif view.state in _ALARMING:
+            told = view.pause or view.state.value
+        elif live is not None and live.read_error:
+            told = live.read_error
+        elif live is not None and live.stalled:
+            told = "it has records to deliver, and has not moved, its owner says"
+        elif view.state is ShardState.READY and self.has_backlog:
+            told = "it has a backlog, and no member owns it"
+        elif view.state is ShardState.READING and self.unmoved_seconds >= _STILL_SECONDS:
+            told = f"it has a backlog, and its checkpoint has not moved for {self.unmoved_seconds:.0f} s"
+        return told and told[:_MAX_CHARS]
 
     @property
     def retries(self) -> int:
@@ -125,8 +129,8 @@ class Sight:
     @property
     def retrying(self) -> list[LiveRetry]:
         """What waits for its retry: as its owner says, or as stored of a shard whose owner says nothing."""
-        said = [each for status in self.live.values() for each in status.retrying]
-        telling = {name for name, status in self.live.items() if status.problem is None}
+        said = [each for status in self.live.values() for each in status.retrying or ()]
+        telling = {name for name, status in self.live.items() if status.retrying is not None}
         stored = [
             LiveRetry(shard_id=each.view.shard_id, sequence_number=str(sequence), attempts=attempts)
             for each in self.shards
@@ -307,7 +311,7 @@ class Observation:
         return {view.shard_id: view for view in with_lags(views, self._reader(), self._world)}
 
     def _ask_members(self) -> Mapping[str, LiveStatus]:
-        return ask_members(self._look_at_store().group.members)
+        return ask_members(self._look_at_store().group.members, self.config)
 
     def _read_letters(self) -> LettersView:
         return view_letters(self._world, self.config)
