@@ -73,7 +73,7 @@ test-lowest: set-up  ## unit, model and contract tests and one micro-batch, unde
 	  rm -rf $(LOWEST); $(BIN)/python -m venv $(LOWEST); \
 	  $(LOWEST)/bin/python $(PIP_INSTALL) uv==$(UV_VERSION); \
 	  $(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
-	    --config-setting editable_mode=compat -e .; \
+	    --config-setting editable_mode=compat -e '.[web]'; \
 	  $(LOWEST)/bin/python $(PIP_INSTALL) -c <($(LOWEST)/bin/python -m pip freeze --exclude-editable) $(LOWEST_TOOLS); \
 	  $(LOWEST)/bin/python tests/compiled_pyspark.py $(LOWEST); \
 	  touch $(LOWEST)/.installed; \
