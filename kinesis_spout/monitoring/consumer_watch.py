@@ -105,7 +105,8 @@ class ConsumerLook:
     is_placed: bool
     """Whether the newest assignment has this member."""
     leads: bool
-    members: int
+    assigned: Mapping[str, int]
+    """How many shards each living member has by the newest assignment."""
     assignment_epoch: int
     delivered_per_second: float
     acked_per_second: float
@@ -184,7 +185,7 @@ class ConsumerWatch:
                 "pause": None if pause is None else pause_text(pause),
                 "is_over": sharing.all_over or consumer.run_is_done,
                 "is_placed": sharing.is_placed,
-                "members": len(sharing.assigned),
+                "assigned": dict(sharing.assigned),
                 "assignment_epoch": sharing.epoch,
             }
         self._note_rates(now, counters)
