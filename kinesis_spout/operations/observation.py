@@ -68,9 +68,15 @@ class ShardSight:
         return self.view.lag_millis
 
     @property
+    def oldest_unread_millis(self) -> float | None:
+        """As read at its checkpoint, unless its owner has said since that there is none."""
+        is_at_tip = self.live is not None and self.live.lag_millis == 0
+        return None if is_at_tip else self.view.oldest_unread_millis
+
+    @property
     def has_backlog(self) -> bool:
         """Whether records are known to lie behind its checkpoint."""
-        return bool(self.lag_millis) or self.view.oldest_unread_millis is not None
+        return bool(self.lag_millis) or self.oldest_unread_millis is not None
 
     @property
     def attention(self) -> str | None:
