@@ -138,7 +138,8 @@ class ConsumerLook:
     is_placed: bool
     """Whether the newest assignment has this member."""
     leads: bool
-    members: int
+    assigned: Mapping[str, int]
+    """How many shards each living member has by the newest assignment."""
     assignment_epoch: int
     delivered_per_second: float
     acked_per_second: float
@@ -280,7 +281,7 @@ class ConsumerWatch:
                 "paused_by_operator": consumer.paused_by_operator,
                 "retried_error": None if error is None else str(error),
                 "is_placed": sharing.is_placed,
-                "members": len(sharing.assigned),
+                "assigned": dict(sharing.assigned),
                 "assignment_epoch": sharing.epoch,
             },
         }

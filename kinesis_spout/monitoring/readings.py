@@ -251,7 +251,7 @@ def _of_consumer(look: ConsumerLook, *, per_shard: bool) -> Iterator[Sample]:
             "buffered_bytes": look.buffered_bytes,
             "shards_congested": sum(shard.status.congested for shard in owned),
             "shards_stalled": len(look.stalled),
-            "members": look.members,
+            "members": len(look.assigned),
             "leads": look.leads,
             "assignment_changes": look.assignment_epoch,
             "last_progress_timestamp_seconds": _epoch(look, look.progressed_at),

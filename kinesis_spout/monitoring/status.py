@@ -1,5 +1,6 @@
 """What a door does now, as one JSON document: for ``/status``, ``run --json`` and the page."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -41,6 +42,7 @@ def status_of(handle: Handle, looks: Sequence[ConsumerLook], reasons: Sequence[R
         "paused": next(
             (text for look in looks for text in (look.pause, look.paused_by_operator) if text), None
         ),
+        "members": _members(looks),
         "not_ready": [reason.document() for reason in reasons],
         "shards": [shard for look in looks for shard in _shards(look, several=len(looks) > 1)],
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -56,6 +58,13 @@ def _state(looks: Sequence[ConsumerLook]) -> str:
     if any(look.fatal for look in looks):
         return "failed"
     return "paused" if any(look.pause or look.paused_by_operator for look in looks) else "running"
+
+
+def _members(looks: Sequence[ConsumerLook]) -> dict[str, int]:
+    shards: Counter[str] = Counter()
+    for look in looks:
+        shards.update(look.assigned)
+    return dict(shards)
 
 
 def _shards(look: ConsumerLook, *, several: bool) -> Iterator[dict[str, Any]]:

@@ -51,7 +51,10 @@ def example(page: str, begins_with: str = "") -> str:
     return str(found[0])
 
 
-PUBLIC_PACKAGES = {"kinesis_spout", "kinesis_spout.recipes", "kinesis_spout.storm", "kinesis_spout.testing"}
+PUBLIC_PACKAGES = {
+    "kinesis_spout", "kinesis_spout.monitoring", "kinesis_spout.recipes", "kinesis_spout.storm",
+    "kinesis_spout.testing",
+}  # fmt: skip
 COMPONENTS = "kinesis_spout.storm.multilang"
 """What a program that is a component imports: it needs little else."""
 
@@ -191,7 +194,7 @@ def names_in(progress: Any) -> Iterator[str]:
 
 def test_every_field_of_a_progress_is_described() -> None:
     page = (DOCS / "reference/progress.md").read_text()
-    manager = SimpleNamespace(breaker_pause=None, paused_shards=())
+    manager = SimpleNamespace(breaker=SimpleNamespace(pause=None), paused_shards=())
     consumer = SimpleNamespace(stream="orders", now=1.0, counters=Counters(), manager=manager, uncommitted=0)
     progress = batch_progress(
         name="billing",
