@@ -185,12 +185,15 @@ def test_a_loop_that_hangs_turns_it_dead_within_three_seconds_also_where_it_keep
     running = world.start(Diary())
     at_tip(world, running)
     goes_on = threading.Event()
+
+    def hang() -> None:
+        """Run by the engine, under the consumer's lock."""
+        goes_on.wait(30)
+
     with MonitoringServer(ANY, running.query) as server:
         wait_until(lambda: is_ready(server), "it is ready")
         begun = time.monotonic()
-        running.engine._calls.put(
-            lambda: goes_on.wait(30) and None
-        )  # a call is made under the consumer's lock
+        running.engine._calls.put(hang)
         try:
             wait_until(lambda: get(server.address, "/livez")[0] == 503, "it is dead", seconds=5)
             assert time.monotonic() - begun <= 3.5
