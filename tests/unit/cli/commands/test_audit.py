@@ -78,7 +78,9 @@ def test_an_entry_that_cannot_be_stored_leaves_the_change_and_says_so(
     assert world.zookeeper.paused == {None}
 
 
-STORED = b'{"version":1,"at":1700000000.0,"who":"ann","door":"command line","what":"pause","of":"shardId-1","why":""}'
+STORED = (
+    b'{"version":1,"at":1700000000.0,"who":"ann","door":"web page","what":"pause","of":"shard-1","why":""}'
+)
 
 
 def test_entries_of_today_stay_readable(world: FakeWorld) -> None:
@@ -87,9 +89,9 @@ def test_entries_of_today_stay_readable(world: FakeWorld) -> None:
         {
             "at": "2023-11-14T22:13:20.000Z",
             "who": "ann",
-            "door": "command line",
+            "door": "web page",
             "what": "pause",
-            "of": "shardId-1",
+            "of": "shard-1",
             "why": "",
         }
     ]
