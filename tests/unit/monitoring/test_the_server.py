@@ -2,7 +2,6 @@
 
 import json
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +14,7 @@ from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.monitoring import METRICS, MonitoringServer
 from kinesis_spout.monitoring.doors import _servers
 from tests.support.consumer.world import FIRST, World
+from tests.support.probes import get, reasons
 
 QUICK = {"stalled_after_seconds": 0.5, "commit_interval_seconds": 0.05}
 
@@ -24,19 +24,6 @@ def world() -> Iterator[World]:
     world = World()
     yield world
     world.close()
-
-
-def get(address: str | None, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def reasons(address: str | None) -> list[dict[str, Any]]:
-    _, text = get(address, "/readyz")
-    return list(json.loads(text)["reasons"])
 
 
 def test_a_spout_that_delivers_is_alive_and_ready_and_shows_its_figures(world: World) -> None:
