@@ -29,7 +29,9 @@ try:
         SpanKind,
         Status,
         StatusCode,
+        TraceFlags,
         Tracer,
+        TraceState,
         get_current_span,
         get_tracer,
         use_span,
@@ -210,8 +212,15 @@ def _links(traces: Iterable[TraceContext | None]) -> list[Link]:
 
 
 def _span_context(trace: TraceContext) -> SpanContext:
-    carrier = {TRACEPARENT: trace.traceparent, TRACESTATE: trace.tracestate}
-    return get_current_span(_W3C.extract(carrier)).get_span_context()
+    """Read a context that is known to be valid; the propagator would take 5 µs to find that out."""
+    _, trace_id, span_id, flags = trace.traceparent.split("-")
+    return SpanContext(
+        trace_id=int(trace_id, 16),
+        span_id=int(span_id, 16),
+        is_remote=True,
+        trace_flags=TraceFlags(int(flags, 16)),
+        trace_state=TraceState.from_header([trace.tracestate]),
+    )
 
 
 def _trace(record: TracedRecord) -> TraceContext:

@@ -118,7 +118,10 @@ def contents(data: bytes | memoryview, *, with_traces: bool = False) -> Contents
         message.ParseFromString(body)
         # The parser does not check that required fields are present.
         inside = _contents_of(message) if message.IsInitialized() else None
-        return inside._replace(traces=_traces(message)) if inside is not None and with_traces else inside
+        # Most carriers have none, and one look at the bytes takes less than one at each user record's tags.
+        if inside is None or not with_traces or _TRACEPARENT not in bytes(body):
+            return inside
+        return inside._replace(traces=_traces(message))
     except (DecodeError, IndexError):
         return None
 
@@ -173,6 +176,7 @@ _KEY_NUMBER: Final = b"\x08"
 _HASH_KEY_NUMBER: Final = b"\x10"
 _DATA: Final = b"\x1a"
 _TAGS: Final = b"\x22"
+_TRACEPARENT: Final = TRACEPARENT.encode()
 _TAG_KEY: Final = b"\x0a"
 _TAG_VALUE: Final = b"\x12"
 """Field tags: a field's number, and whether a number or a length follows.
