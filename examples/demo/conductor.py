@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -76,6 +77,8 @@ class Conductor:
         """How many records had their end, and when a consumer last had something to do."""
         self._moving = False
         """Whether records came to their end between the last two looks."""
+        self._runs_on = False
+        """Whether every record has its end, and it goes on all the same."""
         self._phase = "starting Spark"
         self._spark = start_consumer("on_spark", 1)
         self._second: ConsumerProcess | None = None
@@ -101,11 +104,28 @@ class Conductor:
                 self._kill()
             time.sleep(_LOOK_SECONDS)
             self._look()
-        self._display.event("every record has its end: stopping the consumers")
+        self._display.event("every record has its end")
+        return None
+
+    def run_on(self, text: str) -> None:
+        """Show this, and go on until Ctrl-C: with what is done to the application from outside."""
+        self._display.event(text)
+        self._runs_on = True
+        with suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(_LOOK_SECONDS)
+                self._look()
+
+    def stop(self) -> None:
+        """Stop the consumers in order, and read what they have done.
+
+        Raises:
+            KinesisSpoutError: one failed at that.
+        """
+        self._display.event("stopping the consumers")
         for consumer in self._consumers:
             consumer.stop()
         self._read_all()
-        return None
 
     def tally(self) -> Tally:
         """Balance the books."""
@@ -154,7 +174,8 @@ class Conductor:
         if self._moving or busy:
             self._progress = self._finished, now
         if statuses[self._spark.run].joined_at is not None:
-            self._phase = "consuming" if not self._producer.finished else "finishing"
+            finished = "running on" if self._runs_on else "finishing"
+            self._phase = finished if self._producer.finished else "consuming"
         self._display.update(
             Snapshot(
                 phase=self._phase,

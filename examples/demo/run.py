@@ -16,7 +16,8 @@ from examples.demo.consumers.settings import ConsumerSettings, ledger_directory
 from examples.demo.display import Display
 from examples.demo.flights import ALL_FLIGHTS, read_flights
 from examples.demo.processes.consumer_process import ConsumerProcess
-from examples.demo.processes.endpoint import Endpoint, ends_shards
+from examples.demo.processes.endpoint import HOST, Endpoint, ends_shards, free_ports
+from examples.demo.processes.page import Page
 from examples.demo.producer import Producer, Reshard
 from examples.demo.report import print_report
 from examples.demo.stage import perform, set_stage
@@ -35,6 +36,7 @@ class DemoSettings:
     seed: int
     timeout_seconds: float
     endpoint_url: str | None
+    web: bool
 
 
 def demo(
@@ -52,6 +54,9 @@ def demo(
         str | None, typer.Option(help="A Kinesis endpoint of your own, instead of one that is started.")
     ] = None,
     *,
+    web: Annotated[
+        bool, typer.Option("--web", help="Show it in a browser, too, and run on until Ctrl-C.")
+    ] = False,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the dead letters, the ledger and the logs.")
     ] = False,
@@ -63,7 +68,12 @@ def demo(
     time. Then what the demo wrote is kept for a look.
     """
     settings = DemoSettings(
-        records=records, kills=kills, seed=seed, timeout_seconds=timeout, endpoint_url=endpoint_url
+        records=records,
+        kills=kills,
+        seed=seed,
+        timeout_seconds=timeout,
+        endpoint_url=endpoint_url,
+        web=web,
     )
     perform(partial(run_demo, settings), print_report, keep=keep, as_json=as_json)
 
@@ -78,6 +88,10 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Summa
     started = time.monotonic()
     entries = read_flights(settings.records)
     ledger_directory(directory).mkdir()
+    port = free_ports(1)[0] if settings.web else None
+    address = None if port is None else f"http://{HOST}:{port}/"
+    if address is not None:
+        display.event(f"watch and steer it in a browser: {address} (in some seconds; Ctrl-C ends all)")
     with ExitStack() as opened:
         stage = opened.enter_context(
             set_stage(directory, display, shards=_SHARDS, endpoint_url=settings.endpoint_url)
@@ -98,6 +112,18 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Summa
                 tell=events.put,
             )
         )
+        consumer = ConsumerSettings(
+            endpoint_url=endpoint.url,
+            region=endpoint.region,
+            stream=stream,
+            zookeeper=stage.zookeeper,
+            directory=str(directory),
+            run=0,
+            seed=settings.seed,
+        )
+        page = None
+        if port is not None:
+            page = opened.enter_context(Page(port, consumer, endpoint.environment))
         conductor = opened.enter_context(
             Conductor(
                 directory=directory,
@@ -107,21 +133,20 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Summa
                 start_consumer=partial(
                     _start_consumer,
                     endpoint=endpoint,
-                    settings=ConsumerSettings(
-                        endpoint_url=endpoint.url,
-                        region=endpoint.region,
-                        stream=stream,
-                        zookeeper=stage.zookeeper,
-                        directory=str(directory),
-                        run=0,
-                        seed=settings.seed,
-                    ),
+                    settings=consumer,
+                    is_asked=settings.web,
                 ),
                 events=events,
                 display=display,
             )
         )
         unfinished = conductor.run(started + settings.timeout_seconds)
+        seconds = time.monotonic() - started
+        if unfinished is None:
+            if page is not None:
+                page.check()
+                conductor.run_on(f"the page stays at {address}, and the consumers run on: Ctrl-C ends all")
+            conductor.stop()
         return Summary(
             engine=endpoint.engine,
             tally=conductor.tally(),
@@ -132,15 +157,17 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Summa
             merges=producer.resharded[Reshard.MERGE],
             second=conductor.second,
             kills=tuple(conductor.kills),
-            seconds=time.monotonic() - started,
+            seconds=seconds,
             unfinished=unfinished,
             examples=tuple(conductor.examples()),
         )
 
 
 def _start_consumer(
-    module: str, run: int, *, endpoint: Endpoint, settings: ConsumerSettings
+    module: str, run: int, *, endpoint: Endpoint, settings: ConsumerSettings, is_asked: bool
 ) -> ConsumerProcess:
-    return ConsumerProcess(
-        f"examples.demo.consumers.{module}", msgspec.structs.replace(settings, run=run), endpoint.environment
+    """Start a consumer, which answers over HTTP where a page asks it."""
+    settings = msgspec.structs.replace(
+        settings, run=run, http=f"{HOST}:{free_ports(1)[0]}" if is_asked else None
     )
+    return ConsumerProcess(f"examples.demo.consumers.{module}", settings, endpoint.environment)

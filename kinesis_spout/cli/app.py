@@ -12,6 +12,7 @@ from kinesis_spout.cli.commands.doctor import doctor
 from kinesis_spout.cli.commands.fan_out import fan_out
 from kinesis_spout.cli.commands.health import health
 from kinesis_spout.cli.commands.members import members, pause, resume
+from kinesis_spout.cli.commands.metrics import metrics
 from kinesis_spout.cli.commands.options import options
 from kinesis_spout.cli.commands.put import put
 from kinesis_spout.cli.commands.run import run
@@ -87,6 +88,7 @@ app.command()(put)
 app.command()(tail)
 app.add_typer(spool, name="spool")
 app.command()(options)
+app.command()(metrics)
 app.command()(doctor)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kinesis_spout.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from kinesis_spout.monitoring.examples import alert_rules, dashboard
     from kinesis_spout.monitoring.metrics import METRICS, Kind, Metric
     from kinesis_spout.monitoring.otel import export_to_opentelemetry
     from kinesis_spout.monitoring.prometheus import PrometheusCollector
@@ -19,10 +20,13 @@ __all__ = [
     "Metric",
     "MonitoringServer",
     "PrometheusCollector",
+    "alert_rules",
+    "dashboard",
     "export_to_opentelemetry",
 ]
 
 _NAMES: Final = {
+    "kinesis_spout.monitoring.examples": ("alert_rules", "dashboard"),
     "kinesis_spout.monitoring.metrics": ("METRICS", "Kind", "Metric"),
     "kinesis_spout.monitoring.otel": ("export_to_opentelemetry",),
     "kinesis_spout.monitoring.prometheus": ("PrometheusCollector",),

@@ -1,5 +1,6 @@
 """What a door does now, as one JSON document: for ``/status``, ``run --json`` and the page."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -7,8 +8,8 @@ from typing import Any, Final
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.handle import Handle
 from kinesis_spout.monitoring.consumer_watch import ConsumerLook, ShardLook
-from kinesis_spout.monitoring.health import Health, health_of
-from kinesis_spout.monitoring.readings import HasComponents
+from kinesis_spout.monitoring.health import Health, Reason
+from kinesis_spout.monitoring.readings import is_topology
 
 _COUNTERS: Final = (
     "delivered", "acked", "retried", "dead_lettered", "throttled", "timed_out", "bytes_read",
@@ -16,7 +17,7 @@ _COUNTERS: Final = (
 )  # fmt: skip
 
 
-def status_of(handle: Handle, looks: Sequence[ConsumerLook]) -> dict[str, Any]:
+def status_of(handle: Handle, looks: Sequence[ConsumerLook], reasons: Sequence[Reason]) -> dict[str, Any]:
     """Describe a spout, a query or a topology by its consumers: the sums, and every owned shard.
 
     ``state`` is running, paused or failed. Rates are of the last ten seconds.
@@ -24,7 +25,6 @@ def status_of(handle: Handle, looks: Sequence[ConsumerLook]) -> dict[str, Any]:
     counters = Counters.total(look.counters for look in looks)
     lags = [look.lag_millis for look in looks if look.lag_millis is not None]
     shards = [(look, shard) for look in looks for shard in look.owned]
-    health = health_of(looks)
     document: dict[str, Any] = {
         "state": _state(looks),
         "apps": sorted({look.app for look in looks}),
@@ -42,11 +42,12 @@ def status_of(handle: Handle, looks: Sequence[ConsumerLook]) -> dict[str, Any]:
         "paused": next(
             (text for look in looks for text in (look.pause, look.paused_by_operator) if text), None
         ),
-        "not_ready": [reason.document() for reason in (*health.not_alive, *health.not_ready)],
+        "members": _members(looks),
+        "not_ready": [reason.document() for reason in reasons],
         "shards": [shard for look in looks for shard in _shards(look, several=len(looks) > 1)],
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
-    if isinstance(handle, HasComponents):
+    if is_topology(handle):
         document["topology"] = handle.name
         document["components"] = {name: counts.told() for name, counts in handle.components.items()}
         document["picture"] = handle.svg()
@@ -57,6 +58,13 @@ def _state(looks: Sequence[ConsumerLook]) -> str:
     if any(look.fatal for look in looks):
         return "failed"
     return "paused" if any(look.pause or look.paused_by_operator for look in looks) else "running"
+
+
+def _members(looks: Sequence[ConsumerLook]) -> dict[str, int]:
+    shards: Counter[str] = Counter()
+    for look in looks:
+        shards.update(look.assigned)
+    return dict(shards)
 
 
 def _shards(look: ConsumerLook, *, several: bool) -> Iterator[dict[str, Any]]:
@@ -84,13 +92,12 @@ def _shard(shard: ShardLook, prefix: str) -> dict[str, Any]:
     }
 
 
-def readiness_of(looks: Sequence[ConsumerLook]) -> tuple[Health, dict[str, Any]]:
-    """Judge, and give the document of ``/readyz``: every reason, and every shard with its own."""
-    health = health_of(looks)
-    return health, {
+def readiness_of(health: Health, looks: Sequence[ConsumerLook]) -> dict[str, Any]:
+    """The document of ``/readyz``: every reason, and every shard with its own."""
+    return {
         "ready": health.is_ready,
         "alive": health.is_alive,
-        "reasons": [reason.document() for reason in (*health.not_alive, *health.not_ready)],
+        "reasons": [reason.document() for reason in health.reasons],
         "consumers": [
             {
                 "app": look.app,

@@ -7,12 +7,14 @@ says in another form, is unknown.
 import http.client
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import msgspec
 
+from kinesis_spout.settings import SpoutConfig
 from shard_state import GroupMember
 
 _TIMEOUT_SECONDS: Final = 1.0
@@ -30,6 +32,8 @@ class LiveShard(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int | None = None
     holes: int | None = None
     oldest_unfinished_seconds: float | None = None
+    stalled: bool | None = None
+    read_error: str | None = None
 
 
 class LiveRetry(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +53,14 @@ class LiveComponent(msgspec.Struct, frozen=True, kw_only=True):
     emitted: int | None = None
     acked: int | None = None
     failed: int | None = None
-    latency_ms: float | None = None
+    execute_latency: float | None = msgspec.field(default=None, name="executeLatencyMs")
+    complete_latency: float | None = msgspec.field(default=None, name="completeLatencyMs")
+    last_error: str | None = msgspec.field(default=None, name="lastError")
+
+    @property
+    def latency_millis(self) -> float | None:
+        """Of a bolt to execute a tuple; of a spout until the tree of one is complete."""
+        return self.execute_latency or self.complete_latency
 
 
 class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,25 +80,25 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     uncommitted: int | None = None
     last_error: str | None = None
     shards: tuple[LiveShard, ...] = ()
-    retrying: tuple[LiveRetry, ...] = ()
+    retrying: tuple[LiveRetry, ...] | None = None
+    """None where it does not say."""
     components: Mapping[str, LiveComponent] = {}
     picture: str | None = None
     """Of a topology, as SVG."""
     problem: str | None = None
 
 
-def ask_members(members: Iterable[GroupMember]) -> dict[str, LiveStatus]:
-    """Ask all members that name an address, at once; by their names."""
-    # The field is younger than some members.
-    addresses = {member.name: getattr(member, "http", None) for member in members}
-    asked = {name: address for name, address in addresses.items() if address}
+def ask_members(members: Iterable[GroupMember], config: SpoutConfig) -> dict[str, LiveStatus]:
+    """Ask all members of an application that name an address, at once; by their names."""
+    asked = {member.name: member.http for member in members if member.http}
     if not asked:
         return {}
     with ThreadPoolExecutor(min(len(asked), _ASKERS), "kinesis-spout-status") as askers:
-        return dict(zip(asked, askers.map(ask, asked.values()), strict=True))
+        answers = askers.map(lambda name: ask(asked[name], config.app, config.stream_name, name), asked)
+        return dict(zip(asked, answers, strict=True))
 
 
-def ask(address: str) -> LiveStatus:
+def ask(address: str, app: str, stream: str, member: str) -> LiveStatus:
     """Ask one member; a failure is a ``problem``."""
     found = _ADDRESS.fullmatch(address)
     if found is None:
@@ -96,15 +107,36 @@ def ask(address: str) -> LiveStatus:
         found["host"].strip("[]"), int(found["port"]), timeout=_TIMEOUT_SECONDS
     )
     try:
-        connection.request("GET", "/status", headers={"Accept": "application/json"})
+        path = f"/status?{urlencode({'app': app, 'stream': stream})}"
+        connection.request("GET", path, headers={"Accept": "application/json"})
         response = connection.getresponse()
         if response.status != http.client.OK:
             return LiveStatus(problem=f"{address} answers {response.status}")
-        return _status(_body(response))
+        status = _status(_chosen(msgspec.json.decode(_body(response)), member))
+        return msgspec.structs.replace(status, shards=tuple(_of_stream(status.shards, stream)))
     except (OSError, http.client.HTTPException, RecursionError, ValueError) as error:
         return LiveStatus(problem=f"{address} does not answer as expected: {error!r}"[:300])
     finally:
         connection.close()
+
+
+def _chosen(answer: Any, member: str) -> dict[str, Any]:
+    """The document of this member, where its process has several."""
+    documents = answer.get("several") if isinstance(answer, dict) else None
+    if isinstance(documents, list):
+        of_member = [each for each in documents if isinstance(each, dict) and each.get("member") == member]
+        answer = of_member[0] if of_member else None
+    if not isinstance(answer, dict):
+        raise ValueError(f"expected an object, got {type(answer).__name__}")  # noqa: TRY004 - one error for all
+    return answer
+
+
+def _of_stream(shards: Iterable[LiveShard], stream: str) -> Iterator[LiveShard]:
+    """A spout of several streams says of each shard whose it is: ``stream/shardId``."""
+    for shard in shards:
+        of, _, shard_id = shard.shard_id.rpartition("/")
+        if of in ("", stream):
+            yield msgspec.structs.replace(shard, shard_id=shard_id)
 
 
 def _body(response: http.client.HTTPResponse) -> bytes:
@@ -119,15 +151,11 @@ def _body(response: http.client.HTTPResponse) -> bytes:
     return bytes(body)
 
 
-def _status(body: bytes) -> LiveStatus:
-    document = msgspec.json.decode(body)
-    if not isinstance(document, dict):
-        raise ValueError(f"expected an object, got {type(document).__name__}")  # noqa: TRY004 - one error for all
-    document.pop("problem", None)
-    known: dict[str, Any] = {
+def _status(document: Mapping[str, Any]) -> LiveStatus:
+    known = {
         name: _known(value, field.type)
         for name, value in document.items()
-        if (field := _FIELDS.get(name)) is not None
+        if name != "problem" and (field := _FIELDS.get(name)) is not None
     }
     return LiveStatus(**{name: value for name, value in known.items() if value is not None})
 

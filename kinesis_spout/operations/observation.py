@@ -44,6 +44,7 @@ _UNWATCHED_SECONDS: Final = 60.0
 """After this time without a look the session with ZooKeeper ends."""
 _STILL_SECONDS: Final = 30.0
 """A shard with a backlog whose checkpoint stands still for so long is told of; commits come every second or so."""
+_MAX_CHARS: Final = 500
 _ALARMING: Final = frozenset(
     {ShardState.UNREADABLE, ShardState.GONE, ShardState.PAUSED, ShardState.PAUSED_BY_OPERATOR}
 )
@@ -67,25 +68,34 @@ class ShardSight:
         return self.view.lag_millis
 
     @property
+    def oldest_unread_millis(self) -> float | None:
+        """As read at its checkpoint, unless its owner has said since that there is none."""
+        is_at_tip = self.live is not None and self.live.lag_millis == 0
+        return None if is_at_tip else self.view.oldest_unread_millis
+
+    @property
     def has_backlog(self) -> bool:
         """Whether records are known to lie behind its checkpoint."""
-        return bool(self.lag_millis) or self.view.oldest_unread_millis is not None
+        return bool(self.lag_millis) or self.oldest_unread_millis is not None
 
     @property
     def attention(self) -> str | None:
         """Why an operator should look at it; None if nothing is known to be wrong."""
-        view = self.view
+        view, live = self.view, self.live
+        told: str | None = None
         if view.problem is not None:
-            return view.problem
-        if view.state in _ALARMING:
-            return view.pause or view.state.value
-        if not self.has_backlog:
-            return None
-        if view.state is ShardState.READY:
-            return "it has a backlog, and no member owns it"
-        if view.state is ShardState.READING and self.unmoved_seconds >= _STILL_SECONDS:
-            return f"it has a backlog, and its checkpoint has not moved for {self.unmoved_seconds:.0f} s"
-        return None
+            told = view.problem
+        elif view.state in _ALARMING:
+            told = view.pause or view.state.value
+        elif live is not None and live.read_error:
+            told = live.read_error
+        elif live is not None and live.stalled:
+            told = "it has records to deliver, and has not moved, its owner says"
+        elif view.state is ShardState.READY and self.has_backlog:
+            told = "it has a backlog, and no member owns it"
+        elif view.state is ShardState.READING and self.unmoved_seconds >= _STILL_SECONDS:
+            told = f"it has a backlog, and its checkpoint has not moved for {self.unmoved_seconds:.0f} s"
+        return told and told[:_MAX_CHARS]
 
     @property
     def retries(self) -> int:
@@ -125,8 +135,8 @@ class Sight:
     @property
     def retrying(self) -> list[LiveRetry]:
         """What waits for its retry: as its owner says, or as stored of a shard whose owner says nothing."""
-        said = [each for status in self.live.values() for each in status.retrying]
-        telling = {name for name, status in self.live.items() if status.problem is None}
+        said = [each for status in self.live.values() for each in status.retrying or ()]
+        telling = {name for name, status in self.live.items() if status.retrying is not None}
         stored = [
             LiveRetry(shard_id=each.view.shard_id, sequence_number=str(sequence), attempts=attempts)
             for each in self.shards
@@ -136,7 +146,7 @@ class Sight:
         return said + stored
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Stored:
     """What ZooKeeper says."""
 
@@ -161,6 +171,8 @@ class Observation:
         self._looked_at = time.monotonic()
         self._moved: dict[str, tuple[SequenceNumber, float]] = {}
         """Each shard's checkpoint, and since when it is that."""
+        self._sight: tuple[object, Sight] | None = None
+        """What was seen last, and of which readings it was made: all who look in a second share it."""
         self._listing = Refreshed(self._list, _STREAM_SECONDS)
         self._stored = Refreshed(self._read_stored, _STORED_SECONDS)
         self._lags = Refreshed(self._read_lags, _STREAM_SECONDS)
@@ -177,15 +189,27 @@ class Observation:
         listing = self._wait(self._listing, _STREAM_PATIENCE_SECONDS)
         stored = self._look_at_store()
         lags = self._wait(self._lags, _STREAM_PATIENCE_SECONDS)
-        live = self._live.ask(_LIVE_PATIENCE_SECONDS).value or {}
-        shards = _shards(stored.views, lags.value or {}, live, self._moved)
-        problems = [str(reading.error) for reading in (listing, lags) if reading.error is not None]
+        live = self._live.ask(_LIVE_PATIENCE_SECONDS)
+        last = self._sight
+        if last is None or last[0] != (stored, lags, live, listing.error):
+            sight = self._seen(stored, lags, live.value or {}, listing.error)
+            last = self._sight = (stored, lags, live, listing.error), sight
+        return last[1]
+
+    def _seen(
+        self,
+        stored: _Stored,
+        lags: Reading[Mapping[str, ShardView]],
+        live: Mapping[str, LiveStatus],
+        listing_error: Exception | None,
+    ) -> Sight:
+        problems = [str(error) for error in (listing_error, lags.error) if error is not None]
         problems += [f"{name}: {status.problem}" for name, status in live.items() if status.problem]
         return Sight(
             at=stored.at,
             group=stored.group,
             paused=stored.paused,
-            shards=shards,
+            shards=_shards(stored.views, lags.value or {}, live, self._moved),
             live=live,
             lags_age_seconds=None if lags.value is None else self._lags.age(),
             problems=list(dict.fromkeys(problems)),
@@ -293,7 +317,7 @@ class Observation:
         return {view.shard_id: view for view in with_lags(views, self._reader(), self._world)}
 
     def _ask_members(self) -> Mapping[str, LiveStatus]:
-        return ask_members(self._look_at_store().group.members)
+        return ask_members(self._look_at_store().group.members, self.config)
 
     def _read_letters(self) -> LettersView:
         return view_letters(self._world, self.config)

@@ -15,7 +15,7 @@ _REST: Final = 10.0
 most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reading(Generic[T]):
     value: T | None = None
     """None before the first that succeeded."""

@@ -78,6 +78,12 @@ class StoredProgress:
 
     def read_shards(self) -> tuple[dict[str, Checkpoint | None], dict[str, str]]:
         """Every shard that has stored progress; for one that cannot be read None, and why."""
+        try:
+            return dict(sorted(self.store.load().items())), {}  # all at once
+        except CheckpointUnreadable:
+            return self._read_each_shard()
+
+    def _read_each_shard(self) -> tuple[dict[str, Checkpoint | None], dict[str, str]]:
         stored: dict[str, Checkpoint | None] = {}
         unreadable: dict[str, str] = {}
         for shard_id in self.store.shard_ids():

@@ -12,6 +12,7 @@ from kinesis_spout.operations.dead_letters import Choice, find_letter
 from kinesis_spout.operations.errors import NotFound
 from kinesis_spout.operations.letters_view import LetterSummary
 from kinesis_spout.operations.observation import ShardSight, Sight
+from kinesis_spout.operations.shards import ShardState
 from kinesis_spout.web import drawing
 from kinesis_spout.web.pages import Pages
 from kinesis_spout.web.record_data import DataForm, shown
@@ -29,11 +30,14 @@ _PICTURE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox
 """Of a picture that a member sent: it is drawn, and nothing in it runs or is loaded."""
 
 _SHARD_KEYS: Final[dict[str, Callable[[ShardSight], Any]]] = {
+    "open": lambda each: (
+        each.view.state is ShardState.OVER
+    ),  # parents before children; what is over comes last
     "shard": lambda each: each.view.shard_id,
     "state": lambda each: each.view.state.value,
     "owner": lambda each: each.view.owner or "",
     "lag": lambda each: each.lag_millis or 0,
-    "oldest": lambda each: each.view.oldest_unread_millis or 0,
+    "oldest": lambda each: each.oldest_unread_millis or 0,
     "still": lambda each: each.unmoved_seconds,
     "holes": lambda each: each.holes,
     "retries": lambda each: each.retries,
@@ -107,7 +111,7 @@ def application(request: Request) -> Response:
         figures=_figures(sight),
         states=states,
         strip=drawing.strip(sight.shards, address("a", config.app, config.stream_name, "shards") + "/"),
-        sheet=Sheet.of(request, rows, _SHARD_KEYS, "order", _SHARDS_A_PAGE),
+        sheet=Sheet.of(request, rows, _SHARD_KEYS, "open", _SHARDS_A_PAGE),
         attention=attention[:_ATTENTION_SHOWN],
         more_attention=max(0, len(attention) - _ATTENTION_SHOWN),
         retrying=sight.retrying[:_RETRIES_SHOWN],
@@ -124,9 +128,7 @@ def _figures(sight: Sight) -> dict[str, Any]:
         return sum(said) if said else None
 
     lags = [each.lag_millis for each in sight.shards if each.lag_millis is not None]
-    unread = [
-        each.view.oldest_unread_millis for each in sight.shards if each.view.oldest_unread_millis is not None
-    ]
+    unread = [each.oldest_unread_millis for each in sight.shards if each.oldest_unread_millis is not None]
     return {
         "lag": max(lags) if lags else None,
         "oldest": max(unread) if unread else None,

@@ -56,10 +56,16 @@ class Watched:
             found = self._observations.get(key)
         if found is not None:
             return found
-        if key != self.only and key not in self._list.ask(_PATIENCE_SECONDS).get():
+        if key != self.only and not self._has_begun(key):
             raise NotFound(f"expected an application that has begun, got {app[:100]!r} on {stream[:100]!r}")
         with self._lock:
             return self._observations.setdefault(key, Observation(self.world, self._config_of(key)))
+
+    def _has_begun(self, key: tuple[str, str]) -> bool:
+        if key in self._list.ask(_PATIENCE_SECONDS).get():
+            return True
+        self._list.expire()  # it may have begun just now
+        return key in self._list.ask(_PATIENCE_SECONDS).get()
 
     def close_unwatched(self) -> None:
         """End the sessions for which nobody has looked lately."""

@@ -83,12 +83,27 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: Any
     ) -> socket.socket:
         """Connect; by TLS if configured. Raises OSError, as kazoo expects."""
+        self._connection = self._connected(address, hostname, timeout)
+        return self._connection
+
+    def ask(self, address: tuple[str, int], word: bytes, timeout: float) -> str:
+        """Ask a server one of its four-letter questions, on a connection of its own. Raises OSError."""
+        # kazoo's own takes the port for the name that a certificate must have, and may leave the connection open.
+        answer = b""
+        with self._connected(address, address[0], timeout) as connection:
+            connection.sendall(word)
+            while chunk := connection.recv(4096):
+                answer += chunk
+        return answer.decode(errors="replace")
+
+    def _connected(
+        self, address: tuple[str, int], hostname: str | None, timeout: float | None
+    ) -> socket.socket:
         connection: socket.socket
         if self._tls is None:
             connection = super().create_connection(address, timeout=timeout)
         else:
             connection = self._by_tls(self._tls, address, hostname, timeout)
-        self._connection = connection
         return connection
 
     @staticmethod

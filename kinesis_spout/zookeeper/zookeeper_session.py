@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from kazoo.client import KazooState
-from kazoo.exceptions import ConnectionLoss, NoNodeError, RolledBackError, RuntimeInconsistency
+from kazoo.exceptions import NoNodeError, RolledBackError, RuntimeInconsistency
 
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import StoreError, StoreUnavailable
@@ -154,11 +154,11 @@ class ZooKeeperSession:
         self._connection.start(timeout_seconds)
 
     def said_of_itself(self) -> str:
-        """The answer of the server to `srvr`: its version and mode; empty if it refuses to answer."""
-        try:
-            return str(self.client.command(b"srvr"))
-        except (OSError, ConnectionLoss):
-            return ""
+        """The answer of the first server that gives one to `srvr`: its version and mode; empty if none does."""
+        for address in self.client.hosts:
+            with suppress(OSError):
+                return str(self.client.handler.ask(address, b"srvr", self.session_timeout_seconds))
+        return ""
 
     def close(self) -> None:
         """End the session; the server removes its ephemeral nodes at once. Idempotent."""

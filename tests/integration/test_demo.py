@@ -8,9 +8,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
+from examples.demo.consumers.settings import ConsumerSettings
+from examples.demo.processes.endpoint import free_ports
+from examples.demo.processes.page import Page
+from kinesis_spout.zookeeper import EmbeddedZooKeeper
+from tests.support.kinesis.endpoints import KinesisEndpoint
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.endpoint, pytest.mark.zookeeper, pytest.mark.timeout(1_200)]
@@ -140,3 +146,32 @@ def test_an_endpoint_that_does_not_answer_is_named(environment: dict[str, str]) 
     assert done.returncode == 3
     assert "error: CreateStream at http://127.0.0.1:9 failed" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_page_of_the_demo_is_served_and_ends_with_it(
+    tmp_path: Path, zookeeper_server: EmbeddedZooKeeper, moto_server: KinesisEndpoint
+) -> None:
+    settings = ConsumerSettings(
+        endpoint_url=str(moto_server.settings.endpoint_url),
+        region=str(moto_server.settings.region),
+        stream=moto_server.create_stream(),
+        zookeeper=zookeeper_server.connect_string,
+        directory=str(tmp_path),
+        run=0,
+        seed=1,
+    )
+    (port,) = free_ports(1)
+    keys = {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo"}
+    with Page(port, settings, keys) as page:
+
+        def is_served() -> bool:
+            page.check()
+            try:
+                with urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
+                    return settings.stream in answer.read().decode()
+            except OSError:
+                return False
+
+        wait_until(is_served, "the page", every_seconds=0.2)
+    with pytest.raises(OSError, match="refused"):
+        urlopen(f"http://127.0.0.1:{port}/", timeout=30)

@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 
 from kinesis_spout.model.errors import InvalidConfig, ProgressLost, StoreError, StoreUnavailable
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Login, Paths, ZooKeeperBackend, ZooKeeperSession
-from kinesis_spout.zookeeper.embedded_server import DEFAULT_TICK_MILLIS
+from kinesis_spout.zookeeper.embedded_server import DEFAULT_TICK_MILLIS, answer_of_running
 from kinesis_spout.zookeeper.java_server import JavaServer, ask, is_free, port_for
 from shard_state import Checkpoint, Position
 from tests.support.core.shards import everywhere, shards_named
@@ -59,6 +59,14 @@ def test_it_listens_on_loopback_only_and_allows_short_sessions(zookeeper_server:
     assert "minSessionTimeout=400" in settings
     config = (zookeeper_server.data_dir / "zoo.cfg").read_text()
     assert "clientPortAddress=127.0.0.1\n" in config
+
+
+def test_it_says_of_itself_what_it_is_while_it_runs_and_is_not_started_for_that(tmp_path: Path) -> None:
+    assert answer_of_running(tmp_path / "never") is None
+    with EmbeddedZooKeeper(tmp_path):
+        assert "Mode: standalone" in str(answer_of_running(tmp_path))
+    assert answer_of_running(tmp_path) is None
+    assert [each.name for each in tmp_path.iterdir() if each.name == "never"] == []
 
 
 def test_stopping_ends_the_server_and_may_be_repeated(tmp_path: Path) -> None:

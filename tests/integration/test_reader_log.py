@@ -55,7 +55,7 @@ def test_a_readers_lines_have_time_level_and_name(moto_server: KinesisEndpoint, 
     time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
     for line in lines:
         assert re.match(rf"{time} (INFO|WARNING) kinesis_spout\.\w+[.\w]*: ", line), line
-    (started,) = [line for line in lines if "lifecycle: started" in line]
+    (started,) = [line for line in lines if "query_log: started" in line]
     assert " INFO " in started
     assert stream in started
     (warning,) = [line for line in text.splitlines() if "pages cannot be served" in line]

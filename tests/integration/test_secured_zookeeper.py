@@ -92,6 +92,14 @@ class Everything:
 
 
 @pytest.mark.parametrize("way", WAYS_IN)
+def test_a_server_says_of_itself_what_it_is_by_every_way_in(
+    secured_zookeeper: SecuredZooKeeper, fresh_root: str, way: str
+) -> None:
+    with connected(secured_zookeeper, fresh_root, secured_zookeeper.access(way)) as backend:
+        assert "Mode: standalone" in backend.session.said_of_itself()
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
 def test_every_node_belongs_to_who_made_it(
     secured_zookeeper: SecuredZooKeeper, fresh_root: str, way: str
 ) -> None:

@@ -51,7 +51,10 @@ def example(page: str, begins_with: str = "") -> str:
     return str(found[0])
 
 
-PUBLIC_PACKAGES = {"kinesis_spout", "kinesis_spout.recipes", "kinesis_spout.storm", "kinesis_spout.testing"}
+PUBLIC_PACKAGES = {
+    "kinesis_spout", "kinesis_spout.monitoring", "kinesis_spout.recipes", "kinesis_spout.storm",
+    "kinesis_spout.testing",
+}  # fmt: skip
 COMPONENTS = "kinesis_spout.storm.multilang"
 """What a program that is a component imports: it needs little else."""
 

@@ -17,13 +17,23 @@ from tests.wheel.documents import REPOSITORY
 SECONDS = 1_500
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "kinesis_spout", "pyspark_kinesis", "shard_state")
 IMPORT_ALL = """
-import importlib, pkgutil
+import importlib, pkgutil, sys
 import kinesis_spout, pandas
 
+without = tuple(sys.argv[1:])
 for module in pkgutil.walk_packages(kinesis_spout.__path__, "kinesis_spout."):
-    importlib.import_module(module.name)
+    if not (without and module.name.startswith(without)):
+        importlib.import_module(module.name)
 """
 """So that each module is compiled before a process needs it to which Spark gives ten seconds to start in."""
+OF_EXTRAS = ("kinesis_spout.monitoring.otel", "kinesis_spout.monitoring.prometheus", "kinesis_spout.web")
+EXTRAS = "metrics,otel,web"
+REFUSED_WITHOUT = {
+    "metrics": "from kinesis_spout.monitoring import PrometheusCollector",
+    "otel": "from kinesis_spout.monitoring import export_to_opentelemetry",
+    "web": "from kinesis_spout.cli.app import main; import sys; sys.argv[1:] = ['web']; main()",
+}
+"""What needs each extra, and says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,10 @@ def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instal
     pip_install = ("-m", "pip", "install", *_QUIETLY, "--no-compile", "-c", constraints)
     _run(installed.program("python"), *pip_install, wheel)
     compile_pyspark(environment)
+    _run(installed.program("python"), "-c", IMPORT_ALL, *OF_EXTRAS)
+    for extra, code in REFUSED_WITHOUT.items():
+        assert f'pip install "kinesis-spout[{extra}]"' in _refusal(installed.program("python"), "-c", code)
+    _run(installed.program("python"), *pip_install, f"{wheel}[{EXTRAS}]")
     _run(installed.program("python"), "-c", IMPORT_ALL)
     keep_classes(environment)
     yield installed
@@ -72,8 +86,8 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy(source, target)
 
 
-def _run(*command: str | Path) -> None:
-    done = subprocess.run(
+def _done(*command: str | Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
         command,
         env=without_python_variables(),
         capture_output=True,
@@ -81,6 +95,16 @@ def _run(*command: str | Path) -> None:
         timeout=SECONDS,
         check=False,
     )
+
+
+def _refusal(*command: str | Path) -> str:
+    done = _done(*command)
+    assert done.returncode != 0, done.stdout
+    return done.stderr
+
+
+def _run(*command: str | Path) -> None:
+    done = _done(*command)
     if done.returncode != 0:
         pytest.fail(
             f"expected {' '.join(map(str, command))} to end with 0, got {done.returncode}. It needs PyPI, or a "

@@ -34,6 +34,8 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     run: int
     """Which start of a consumer this is, from 1."""
     seed: int
+    http: str | None = None
+    """Where it says how it is, for the page."""
 
     @classmethod
     def of_command_line(cls) -> Self:
@@ -57,6 +59,7 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
             retry_backoff_seconds=0.3,
             breaker_failure_ratio=None,  # in the blizzard nearly all flights are cancelled, which is no outage
             dead_letters=str(dead_letter_directory(Path(self.directory))),
+            http=self.http,
         )
 
     def handler(self) -> BookDeparture:

@@ -94,8 +94,10 @@ class SparkOutput:
                 self._start.extend(line for line in lines if not line.startswith(_FRAMES))
                 return
         shown = getattr(sys, name)
-        shown.write(text)
-        shown.flush()
+        # Without a reader, as after the terminal was closed, it is dropped: a full pipe would stop the JVM.
+        with contextlib.suppress(OSError, ValueError):
+            shown.write(text)
+            shown.flush()
 
 
 class _Stream:

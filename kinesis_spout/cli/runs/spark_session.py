@@ -37,7 +37,7 @@ SparkLog = Annotated[
     typer.Option("--spark-log", help=f"Show what Spark prints at its start, which else goes to {LOG}."),
 ]
 NoProgress = Annotated[
-    bool, typer.Option("--no-progress", help="Show no progress, only when the state changes.")
+    bool, typer.Option("--no-progress", help="Show no progress, only a line when the state changes.")
 ]
 JsonLines = Annotated[
     bool, typer.Option("--json", help="Print a line of JSON on standard output each second.")

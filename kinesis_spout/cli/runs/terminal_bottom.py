@@ -44,10 +44,18 @@ class TerminalBottom:
     @contextmanager
     def above(self) -> Iterator[None]:
         """Let what is printed to the console meanwhile, in whole lines, stand above the picture."""
-        with self._lock, self.console:  # which writes all of it at once
+        with self._lock, self._quiet_when_gone(), self.console:  # which writes all of it at once
             self._erase()
             yield
             self._draw()
+
+    @contextmanager
+    def _quiet_when_gone(self) -> Iterator[None]:
+        """A terminal that was closed shows nothing more, and ends no run."""
+        try:
+            yield
+        except OSError:
+            self.console.quiet = True
 
     @contextmanager
     def taking_all(self) -> Iterator[None]:
@@ -71,7 +79,7 @@ class TerminalBottom:
         return proxy
 
     def _leave(self) -> None:
-        with self._lock:
+        with self._lock, self._quiet_when_gone():
             self._picture, self._drawn = None, []
             self.console.show_cursor()
 

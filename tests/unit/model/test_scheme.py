@@ -27,7 +27,9 @@ def test_raw_gives_the_record() -> None:
     assert scheme.resolve("raw")(given) == given
 
 
-@pytest.mark.parametrize("chosen", ["raw", "kinesis_spout.model.scheme:raw", itself], ids=str)
+@pytest.mark.parametrize(
+    "chosen", ["raw", "kinesis_spout.model.scheme:raw", itself], ids=["raw", "a path", "a function"]
+)
 def test_what_a_handler_does_to_its_record_stays_with_the_handler(
     chosen: "str | Callable[[Record], Any]",
 ) -> None:

@@ -2,18 +2,19 @@
 
 import json
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.monitoring import METRICS, MonitoringServer
 from kinesis_spout.monitoring.doors import _servers
 from tests.support.consumer.world import FIRST, World
+from tests.support.probes import get, reasons
 
 QUICK = {"stalled_after_seconds": 0.5, "commit_interval_seconds": 0.05}
 
@@ -23,19 +24,6 @@ def world() -> Iterator[World]:
     world = World()
     yield world
     world.close()
-
-
-def get(address: str | None, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def reasons(address: str | None) -> list[dict[str, Any]]:
-    _, text = get(address, "/readyz")
-    return list(json.loads(text)["reasons"])
 
 
 def test_a_spout_that_delivers_is_alive_and_ready_and_shows_its_figures(world: World) -> None:
@@ -177,3 +165,33 @@ def test_every_metric_of_a_consumer_is_read(world: World) -> None:
         needs_failures = {"kinesis_spout_records_given_up", "kinesis_spout_failures"}
         missing = {name for name in ours - needs_failures if f"# TYPE {name}" not in text}
         assert not missing
+
+
+def test_the_status_is_what_run_prints_as_json_and_more(world: World) -> None:
+    spout = world.spout(**QUICK)
+    world.put_in(FIRST, "a", "b")
+    world.take(spout, 2)
+    printed = Reading(cast("Any", WithoutProgress(spout))).take("running").document(detailed=True)
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        status = json.loads(get(server.address, "/status")[1])
+    missing = printed.keys() - status.keys()
+    assert not missing
+    elsewhere = {"timestamp", "records_per_second", "lag_millis", "shards"}
+    assert {name: status[name] for name in printed.keys() - elsewhere} == {
+        name: value for name, value in printed.items() if name not in elsewhere
+    }
+    (of_status,), (of_printed,) = status["shards"], printed["shards"]
+    assert {name: of_status[name] for name in of_printed} == of_printed
+
+
+class WithoutProgress:
+    """A spout where a query is expected, which has micro-batches besides."""
+
+    lastProgress = None  # noqa: N815 - Spark's name
+    is_done = False
+
+    def __init__(self, spout: Any) -> None:
+        self._spout = spout
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spout, name)

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.operations.live_status import LiveStatus, ask, ask_members
+from kinesis_spout.monitoring.status import status_of
+from kinesis_spout.operations.live_status import LiveStatus, ask_members
+from kinesis_spout.operations.live_status import ask as ask_for
+from kinesis_spout.settings import SpoutConfig
 from shard_state import GroupMember
 
 Answering = Callable[[Any], None]
@@ -21,7 +24,7 @@ def served() -> Iterator[Callable[[Answering], str]]:
     def serve(answer: Answering) -> str:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                assert self.path == "/status"
+                assert self.path == "/status?app=billing&stream=orders"
                 answer(self)
 
             def log_message(self, *_: Any) -> None:
@@ -36,6 +39,10 @@ def served() -> Iterator[Callable[[Answering], str]]:
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+def ask(address: str, member: str = "worker") -> LiveStatus:
+    return ask_for(address, "billing", "orders", member)
 
 
 def says(document: Any) -> Answering:
@@ -59,7 +66,7 @@ def test_a_member_says_what_it_does(served: Callable[[Answering], str]) -> None:
                     "retrying": [
                         {"shard_id": "a", "sequence_number": "7", "attempts": 2, "kind": "KeyError"}
                     ],
-                    "components": {"split": {"executed": 5, "latency_ms": 0.5}},
+                    "components": {"split": {"executed": 5, "executeLatencyMs": 0.5, "completeLatencyMs": 0}},
                     "something_new": {},
                 }
             )
@@ -67,8 +74,9 @@ def test_a_member_says_what_it_does(served: Callable[[Answering], str]) -> None:
     )
     assert (status.state, status.records_per_second, status.problem) == ("reading", 12.5, None)
     assert [(each.shard_id, each.lag_millis) for each in status.shards] == [("a", 3)]
+    assert status.retrying is not None
     assert status.retrying[0].kind == "KeyError"
-    assert status.components["split"].latency_ms == 0.5
+    assert status.components["split"].latency_millis == 0.5
 
 
 def test_what_has_another_form_is_unknown_and_hides_nothing_else(served: Callable[[Answering], str]) -> None:
@@ -118,4 +126,28 @@ def test_what_is_no_address_is_not_asked(address: str) -> None:
 
 def test_only_members_that_name_an_address_are_asked(served: Callable[[Answering], str]) -> None:
     members = [GroupMember(name="quiet"), GroupMember(name="loud", http=served(says({"state": "reading"})))]
-    assert ask_members(members) == {"loud": LiveStatus(state="reading")}
+    config = SpoutConfig.of(app="billing", stream="orders")
+    assert ask_members(members, config) == {"loud": LiveStatus(state="reading")}
+
+
+def test_of_a_process_with_several_spouts_the_one_of_this_member_is_taken(
+    served: Callable[[Answering], str],
+) -> None:
+    several = {"several": [{"member": "other", "acked": 1}, {"member": "worker", "acked": 2}, 7]}
+    address = served(says(several))
+    assert ask(address).acked == 2
+    assert ask(address, "third").problem is not None
+
+
+def test_of_a_spout_of_several_streams_the_shards_of_this_one_are_taken(
+    served: Callable[[Answering], str],
+) -> None:
+    shards = [{"shard_id": "orders/a"}, {"shard_id": "returns/a"}, {"shard_id": "b"}]
+    assert [each.shard_id for each in ask(served(says({"shards": shards}))).shards] == ["a", "b"]
+
+
+def test_what_the_monitoring_server_says_is_understood() -> None:
+    """Every field of ours that it fills has the form that is expected here."""
+    document = status_of(object(), [], [])  # type: ignore[arg-type]
+    known = set(LiveStatus.__struct_fields__) - {"problem", "retrying", "components", "picture", "retried"}
+    assert known <= document.keys()

@@ -4,7 +4,9 @@ import re
 
 import pytest
 
+from kinesis_spout.operations import observation
 from kinesis_spout.operations.applications import UNNAMED
+from kinesis_spout.operations.live_status import LiveComponent, LiveRetry, LiveShard, LiveStatus
 from kinesis_spout.testing import InMemoryZooKeeper
 from shard_state import SequenceNumber
 from tests.unit.web.page_world import FIRST, HOME, SECOND, PageWorld
@@ -241,3 +243,34 @@ def test_a_page_that_is_not_there_is_a_page_too(world: PageWorld) -> None:
     answer = world.browser().get("/nonsense")
     assert answer.status == 404
     assert "there is no such page" in answer.said
+
+
+def test_what_members_say_is_shown_and_a_member_that_does_not_answer_is_named(
+    world: PageWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.store(world.member("loud"), FIRST, base=SequenceNumber(10), attempts=((SequenceNumber(12), 2),))
+    world.member("broken")
+    status = LiveStatus(
+        records_per_second=1234.5,
+        in_flight=7,
+        last_error=f"ValueError: {HOSTILE}",
+        shards=(LiveShard(shard_id=FIRST, lag_millis=90_000, stalled=True),),
+        retrying=(LiveRetry(shard_id=FIRST, sequence_number="12", attempts=3, kind="KeyError"),),
+        components={HOSTILE: LiveComponent(executed=5, execute_latency=0.5)},
+        picture=f"<svg xmlns='http://www.w3.org/2000/svg'>{HOSTILE}</svg>",
+    )
+    answers = {"loud": status, "broken": LiveStatus(problem="it does not answer")}
+    monkeypatch.setattr(observation, "ask_members", lambda _members, _config: answers)
+    browser = world.browser()
+    answer = browser.get(HOME)
+    assert "records/s 1,234" in answer.said
+    assert "broken: it does not answer" in answer.said
+    assert "it has records to deliver, and has not moved, its owner says lag 2 min" in answer.said
+    assert f"{FIRST} 12 3 KeyError" in answer.said
+    topology = browser.get(f"{HOME}/topology")
+    assert "<script>alert" not in answer.text + topology.text
+    assert 'src="/a/billing/orders/topology/loud.svg"' in topology.text
+    picture = browser.get(f"{HOME}/topology/loud.svg")
+    assert picture.headers["content-type"] == "image/svg+xml"
+    assert picture.headers["content-security-policy"].endswith("sandbox")
+    assert browser.get(f"{HOME}/topology/broken.svg").status == 404

@@ -1,5 +1,7 @@
 """What Spark prints at its start goes to a file; what handlers print later is shown."""
 
+import errno
+import io
 import os
 import subprocess
 import sys
@@ -74,6 +76,20 @@ def test_the_start_is_logged_and_the_rest_is_shown(capsys: pytest.CaptureFixture
     head, *lines = LOG.read_text().splitlines()
     assert head.endswith(f"process {os.getpid()}")
     assert sorted(lines) == ["Using Spark's default log4j profile", "WARN Utils: Your hostname"]
+
+
+def test_a_jvm_is_read_also_when_nobody_can_be_shown_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(io.StringIO):
+        def write(self, _: str) -> int:
+            raise OSError(errno.EIO, "the terminal is gone")
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    output = SparkOutput(shown=False)
+    with a_jvm(output) as say:
+        output.started()
+        for _ in range(10):
+            say("stderr " + "x" * 100_000)
+    output.drain()
 
 
 def test_all_is_shown_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

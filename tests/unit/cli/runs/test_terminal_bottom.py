@@ -1,5 +1,6 @@
 """One picture stays at the bottom of a terminal, whatever is printed and however wide the window is."""
 
+import errno
 import logging
 import sys
 import threading
@@ -8,7 +9,7 @@ import pytest
 from rich.text import Text
 
 from kinesis_spout.cli.runs.terminal_bottom import TerminalBottom
-from tests.support.terminals import a_screen, resize
+from tests.support.terminals import Screen, a_screen, resize
 
 
 def test_a_picture_is_drawn_in_place_and_stays_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,6 +89,20 @@ def test_a_picture_that_is_higher_than_the_window_is_cut(monkeypatch: pytest.Mon
         for _ in range(2):
             bottom.draw(Text("\n".join(map(str, range(10)))))
             assert screen.lines == ["0", "1", "2", "3", "… 6 more lines"]
+
+
+def test_a_terminal_that_is_gone_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(Screen):
+        def write(self, text: str) -> int:
+            del text
+            raise OSError(errno.EIO, "the terminal is gone")
+
+    a_screen(monkeypatch)
+    monkeypatch.setattr(sys, "stderr", Gone(80))
+    bottom = TerminalBottom(sys.stderr)
+    with bottom.taking_all():
+        bottom.draw(Text("picture"))
+        print("said", file=sys.stderr)  # noqa: T201
 
 
 def test_threads_that_print_at_the_same_time_break_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
