@@ -28,8 +28,8 @@ def test_the_spans_of_handlers_are_linked_to_those_that_put_their_records(
 ) -> None:
     tracer = trace.get_tracer("test")
     orders: dict[str, str] = {}
-    settings = {"client": world.endpoint.client(), "aggregation": True, "tracing": True}
-    with KinesisProducer(world.stream, **settings) as producer:
+    client = world.endpoint.client()
+    with KinesisProducer(world.stream, client=client, aggregation=True, tracing=True) as producer:
         producer.put(b"outside", "key")
         for payload in ("one", "bad", "three"):
             with tracer.start_as_current_span("order") as order:
