@@ -93,7 +93,11 @@ class ShardSight:
             told = "it has records to deliver, and has not moved, its owner says"
         elif view.state is ShardState.READY and self.has_backlog:
             told = "it has a backlog, and no member owns it"
-        elif view.state is ShardState.READING and self.unmoved_seconds >= _STILL_SECONDS:
+        elif (
+            view.state is ShardState.READING
+            and self.unmoved_seconds >= _STILL_SECONDS
+            and (live is None or live.stalled is None)  # its owner knows better
+        ):
             told = f"it has a backlog, and its checkpoint has not moved for {self.unmoved_seconds:.0f} s"
         return told and told[:_MAX_CHARS]
 
