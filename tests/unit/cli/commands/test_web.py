@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.cli.commands import web
 from kinesis_spout.operations.applications import UNNAMED
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.web import server
@@ -52,7 +51,7 @@ def test_without_names_it_shows_all_applications(served: Served) -> None:
 
 def test_it_opens_a_browser_where_that_is_asked_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(web.webbrowser, "open", opened.append)
+    monkeypatch.setattr("webbrowser.open", opened.append)
     FakeWorld().call("web", "--open", *SETTINGS)
     assert served.settings is not None
     assert opened == ["http://127.0.0.1:8080/"]
