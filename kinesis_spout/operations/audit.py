@@ -21,6 +21,7 @@ from kinesis_spout.settings import SpoutConfig
 
 _log = logging.getLogger(__name__)
 
+VERSION: Final = 1
 _MAX_CHARS: Final = 2_000
 """Of one text of an entry."""
 
@@ -44,7 +45,9 @@ class Operator:
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    version: int = VERSION
     at: float
+    """Seconds since the epoch."""
     who: str
     door: str
     """Through which it was made: "command line" or "web page"."""
@@ -55,7 +58,9 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
     def document(self) -> dict[str, Any]:
-        return msgspec.structs.asdict(self) | {"at": moment(self.at)}
+        told = msgspec.structs.asdict(self) | {"at": moment(self.at)}
+        del told["version"]
+        return told
 
 
 class Audit:
@@ -108,6 +113,9 @@ def audit_of(progress: StoredProgress) -> list[AuditEntry]:
 
 def _decoded(stored: bytes) -> AuditEntry:
     try:
-        return msgspec.json.decode(stored, type=AuditEntry)
+        entry = msgspec.json.decode(stored, type=AuditEntry)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return AuditEntry(at=0.0, who="?", door="?", what="unreadable entry", of=repr(stored[:200]))
+        entry = None
+    if entry is not None and entry.version <= VERSION:
+        return entry
+    return AuditEntry(at=0.0, who="?", door="?", what="unreadable entry", of=repr(stored[:200]))

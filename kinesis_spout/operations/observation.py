@@ -93,7 +93,11 @@ class ShardSight:
             told = "it has records to deliver, and has not moved, its owner says"
         elif view.state is ShardState.READY and self.has_backlog:
             told = "it has a backlog, and no member owns it"
-        elif view.state is ShardState.READING and self.unmoved_seconds >= _STILL_SECONDS:
+        elif (
+            view.state is ShardState.READING
+            and self.unmoved_seconds >= _STILL_SECONDS
+            and (live is None or live.stalled is None)  # its owner knows better
+        ):
             told = f"it has a backlog, and its checkpoint has not moved for {self.unmoved_seconds:.0f} s"
         return told and told[:_MAX_CHARS]
 
@@ -243,8 +247,10 @@ class Observation:
         return self._progress is None
 
     def close(self) -> None:
+        """End the session with ZooKeeper; a reading that is under way fails."""
         with self._lock:
-            self._forget_session()
+            opened, self._opened, self._progress = self._opened, ExitStack(), None
+        opened.close()
 
     def _look_at_store(self) -> _Stored:
         self._looked_at = time.monotonic()
@@ -260,23 +266,29 @@ class Observation:
         return self._reader().lister.list_shards()
 
     def _reader(self) -> Stream:
+        stream = self._stream or self._world.stream(self.config)
         with self._lock:
-            if self._stream is None:
-                self._stream = self._world.stream(self.config)
+            self._stream = self._stream or stream
             return self._stream
 
-    def _read_stored(self) -> _Stored:
+    def _session(self) -> "StoredProgress":
+        """The session with ZooKeeper; only one reading at a time asks for it."""
+        if self._progress is not None:
+            return self._progress
+        opened = ExitStack()
+        progress = opened.enter_context(self._world.progress(self.config))
         with self._lock:
-            try:
-                return self._stored_now()
-            except StoreError:
-                self._forget_session()
-                raise
+            self._opened, self._progress = opened, progress
+        return progress
 
-    def _stored_now(self) -> _Stored:
-        if self._progress is None:
-            self._progress = self._opened.enter_context(self._world.progress(self.config))
-        progress = self._progress
+    def _read_stored(self) -> _Stored:
+        try:
+            return self._stored_now(self._session())
+        except StoreError:
+            self.close()
+            raise
+
+    def _stored_now(self, progress: "StoredProgress") -> _Stored:
         progress.check_begun(self.config)
         group = group_view(progress)
         listed = self._listing.ask(0.0).value
@@ -297,10 +309,6 @@ class Observation:
             views=views,
             audit=audit_of(progress),
         )
-
-    def _forget_session(self) -> None:
-        self._progress = None
-        self._opened.close()
 
     def _note_moves(self, views: Sequence[ShardView]) -> None:
         now, before = time.monotonic(), self._moved
