@@ -104,11 +104,7 @@ class Audit:
 def read_audit(world: World, config: SpoutConfig) -> list[AuditEntry]:
     """The entries that are kept, oldest first. One that cannot be read is shown as such."""
     with begun_progress(world, config) as progress:
-        return audit_of(progress)
-
-
-def audit_of(progress: StoredProgress) -> list[AuditEntry]:
-    return [_decoded(stored) for stored in progress.group.audit()]
+        return [_decoded(stored) for stored in progress.group.audit()]
 
 
 def _decoded(stored: bytes) -> AuditEntry:

@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -28,7 +28,14 @@ class Redrive:
     """One redrive. Mutable: its thread writes, all others read."""
 
     def __init__(
-        self, world: World, config: SpoutConfig, choice: Choice, rate: float | None, by: Operator
+        self,
+        world: World,
+        config: SpoutConfig,
+        choice: Choice,
+        *,
+        rate: float | None,
+        by: Operator,
+        ended: Callable[[], None],
     ) -> None:
         self.config = config
         self.choice = choice
@@ -42,6 +49,7 @@ class Redrive:
         self.done = 0
         self.error: Exception | None = None
         self._world = world
+        self._ended = ended
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-redrive", daemon=True)
 
@@ -83,6 +91,7 @@ class Redrive:
             self.error, self.state = error, RedriveState.FAILED
         finally:
             self.ended_at = self._world.time()
+            self._ended()
 
     def _advance(self, letters: int) -> None:
         self.done += letters
@@ -99,9 +108,15 @@ class Redrives:
         self._numbers = itertools.count(1)
 
     def start(
-        self, config: SpoutConfig, choice: Choice, *, rate: float | None, by: Operator
-    ) -> tuple[int, Redrive]:
-        """Begin one; its number, and itself.
+        self,
+        config: SpoutConfig,
+        choice: Choice,
+        *,
+        rate: float | None,
+        by: Operator,
+        ended: Callable[[], None],
+    ) -> int:
+        """Begin one, and give its number; ``ended`` is called on its thread when it has ended.
 
         WrongArguments: one of the same dead letters runs: two would put some of them twice.
         """
@@ -114,11 +129,12 @@ class Redrives:
                         "end, or stop it"
                     )
             number = next(self._numbers)
-            redrive = self._redrives[number] = Redrive(self._world, config, choice, rate, by)
+            redrive = Redrive(self._world, config, choice, rate=rate, by=by, ended=ended)
+            self._redrives[number] = redrive
             for old in [each for each, one in self._redrives.items() if not one.is_running][:-_KEPT]:
                 del self._redrives[old]
         redrive.start()
-        return number, redrive
+        return number
 
     def find(self, config: SpoutConfig, number: int) -> Redrive:
         found = self._redrives.get(number)

@@ -140,8 +140,12 @@ async def redrive(request: Request) -> Response:
             count, _ = counted()
             _check_count(fields, count)
         observation = pages.observation(request)
-        number, _ = pages.watched.redrives.start(
-            observation.config, choice, rate=_rate(fields), by=pages.operator(request, why)
+        number = pages.watched.redrives.start(
+            observation.config,
+            choice,
+            rate=_rate(fields),
+            by=pages.operator(request, why),
+            ended=observation.changed,
         )
         return _back(request, "redrives", str(number))
 
