@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
-from kinesis_spout.operations.audit import Operator
+from kinesis_spout.operations.audit import Audit, Operator
 from kinesis_spout.operations.dead_letters import Choice, chosen_letters, put_back
 from kinesis_spout.operations.errors import NotFound, WrongArguments
 from kinesis_spout.operations.world import World
@@ -48,6 +48,7 @@ class Redrive:
         """How many letters were chosen; None while they are counted."""
         self.done = 0
         self.error: Exception | None = None
+        self.stopped_by: Operator | None = None
         self._world = world
         self._ended = ended
         self._stop = threading.Event()
@@ -64,8 +65,9 @@ class Redrive:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, by: Operator | None = None) -> None:
         """Put no other batch. Returns at once; what was put is marked."""
+        self.stopped_by = self.stopped_by or by
         self._stop.set()
 
     def join(self, timeout_seconds: float) -> None:
@@ -86,7 +88,11 @@ class Redrive:
                     by=self.by,
                     done=self._advance,
                 )
-            self.state = RedriveState.DONE if self.done >= self.total else RedriveState.STOPPED
+            is_whole = self.done >= self.total
+            if self.stopped_by is not None and not is_whole:
+                what = f"the redrive of {self.choice.text}"
+                Audit(self._world, self.config, self.stopped_by).note_apart("stop", what)
+            self.state = RedriveState.DONE if is_whole else RedriveState.STOPPED
         except Exception as error:  # noqa: BLE001 - shown to all who look; nobody waits for this thread
             self.error, self.state = error, RedriveState.FAILED
         finally:
