@@ -31,9 +31,10 @@ _HASH_KEY_TAG: Final = 0x10
 _DATA_TAG: Final = 0x1A
 _LONGEST_NUMBER: Final = 5
 """The longest varint, in bytes: no length or count of a record needs more."""
-_TRACEPARENT_CHARACTERS: Final = 55
-_TRACE_TAG: Final = np.frombuffer(tags_of(TraceContext("0" * _TRACEPARENT_CHARACTERS)), np.uint8)
-_TRACE_TAG_HEAD: Final = len(_TRACE_TAG) - _TRACEPARENT_CHARACTERS
+_TRACE_TAG: Final = tags_of(TraceContext("0" * 55))
+_TRACE_TAG_BYTES: Final = len(_TRACE_TAG)
+_TRACE_TAG_HEAD: Final = np.frombuffer(_TRACE_TAG.rstrip(b"0"), np.uint8)
+"""What stands in each before the value."""
 Numbers = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
 _Bytes = npt.NDArray[np.uint8]
@@ -264,11 +265,9 @@ def _user_fields(content: _Bytes, starts: Numbers, ends: Numbers) -> _UserFields
 
 
 def _have_trace_tags(content: _Bytes, starts: Numbers, ends: Numbers) -> _Flags:
-    """Whether from each start to its end there is one tag with a ``traceparent``, in ASCII, and nothing else."""
-    bytes_ = content.take(starts[:, None] + np.arange(len(_TRACE_TAG)), mode="clip")
-    has_head = (bytes_[:, :_TRACE_TAG_HEAD] == _TRACE_TAG[:_TRACE_TAG_HEAD]).all(axis=1)
-    is_ascii = (bytes_[:, _TRACE_TAG_HEAD:] < 0x80).all(axis=1)  # noqa: PLR2004 - of ASCII
-    found: _Flags = (ends - starts == len(_TRACE_TAG)) & has_head & is_ascii
+    """Whether from each start to its end there is one tag named ``traceparent`` of the usual length."""
+    heads = content.take(starts[:, None] + np.arange(len(_TRACE_TAG_HEAD)), mode="clip")
+    found: _Flags = (ends - starts == _TRACE_TAG_BYTES) & (heads == _TRACE_TAG_HEAD).all(axis=1)
     return found
 
 
