@@ -50,10 +50,8 @@ class ShardStatus:
     paused_by_operator: bool = False
     slices_out: bool = False
     """Whether a slice of it is under way: what one reads is not in flight before it has ended."""
-    may_read: bool = False
-    """Whether a fresh record of it may be handed out: neither its order nor a limit holds it back."""
-    retry_due_at: float | None = None
-    """When its next retry is due; None: none waits, or some are out."""
+    waits_until: float | None = None
+    """When the retry is due for which it waits, by its order or a limit; None: it waits for none."""
 
 
 class OwnedShards:
@@ -129,8 +127,7 @@ class OwnedShards:
             congested=state.is_congested,
             paused_by_operator=self.operator_pause.covers(shard_id),
             slices_out=not slices.is_idle,
-            may_read=state.may_read,
-            retry_due_at=slices.next_due,
+            waits_until=slices.next_due if tracker.waiting and not state.may_read else None,
         )
 
     # Planning slices

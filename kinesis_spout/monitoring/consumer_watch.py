@@ -190,8 +190,8 @@ class _Patience:
             return inf
         if is_read or status.in_flight or status.slices_out or status.exhausted:
             return self.seconds
-        if not status.may_read and status.retry_due_at is not None:
-            is_due = status.retry_due_at <= self.now - self.seconds
+        if status.waits_until is not None:
+            is_due = status.waits_until <= self.now - self.seconds
             return self.turn_seconds if is_due else inf
         return self.turn_seconds
 

@@ -218,6 +218,14 @@ def _samples(
 def _of_consumer(look: ConsumerLook, *, per_shard: bool) -> Iterator[Sample]:
     labels, counters, owned = {"app": look.app, "stream": look.stream}, look.counters, look.owned
     lags = [shard.lag_millis for shard in owned if shard.lag_millis is not None]
+    in_flight = waiting = exhausted = holes = congested = 0
+    for shard in owned:
+        status = shard.status
+        in_flight += status.in_flight
+        waiting += status.waiting
+        exhausted += status.exhausted
+        holes += status.holes
+        congested += status.congested
     yield from _samples(
         labels,
         {
@@ -243,13 +251,13 @@ def _of_consumer(look: ConsumerLook, *, per_shard: bool) -> Iterator[Sample]:
             "lag_max_seconds": max(lags, default=0) / 1000,
             "lag_avg_seconds": sum(lags) / max(1, len(lags)) / 1000,
             "oldest_unfinished_seconds": max((shard.unfinished_seconds for shard in owned), default=0.0),
-            "records_in_flight": sum(shard.status.in_flight for shard in owned),
-            "retries_waiting": sum(shard.status.waiting for shard in owned),
-            "dead_letters_waiting": sum(shard.status.exhausted for shard in owned),
-            "holes": sum(shard.status.holes for shard in owned),
+            "records_in_flight": in_flight,
+            "retries_waiting": waiting,
+            "dead_letters_waiting": exhausted,
+            "holes": holes,
             "records_uncommitted": look.uncommitted,
             "buffered_bytes": look.buffered_bytes,
-            "shards_congested": sum(shard.status.congested for shard in owned),
+            "shards_congested": congested,
             "shards_stalled": len(look.stalled),
             "members": len(look.assigned),
             "leads": look.leads,
@@ -263,8 +271,8 @@ def _of_consumer(look: ConsumerLook, *, per_shard: bool) -> Iterator[Sample]:
         yield from _samples(labels, {"records_given_up": count}, reason=kind.reason, error=kind.error)
     for error, count in look.failures.items():
         yield from _samples(labels, {"failures": count}, error=error)
-    for state, count in Counter(shard.status.phase.name.lower() for shard in look.shards).items():
-        yield from _samples(labels, {"shards": count}, state=state)
+    for state, count in Counter(shard.status.phase for shard in look.shards).items():
+        yield from _samples(labels, {"shards": count}, state=state.name.lower())
     yield from _samples(labels, {"paused": look.pause is not None}, by="breaker")
     yield from _samples(labels, {"paused": look.paused_by_operator is not None}, by="operator")
     yield from _samples(labels, {"info": 1}, version=package_version(), member=look.member, door=look.door)

@@ -93,7 +93,7 @@ class BufferedShards:
     @property
     def readings(self) -> Mapping[str, ShardReading]:
         return {
-            shard_id: ShardReading(getter.millis_behind_latest, getter.buffered[0] > 0, getter.reading_since)
+            shard_id: ShardReading(getter.millis_behind_latest, getter.has_records, getter.reading_since)
             for shard_id, getter in self._getters.items()
         }
 
