@@ -300,6 +300,7 @@ class ConsumerWatch:
         for gone in self._memories.keys() - {status.shard_id for status in statuses}:
             del self._memories[gone]
         config, patience = consumer.config, self._patience(now)
+        is_certain = consumer.ports.coordinator.is_certain()
         return ConsumerLook(
             now=now,
             time=consumer.ports.clock.time(),
@@ -316,8 +317,8 @@ class ConsumerWatch:
                 for status in statuses
             ],
             fatal=None if consumer.fatal is None else f"{type(consumer.fatal).__name__}: {consumer.fatal}",
-            is_certain=consumer.ports.coordinator.is_certain(),
-            leads=_leads(consumer),
+            is_certain=is_certain,
+            leads=is_certain and consumer.leads,
             delivered_per_second=self._rate(1),
             acked_per_second=self._rate(2),
             commit_interval_seconds=config.commit_interval_seconds,
@@ -404,10 +405,3 @@ def _has_work(status: ShardStatus, *, is_unread: bool, is_behind: bool) -> bool:
         return False
     is_out = bool(status.in_flight or status.exhausted or status.slices_out)
     return is_out or (status.phase is ShardPhase.READING and (is_behind or is_unread))
-
-
-def _leads(consumer: Consumer) -> bool:
-    try:
-        return consumer.ports.group.leads()
-    except KinesisSpoutError:
-        return False  # its candidacy has ended, which ends the consumer: its own error says why

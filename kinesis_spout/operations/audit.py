@@ -52,7 +52,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     door: str
     """Through which it was made: "command line" or "web page"."""
     what: str
-    """``pause``, ``resume``, ``drain``, ``undrain``, ``reset``, ``forget`` or ``redrive``."""
+    """``pause``, ``resume``, ``drain``, ``undrain``, ``reset``, ``forget``, ``redrive`` or ``stop``."""
     of: str
     """Shards, a member, or letters, as text."""
     why: str = ""
@@ -104,11 +104,7 @@ class Audit:
 def read_audit(world: World, config: SpoutConfig) -> list[AuditEntry]:
     """The entries that are kept, oldest first. One that cannot be read is shown as such."""
     with begun_progress(world, config) as progress:
-        return audit_of(progress)
-
-
-def audit_of(progress: StoredProgress) -> list[AuditEntry]:
-    return [_decoded(stored) for stored in progress.group.audit()]
+        return [_decoded(stored) for stored in progress.group.audit()]
 
 
 def _decoded(stored: bytes) -> AuditEntry:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kinesis_spout.model.errors import StoreError
 from kinesis_spout.model.record import Record
-from kinesis_spout.operations.audit import AuditEntry, audit_of
+from kinesis_spout.operations.audit import AuditEntry, read_audit
 from kinesis_spout.operations.errors import NotFound
 from kinesis_spout.operations.group import GroupView, group_view
 from kinesis_spout.operations.letters_view import LettersView, view_letters
@@ -158,7 +158,6 @@ class _Stored:
     group: GroupView
     paused: OperatorPause
     views: Sequence[ShardView]
-    audit: Sequence[AuditEntry]
 
 
 class Observation:
@@ -182,6 +181,7 @@ class Observation:
         self._lags = Refreshed(self._read_lags, _STREAM_SECONDS)
         self._live = Refreshed(self._ask_members, _LIVE_SECONDS)
         self._letters = Refreshed(self._read_letters, _LETTERS_SECONDS)
+        self._audit = Refreshed(self._read_audit, _STORED_SECONDS)
 
     def look(self) -> Sight:
         """How the application is now.
@@ -225,7 +225,7 @@ class Observation:
 
     def audit(self) -> Sequence[AuditEntry]:
         """What operators changed, the newest first. Raises like ``look``."""
-        return list(reversed(self._look_at_store().audit))
+        return list(reversed(self._audit.ask(_STORE_PATIENCE_SECONDS).get()))
 
     def next_records(self, shard_id: str, count: int) -> Sequence[Record]:
         """The records after a shard's checkpoint, finished or not. Raises what Kinesis raises."""
@@ -239,6 +239,7 @@ class Observation:
         """Something was changed: the next look reads it."""
         self._stored.expire()
         self._letters.expire()
+        self._audit.expire()
 
     def close_unwatched(self) -> bool:
         """End the session with ZooKeeper if nobody has looked for a while; say whether none is left."""
@@ -273,8 +274,9 @@ class Observation:
 
     def _session(self) -> "StoredProgress":
         """The session with ZooKeeper; only one reading at a time asks for it."""
-        if self._progress is not None:
-            return self._progress
+        open_one = self._progress  # another thread may close it
+        if open_one is not None:
+            return open_one
         opened = ExitStack()
         progress = opened.enter_context(self._world.progress(self.config))
         with self._lock:
@@ -307,7 +309,6 @@ class Observation:
             group=group,
             paused=progress.group.paused(),
             views=views,
-            audit=audit_of(progress),
         )
 
     def _note_moves(self, views: Sequence[ShardView]) -> None:
@@ -326,6 +327,9 @@ class Observation:
 
     def _ask_members(self) -> Mapping[str, LiveStatus]:
         return ask_members(self._look_at_store().group.members, self.config)
+
+    def _read_audit(self) -> Sequence[AuditEntry]:
+        return read_audit(self._world, self.config)
 
     def _read_letters(self) -> LettersView:
         return view_letters(self._world, self.config)

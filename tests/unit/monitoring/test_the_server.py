@@ -1,6 +1,7 @@
 """What a door answers over HTTP while it works, and while it does not."""
 
 import json
+import threading
 import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +99,22 @@ def test_an_outage_of_zookeeper_never_turns_it_dead(world: World, monkeypatch: p
         world.until(lambda: bool(reasons(server.address)), "it is not ready")
         assert "ZooKeeper does not answer" in reasons(server.address)[0]["reason"]
         assert get(server.address, "/livez")[0] == 200
+
+
+def test_a_scrape_does_not_wait_for_zookeeper(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    spout = world.spout(**QUICK)
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        leads = 'kinesis_spout_leads{app="billing",stream="orders"} 1.0'
+        world.until(lambda: leads in get(server.address, "/metrics")[1], "it leads")
+        (consumer,) = spout._consumers().values()
+        answered = threading.Event()
+        monkeypatch.setattr(consumer.ports.group, "leads", lambda: answered.wait(60))
+        try:
+            for _ in range(3):
+                world.clock.advance(1.0)
+                assert leads in get(server.address, "/metrics")[1]
+        finally:
+            answered.set()
 
 
 def test_a_consumer_that_ended_is_dead_and_says_why(world: World) -> None:
