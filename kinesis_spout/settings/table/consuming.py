@@ -225,7 +225,7 @@ MONITORING: Final = (
         doc="A file that is touched about once a second while the spout is alive, for probes without HTTP."),
     setting("stalled_after_seconds", seconds(above=0), 8.0,
         doc="A shard that has records to deliver, and none of them delivered or finished for this long, makes the "
-            "spout not ready. Longer than the slowest micro-batch."),
+            "spout not ready. A full micro-batch has its own time; longer than your slowest call of a handler."),
     setting("tracing", FLAG, False,
         doc="A span of OpenTelemetry for each record that carries the trace context of its producer (of an "
             "aggregated record, see Trace), linked to it. Needs `kinesis-spout[otel]`."),

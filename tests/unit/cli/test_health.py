@@ -83,3 +83,12 @@ def test_what_cannot_be_asked_is_refused(arguments: tuple[str, ...]) -> None:
     code, _, said = health(*arguments)
     assert code == 2
     assert "expected" in said
+
+
+def test_a_proxy_of_the_environment_is_not_asked(spout: RecordSpout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        assert health("--http", str(server.address)) == (0, "", "alive\n")

@@ -13,7 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.monitoring import METRICS, MonitoringServer
+from kinesis_spout.monitoring.consumer_watch import _has_work
 from kinesis_spout.monitoring.doors import _servers
+from shard_state import ShardPhase, ShardStatus
 from tests.support.consumer.world import FIRST, World
 from tests.support.probes import get, reasons
 
@@ -212,3 +214,32 @@ class WithoutProgress:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._spout, name)
+
+
+def test_records_that_wait_for_the_rate_of_deliveries_do_not_stand_still(world: World) -> None:
+    spout = world.spout(**QUICK, max_deliveries_per_second=0.2)
+    world.put_in(FIRST, "a", "b", "c")
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        for emitted in world.take(spout, 1):
+            spout.ack(emitted.message_id)
+        world.until(lambda: not spout.uncommitted, "the progress is stored")
+        for _ in range(8):
+            world.clock.sleep(0.5)
+            assert spout.next_tuple() is None
+            assert get(server.address, "/readyz")[0] == 200
+
+
+def test_records_that_nobody_takes_stand_still(world: World) -> None:
+    spout = world.spout(**QUICK)
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        world.put_in(FIRST, "a")
+        world.until(lambda: bool(reasons(server.address)), "it is not ready")
+        assert "records read and not handed out" in reasons(server.address)[0]["reason"]
+
+
+@pytest.mark.parametrize("phase", [ShardPhase.AT_BOUND, ShardPhase.AT_END])
+def test_a_shard_of_which_nothing_is_to_be_read_has_no_backlog(phase: ShardPhase) -> None:
+    status = ShardStatus(shard_id=FIRST, phase=phase)
+    assert not _has_work(status, is_unread=False, is_behind=True)
+    assert _has_work(status._replace(phase=ShardPhase.READING), is_unread=False, is_behind=True)
+    assert _has_work(status._replace(in_flight=1), is_unread=False, is_behind=False)
