@@ -220,6 +220,7 @@ class TreeDelivery(SliceDelivery):
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         clock = self._settings.clock
+        run = run[: self._plan.most_deliveries - self.delivered]
         # To call the method of an object costs less than to call the object.
         emit, to_values = self._run.emit_root, self._to_values.__call__
         open_here = array("Q")

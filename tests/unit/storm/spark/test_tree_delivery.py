@@ -246,6 +246,15 @@ def test_a_record_whose_tree_is_done_at_once_takes_no_room() -> None:
     assert not stage.delivery.room
 
 
+@pytest.mark.parametrize("tracks", [True, False])
+def test_no_more_is_emitted_than_may_be_delivered_though_each_tree_is_done_at_once(*, tracks: bool) -> None:
+    stage = FirstStage(tracks=tracks, holes=((SequenceNumber(0), SequenceNumber(1)),), deliveries=1, room=1)
+
+    assert stage.deliver(records("a", "b", "c", "d")) == 2
+    assert stage.delivery.delivered == 1
+    assert not stage.delivery.room
+
+
 def test_the_attempt_of_a_record_is_that_of_its_retry() -> None:
     stage = FirstStage(
         kind=SliceKind.RETRY,
