@@ -231,6 +231,13 @@ def test_no_more_is_fetched_than_may_be_open_and_without_ackers_nothing_is(
     assert delivery.wants_more_than(page_of(most - 1))
 
 
+def test_on_its_way_to_the_one_record_of_a_probe_it_fetches_all_that_was_finished_before() -> None:
+    delivery = FirstStage(
+        exchanges=True, holes=((SequenceNumber(0), SequenceNumber(900)),), deliveries=1, room=1
+    ).delivery
+    assert delivery.wants_more_than(page_of(1))
+
+
 def test_without_ackers_nothing_is_open_though_all_tuples_leave() -> None:
     stage = FirstStage(exchanges=True, tracks=False, max_failures=3)
     assert stage.deliver(records(*"abcde")) == 5
