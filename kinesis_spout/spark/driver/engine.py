@@ -199,7 +199,11 @@ class MicroBatchEngine:
 
     @property
     def lags(self) -> Mapping[str, int]:
-        return {shard_id: shard.millis_behind_latest for shard_id, shard in self._shards.by_id.items()}
+        return {
+            shard_id: shard.millis_behind_latest
+            for shard_id, shard in self._shards.by_id.items()
+            if shard.millis_behind_latest is not None
+        }
 
     @property
     def buffered_bytes(self) -> int:
