@@ -3,7 +3,8 @@
 From the bytes of a reply to records that a handler can be given: decoding, the MD5 of each aggregated record, its
 protobuf message, and a record for each user record in it; where a reshard has made the shard, also the MD5 of each
 key. Another page has the same user records as records of their own. What taking apart costs a page with nothing to
-take apart is told by making the same page without looking.
+take apart is told by making the same page without looking. Trace context in the tags of one user record in a
+hundred, as a producer that traces leaves it, is passed over or, with the setting `tracing`, read.
 """
 
 import base64
@@ -18,12 +19,14 @@ from figures import Figure, cpu_seconds
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
 from kinesis_spout.kinesis.read.page import decode_reply, page_of
 from kinesis_spout.kinesis.read.user_records import HashKeys, with_user_records
+from kinesis_spout.model.trace_context import TraceContext
 from kinesis_spout.ports import Page
 from shard_state import Capacity, Checkpoint, LocalShardState, Order, Position, RetryPolicy, Shard
 
 CARRIERS, INSIDE, SIZE_BYTES = 200, 100, 100
 PLAIN = 10_000
 GOAL_MICROSECONDS = 1.0
+_TRACE = TraceContext(f"00-{1:032x}-{1:016x}-01")
 _PARENTED = Shard(shard_id="shard-1", parents=("shard-0",), hash_range=(0, 2**127))
 
 
@@ -43,6 +46,14 @@ def figures(*, quick: bool) -> Iterator[Figure]:
     hash_keys = HashKeys.to_check(_PARENTED)
     checked = cpu_seconds(lambda: _page(body, look=True, hash_keys=hash_keys), repeats=repeats) / count
     yield _figure(f"{name}, each key's MD5 compared with the shard", checked, looked, "as many plain records")
+    traced = _aggregated_body(traced=True)
+    for tracing in (False, True):
+        took = (
+            cpu_seconds(lambda on=tracing: _page(traced, look=True, with_traces=on), repeats=repeats) / count
+        )
+        yield _figure(
+            f"{name}, one in {INSIDE} traced, tracing {'on' if tracing else 'off'}", took, apart, "none"
+        )
     pages = {each: _page(each, look=True) for each in (body, plain)}
     handed_out = [cpu_seconds(partial(_hand_out, page), repeats=repeats) for page in pages.values()]
     yield _figure(
@@ -59,9 +70,11 @@ def _figure(
     )
 
 
-def _page(body: bytes, *, look: bool, hash_keys: HashKeys | None = None) -> Page:
+def _page(body: bytes, *, look: bool, hash_keys: HashKeys | None = None, with_traces: bool = False) -> Page:
     page = page_of(decode_reply(body), stream="orders", shard_id="shard-1")
-    return with_user_records(page, start=None, hash_keys=hash_keys) if look else page
+    if not look:
+        return page
+    return with_user_records(page, start=None, hash_keys=hash_keys, with_traces=with_traces)
 
 
 def _hand_out(page: Page) -> None:
@@ -79,13 +92,17 @@ def _hand_out(page: Page) -> None:
         shard.ack(sequence, 0.0)
 
 
-def _aggregated_body() -> bytes:
+def _aggregated_body(*, traced: bool = False) -> bytes:
     """Take the page of as many plain records, and give each of them user records to carry."""
     source = random.Random(CARRIERS)
     reply = json.loads(page_body(CARRIERS, SIZE_BYTES))
     for at, carrier in enumerate(reply["Records"]):
         inside = (
-            UserRecord(f"customer-{at * INSIDE + number:06}", source.randbytes(SIZE_BYTES))
+            UserRecord(
+                f"customer-{at * INSIDE + number:06}",
+                source.randbytes(SIZE_BYTES),
+                trace=_TRACE if traced and not number else None,
+            )
             for number in range(INSIDE)
         )
         carrier["Data"] = base64.b64encode(aggregate(inside)).decode()

@@ -101,6 +101,7 @@ class KinesisSpout(RecordSpout):
             concurrency=config.concurrency,
             timeout_seconds=config.record_timeout_seconds,
             coalesces=coalesce is not None,
+            traced_for=config.app if config.tracing else None,
         )
         coalescing = CoalescingKey.of(coalesce, config.order)
         return self._run(spark, made, name, door="foreach_record", coalescing=coalescing)
@@ -121,11 +122,13 @@ class KinesisSpout(RecordSpout):
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or the
                 handler is a generator function or an ``async def``.
         """
-        from kinesis_spout.spark.tasks.handlers import ArrowHandler  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.handlers import ArrowHandler, TracedArrowHandler  # noqa: PLC0415
 
         self.refuse_order("foreach_arrow")
         refuse_unfinished_function("handler", handler)
-        return self._run(spark, ArrowHandler(handler), name, door="foreach_arrow")
+        config = self.config
+        made = TracedArrowHandler(handler, config.app) if config.tracing else ArrowHandler(handler)
+        return self._run(spark, made, name, door="foreach_arrow")
 
     def foreach_batch(
         self,

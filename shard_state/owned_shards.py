@@ -48,6 +48,10 @@ class ShardStatus:
     holes: int = 0
     congested: bool = False
     paused_by_operator: bool = False
+    slices_out: bool = False
+    """Whether a slice of it is under way: what one reads is not in flight before it has ended."""
+    waits_until: float | None = None
+    """When the retry is due for which it waits, by its order or a limit; None: it waits for none."""
 
 
 class OwnedShards:
@@ -122,6 +126,8 @@ class OwnedShards:
             holes=tracker.holes,
             congested=state.is_congested,
             paused_by_operator=self.operator_pause.covers(shard_id),
+            slices_out=not slices.is_idle,
+            waits_until=slices.next_due if tracker.waiting and not state.may_read else None,
         )
 
     # Planning slices

@@ -195,6 +195,11 @@ class Consumer(ConsumerState):
             return self.sharing.assigned
 
     @property
+    def leads(self) -> bool:
+        """Whether this member led when it last looked after that. Neither waits nor asks ZooKeeper."""
+        return self._leading.leads
+
+    @property
     def retried_error(self) -> KinesisSpoutError | None:
         with self.lock:
             return self.last_error or next(iter(self.read_errors.current), None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate
 from kinesis_spout.kinesis.pace import ShardPaces
@@ -159,6 +159,19 @@ class Companion(Protocol):
         ...
 
 
+class ShardReading(NamedTuple):
+    """How far the reading of one owned shard is."""
+
+    lag_millis: int | None
+    """How far behind the tip it is, as its last page said; None before the first."""
+    has_records: bool
+    """Whether records of it were read and are not finished, or not handed out."""
+    since: float | None
+    """When the read began that is under way; monotonic, None: none is."""
+    busy_until: float | None = None
+    """Until when a full micro-batch that has a slice of it may last; monotonic, None: it is in no full one."""
+
+
 class OwnershipListener(Protocol):
     """Reads the owned shards. The housekeeper calls it when they change, under the lock."""
 
@@ -175,8 +188,8 @@ class OwnershipListener(Protocol):
         ...
 
     @property
-    def lags(self) -> Mapping[str, int]:
-        """How far behind the tip each shard is, in milliseconds, as its last page said."""
+    def readings(self) -> Mapping[str, ShardReading]:
+        """How far the reading of each shard is that this reads; those that executors read included."""
         ...
 
     @property

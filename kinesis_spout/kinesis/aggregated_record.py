@@ -2,6 +2,7 @@
 
 Four magic bytes, a protobuf message, and the MD5 of the message. The message names every key once; a user
 record is its data and the numbers of its keys. A reader that does not know the format sees one record.
+A user record may have tags, which readers pass over; trace context is in them.
 https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
 """
 
@@ -12,6 +13,13 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
+
+from kinesis_spout.model.trace_context import (
+    MAX_TRACESTATE_CHARACTERS,
+    TRACEPARENT,
+    TRACESTATE,
+    TraceContext,
+)
 
 MAGIC: Final = b"\xf3\x89\x9a\xc2"
 _DIGEST_BYTES: Final = 16
@@ -28,6 +36,8 @@ class UserRecord(NamedTuple):
     partition_key: str
     data: bytes
     explicit_hash_key: str | None = None
+    trace: TraceContext | None = None
+    """Written as tags."""
 
 
 def aggregate(records: Iterable[UserRecord]) -> bytes:
@@ -37,16 +47,20 @@ def aggregate(records: Iterable[UserRecord]) -> bytes:
         [record.partition_key for record in given],
         [record.data for record in given],
         [record.explicit_hash_key for record in given],
+        [record.trace for record in given] if any(record.trace for record in given) else None,
     )
 
 
 def aggregate_columns(
-    partition_keys: Sequence[str], data: Sequence[bytes], explicit_hash_keys: Sequence[str | None]
+    partition_keys: Sequence[str],
+    data: Sequence[bytes],
+    explicit_hash_keys: Sequence[str | None],
+    traces: Sequence[TraceContext | None] | None = None,
 ) -> bytes:
     """Encode user records as one record's data, in order.
 
-    The size is at most `FRAME_BYTES`, plus for each record its data and `RECORD_BYTES`, plus for each
-    different partition key and explicit hash key its UTF-8 and `KEY_BYTES`. The message is written by hand:
+    The size is at most `FRAME_BYTES`, plus for each record its data, its `tags_of` and `RECORD_BYTES`, plus for
+    each different partition key and explicit hash key its UTF-8 and `KEY_BYTES`. The message is written by hand:
     protobuf takes twice as long, because it first makes an object of each record.
     """
     keys = {key: number for number, key in enumerate(dict.fromkeys(partition_keys))}
@@ -56,10 +70,13 @@ def aggregate_columns(
     }
     pieces = [_text_field(_KEY_TABLE, key) for key in keys]
     pieces += [_text_field(_HASH_KEY_TABLE, key) for key in hash_keys]
-    if hash_keys:
-        for key, each, hash_key in zip(partition_keys, data, explicit_hash_keys, strict=True):
+    if hash_keys or traces is not None:
+        for key, each, hash_key, trace in zip(
+            partition_keys, data, explicit_hash_keys, traces or [None] * len(data), strict=True
+        ):
             number = None if hash_key is None else hash_keys[hash_key]
-            pieces += (_head(keys[key], len(each), number), each)
+            tags = b"" if trace is None else tags_of(trace)
+            pieces += (_head(keys[key], len(each), number, len(tags)), each, tags)
     else:
         for key, each in zip(partition_keys, data, strict=True):
             pieces += (_head(keys[key], len(each)), each)
@@ -74,10 +91,12 @@ class Contents(NamedTuple):
     data: list[bytes]
     explicit_hash_keys: list[str | None] | None
     """None: no user record has one."""
+    traces: list[TraceContext | None] | None = None
+    """Those that are valid and sampled. None: no user record has one, or they were not asked for."""
 
 
 def take_apart(data: bytes | memoryview) -> tuple[UserRecord, ...] | None:
-    """Return the user records in order; None for an ordinary record. See ``contents``."""
+    """Return the user records in order, without tags; None for an ordinary record. See ``contents``."""
     inside = contents(data)
     if inside is None:
         return None
@@ -85,8 +104,8 @@ def take_apart(data: bytes | memoryview) -> tuple[UserRecord, ...] | None:
     return tuple(map(UserRecord, inside.partition_keys, inside.data, hash_keys))
 
 
-def contents(data: bytes | memoryview) -> Contents | None:
-    """Decode a record's data; None for an ordinary record.
+def contents(data: bytes | memoryview, *, with_traces: bool = False) -> Contents | None:
+    """Decode a record's data; None for an ordinary record. Tags cost time, so they are read on request.
 
     Data that begins like an aggregated record, but has a wrong digest, message, key or key number, is an
     ordinary record: no data is lost because it looks like something else.
@@ -98,7 +117,11 @@ def contents(data: bytes | memoryview) -> Contents | None:
     try:
         message.ParseFromString(body)
         # The parser does not check that required fields are present.
-        return _contents_of(message) if message.IsInitialized() else None
+        inside = _contents_of(message) if message.IsInitialized() else None
+        # Most carriers have none, and one look at the bytes takes less than one at each user record's tags.
+        if inside is None or not with_traces or _TRACEPARENT not in bytes(body):
+            return inside
+        return inside._replace(traces=_traces(message))
     except (DecodeError, IndexError):
         return None
 
@@ -132,23 +155,49 @@ def _hash_keys(records: list[Any], hash_keys: list[str]) -> list[str | None] | N
     return [None if number == _NO_HASH_KEY else hash_keys[number] for number in numbers]
 
 
+def _traces(message: Any) -> list[TraceContext | None] | None:
+    traces = [_trace(record.tags) for record in message.records]
+    return traces if any(traces) else None
+
+
+def _trace(tags: Iterable[Any]) -> TraceContext | None:
+    values = {tag.key: tag.value for tag in tags}
+    parent, state = values.get(TRACEPARENT), values.get(TRACESTATE, "")
+    if not (isinstance(parent, str) and isinstance(state, str)):  # invalid UTF-8 comes as bytes
+        return None
+    trace = TraceContext(parent, state if len(state) <= MAX_TRACESTATE_CHARACTERS else "")
+    return trace if trace.is_sampled else None
+
+
 _KEY_TABLE: Final = b"\x0a"
 _HASH_KEY_TABLE: Final = b"\x12"
 _RECORD: Final = b"\x1a"
 _KEY_NUMBER: Final = b"\x08"
 _HASH_KEY_NUMBER: Final = b"\x10"
 _DATA: Final = b"\x1a"
+_TAGS: Final = b"\x22"
+_TRACEPARENT: Final = TRACEPARENT.encode()
+_TAG_KEY: Final = b"\x0a"
+_TAG_VALUE: Final = b"\x12"
 """Field tags: a field's number, and whether a number or a length follows.
 https://protobuf.dev/programming-guides/encoding/"""
 
 
 @lru_cache(maxsize=100_000)
-def _head(key_number: int, data_bytes: int, hash_key_number: int | None = None) -> bytes:
+def _head(key_number: int, data_bytes: int, hash_key_number: int | None = None, tag_bytes: int = 0) -> bytes:
     inside = _KEY_NUMBER + _varint(key_number)
     if hash_key_number is not None:
         inside += _HASH_KEY_NUMBER + _varint(hash_key_number)
     inside += _DATA + _varint(data_bytes)
-    return _RECORD + _varint(len(inside) + data_bytes) + inside
+    return _RECORD + _varint(len(inside) + data_bytes + tag_bytes) + inside
+
+
+@lru_cache(maxsize=10_000)
+def tags_of(trace: TraceContext) -> bytes:
+    """Encode the tags of a user record: what they weigh in its aggregated record."""
+    values = ((TRACEPARENT, trace.traceparent), (TRACESTATE, trace.tracestate))
+    tags = [_text_field(_TAG_KEY, name) + _text_field(_TAG_VALUE, value) for name, value in values if value]
+    return b"".join([_TAGS + _varint(len(tag)) + tag for tag in tags])
 
 
 @lru_cache(maxsize=100_000)

@@ -81,3 +81,14 @@ class Record(msgspec.Struct, gc=False):
     def arrival(self) -> datetime | None:
         """The approximate arrival as an aware UTC datetime."""
         return None if self.arrival_timestamp is None else datetime.fromtimestamp(self.arrival_timestamp, UTC)
+
+
+class TracedRecord(Record, gc=False):
+    """A user record with the trace context that its producer gave it; made only where `tracing` is on.
+
+    A class of its own, so that no other record has room for what few of them have.
+    """
+
+    traceparent: str = ""
+    """As in the header of that name: ``00-trace id-span id-flags``. The trace is sampled."""
+    tracestate: str = ""

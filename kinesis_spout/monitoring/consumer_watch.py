@@ -1,27 +1,45 @@
 """Looks at one consumer as an operator would: where it stands, and since when each shard has not moved.
 
 A look copies what the consumer has counted, under its lock, for about 5 microseconds a shard. It is kept for a
-second, so that several monitors cost one look.
+moment, so that several monitors cost one look. Whether the consumer is alive is asked without the lock: a thread
+that keeps it must not silence the answer.
+
+A shard **stands still** when it has work and nothing of it was delivered, finished or stored for too long:
+
+* what was handed out, an error of reading, a read that does not end, and dead letters that are not stored have
+  ``stalled_after_seconds``;
+* records of a full micro-batch have the time that this may last, where that is more;
+* a shard that only waits its turn, while others of the consumer are served, has three times as long, because a
+  micro-batch can be full;
+* one that waits for the rate of deliveries, or by its order or a limit for a retry that is not due, waits as it
+  should, and does not stand still.
 """
 
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.figures import GivenUp
 from kinesis_spout.consumer.pause_reports import pause_text
+from kinesis_spout.consumer.ports import ShardReading
 from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisSpoutError
 from shard_state import ShardPhase, ShardStatus
 
-_KEPT_SECONDS: Final = 1.0
+_KEPT_SECONDS: Final = 0.25
+_LOCK_SECONDS: Final = 1.0
+"""How long a look waits for the consumer's lock, which is held for milliseconds."""
 _RATE_SECONDS: Final = 10.0
 """Over how long the rates are."""
+_WAITS_A_TURN: Final = 3.0
+"""How many times as long a shard may wait for others."""
 _OWNED: Final = frozenset({ShardPhase.READING, ShardPhase.AT_END, ShardPhase.AT_BOUND})
+_NOT_READ: Final = ShardReading(None, has_records=False, since=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +49,14 @@ class ShardLook:
     status: ShardStatus
     lag_millis: int | None
     """As its last page said; None while it was not read."""
+    has_records: bool
+    """Whether records of it were read that are not handed out, or not finished."""
+    reading_seconds: float
+    """For how long the read of it that is under way lasts; 0 if none is."""
     still_seconds: float
-    """For how long nothing of it was delivered, finished or stored."""
+    """For how long it has had work, and nothing of it was delivered, finished or stored."""
+    allowed_seconds: float
+    """For how long it may be still."""
     unfinished_seconds: float
     """For how long its checkpoint has not moved although records behind it are unfinished; 0 if none is."""
     read_error: str | None
@@ -43,14 +67,8 @@ class ShardLook:
         return self.status.phase in _OWNED
 
     @property
-    def has_work(self) -> bool:
-        """Whether something of it is to be delivered or finished, or cannot be read."""
-        status = self.status
-        unfinished = status.in_flight or status.exhausted or self.lag_millis
-        return self.is_owned and bool(unfinished or self.read_error)
-
-    def stalled_for(self, seconds: float) -> bool:
-        return self.has_work and not self.status.paused_by_operator and self.still_seconds >= seconds
+    def is_stalled(self) -> bool:
+        return self.still_seconds >= self.allowed_seconds
 
     @property
     def reason(self) -> str:
@@ -58,12 +76,27 @@ class ShardLook:
         status, behind = self.status, self.lag_millis or 0
         parts = [
             f"{status.in_flight:,} in flight" * bool(status.in_flight),
+            "a slice of it is under way" * status.slices_out,
             f"{status.waiting:,} retries waiting" * bool(status.waiting),
             f"{status.exhausted:,} dead letters not stored" * bool(status.exhausted),
+            "records read and not handed out" * (self.has_records and not status.slices_out),
             f"{behind / 1000:.1f} s behind the tip" * bool(behind),
+            f"a read has lasted {self.reading_seconds:.0f} s" * (self.reading_seconds >= 1),
             self.read_error or "",
         ]
         return f"has not moved for {self.still_seconds:.0f} s: " + ", ".join(filter(None, parts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """Whether one consumer can go on by itself."""
+
+    app: str
+    stream: str
+    fatal: str | None
+    """The error that has ended it."""
+    unturned_seconds: float
+    """For how long its loop has not turned; 0 where it has none, or has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +122,12 @@ class ConsumerLook:
     progressed_at: float | None
     """When a record was finished last, to a second; None: none was yet."""
     uncommitted: int
+    unstored_seconds: float
+    """For how long finished records have not been stored; 0 if all are."""
     is_over: bool
-    """Whether the run has come up to its end, or every shard is over."""
+    """Whether the run has come up to its end, every shard is over, or it was closed."""
     shards: Sequence[ShardLook]
     buffered_bytes: int
-    turned_at: float | None
-    """When the loop of a door that has one turned last."""
     pause: str | None
     """What the breaker's pause says; None without one."""
     paused_by_operator: str | None
@@ -111,7 +144,8 @@ class ConsumerLook:
     delivered_per_second: float
     acked_per_second: float
     commit_interval_seconds: float
-    stalled_after_seconds: float
+    late_seconds: float = 0.0
+    """For how long it could not be looked at again, as another thread has kept its lock."""
 
     @property
     def owned(self) -> list[ShardLook]:
@@ -122,7 +156,7 @@ class ConsumerLook:
         """Shards that stand still; none while the whole application is paused."""
         if self.pause is not None:
             return []
-        return [shard for shard in self.shards if shard.stalled_for(self.stalled_after_seconds)]
+        return [shard for shard in self.shards if shard.is_stalled]
 
     @property
     def lag_millis(self) -> int | None:
@@ -136,8 +170,30 @@ class _Memory:
 
     seen: tuple[object, ...]
     moved_at: float
+    """Or when it had no work."""
     checkpoint: object
     stored_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Patience:
+    """How long a shard may be still, by what it waits for."""
+
+    now: float
+    seconds: float
+    turn_seconds: float
+    """For one that only waits its turn."""
+
+    def allowed(self, status: ShardStatus, *, is_read: bool, busy_until: float | None) -> float:
+        """Give the seconds for a shard; ``is_read`` says that a read of it fails or does not end."""
+        if not is_read and busy_until is not None and self.now < busy_until:
+            return inf
+        if is_read or status.in_flight or status.slices_out or status.exhausted:
+            return self.seconds
+        if status.waits_until is not None:
+            is_due = status.waits_until <= self.now - self.seconds
+            return self.turn_seconds if is_due else inf
+        return self.turn_seconds
 
 
 class ConsumerWatch:
@@ -148,31 +204,69 @@ class ConsumerWatch:
         self._lock = threading.Lock()
         self._last: ConsumerLook | None = None
         self._memories: dict[str, _Memory] = {}
+        self._failed_at: float | None = None
+        """When a look last waited for the consumer's lock in vain."""
         self._finished = 0
         self._progressed_at: float | None = None
+        self._delivered = 0
+        self._delivered_at: float | None = None
+        self._unstored_since: float | None = None
         self._rates: deque[tuple[float, int, int]] = deque()
 
     @property
     def consumer(self) -> Consumer:
         return self._consumer
 
+    def life(self) -> Life:
+        """Say whether the consumer can go on by itself. Takes no lock, and does no I/O."""
+        consumer = self._consumer
+        listener, fatal = consumer.listener, consumer.fatal
+        turned_at = None if listener is None else listener.turned_at
+        return Life(
+            app=consumer.config.app,
+            stream=consumer.config.stream_name,
+            fatal=None if fatal is None else f"{type(fatal).__name__}: {fatal}",
+            unturned_seconds=0.0 if turned_at is None else consumer.now - turned_at,
+        )
+
     def look(self) -> ConsumerLook:
-        """Describe the consumer as it is now, or was less than a second ago. Does no I/O."""
+        """Describe the consumer as it is now, or was a moment ago. Does no I/O.
+
+        While another thread keeps the consumer's lock it is the last look, with ``late_seconds``.
+
+        Raises:
+            TimeoutError: the lock is kept, and there was no look before.
+        """
         with self._lock:
             last, now = self._last, self._consumer.now
-            if last is None or now - last.now >= _KEPT_SECONDS:
-                self._last = last = self._looked(now)
-            return last
+            if last is not None and now - last.now < _KEPT_SECONDS:
+                return last
+            tried_just_now = self._failed_at is not None and now - self._failed_at < _LOCK_SECONDS
+            if not tried_just_now and self._consumer.lock.acquire(timeout=_LOCK_SECONDS):
+                try:
+                    copied = self._copied()
+                finally:
+                    self._consumer.lock.release()
+                self._failed_at, self._last = None, self._looked(self._consumer.now, **copied)
+                return self._last
+            if not tried_just_now:
+                self._failed_at = self._consumer.now
+            if last is None:
+                raise TimeoutError(f"expected the consumer's lock within {_LOCK_SECONDS:g} s, got none")
+            return replace(last, late_seconds=self._consumer.now - last.now)
 
-    def _looked(self, now: float) -> ConsumerLook:
+    def _copied(self) -> dict[str, Any]:
+        """What is guarded by the consumer's lock."""
         consumer = self._consumer
-        with consumer.lock:
-            listener, figures, pause = consumer.listener, consumer.figures, consumer.breaker_pause
-            sharing, counters = consumer.sharing, Counters.total([consumer.counters])
-            statuses = consumer.manager.status()
-            lags = {} if listener is None else dict(listener.lags)
-            errors = consumer.read_errors.by_shard
-            copied: dict[str, Any] = {
+        listener, figures, pause = consumer.listener, consumer.figures, consumer.breaker_pause
+        sharing, error = consumer.sharing, consumer.retried_error
+        is_over = listener is None or sharing.all_over or consumer.run_is_done
+        return {
+            "statuses": consumer.manager.status(),
+            "readings": {} if listener is None else listener.readings,
+            "errors": consumer.read_errors.by_shard,
+            "counters": Counters.total([consumer.counters]),
+            "copied": {
                 "failures": consumer.failures.counts,
                 "given_up": dict(figures.given_up),
                 "attempts": figures.attempts.counted(),
@@ -181,17 +275,33 @@ class ConsumerWatch:
                 "commits": figures.commits.counted(),
                 "committed_at": figures.committed_at,
                 "buffered_bytes": 0 if listener is None else listener.buffered_bytes,
-                "turned_at": None if listener is None else listener.turned_at,
                 "pause": None if pause is None else pause_text(pause),
-                "is_over": sharing.all_over or consumer.run_is_done,
+                "is_over": is_over,
+                "uncommitted": consumer.uncommitted,
+                "paused_by_operator": consumer.paused_by_operator,
+                "retried_error": None if error is None else str(error),
                 "is_placed": sharing.is_placed,
                 "assigned": dict(sharing.assigned),
                 "assignment_epoch": sharing.epoch,
-            }
+            },
+        }
+
+    def _looked(
+        self,
+        now: float,
+        *,
+        statuses: Sequence[ShardStatus],
+        readings: Mapping[str, ShardReading],
+        errors: Mapping[str, KinesisSpoutError],
+        counters: Counters,
+        copied: dict[str, Any],
+    ) -> ConsumerLook:
+        consumer = self._consumer
         self._note_rates(now, counters)
         for gone in self._memories.keys() - {status.shard_id for status in statuses}:
             del self._memories[gone]
-        config, error = consumer.config, consumer.retried_error
+        config, patience = consumer.config, self._patience(now)
+        is_certain = consumer.ports.coordinator.is_certain()
         return ConsumerLook(
             now=now,
             time=consumer.ports.clock.time(),
@@ -202,52 +312,84 @@ class ConsumerWatch:
             is_standby=config.mode == "standby",
             counters=counters,
             progressed_at=self._progressed_at,
-            uncommitted=consumer.uncommitted,
-            shards=[self._shard(status, lags, errors, now) for status in statuses],
-            paused_by_operator=consumer.paused_by_operator,
-            retried_error=None if error is None else str(error),
+            unstored_seconds=self._unstored_seconds(now, copied["uncommitted"], copied["committed_at"]),
+            shards=[
+                self._shard(status, readings.get(status.shard_id), errors.get(status.shard_id), patience)
+                for status in statuses
+            ],
             fatal=None if consumer.fatal is None else f"{type(consumer.fatal).__name__}: {consumer.fatal}",
-            is_certain=consumer.ports.coordinator.is_certain(),
-            leads=_leads(consumer),
+            is_certain=is_certain,
+            leads=is_certain and consumer.leads,
             delivered_per_second=self._rate(1),
             acked_per_second=self._rate(2),
             commit_interval_seconds=config.commit_interval_seconds,
-            stalled_after_seconds=config.stalled_after_seconds,
             **copied,
         )
 
     def _shard(
         self,
         status: ShardStatus,
-        lags: Mapping[str, int],
-        errors: Mapping[str, KinesisSpoutError],
-        now: float,
+        reading: ShardReading | None,
+        error: KinesisSpoutError | None,
+        patience: _Patience,
     ) -> ShardLook:
-        shard_id = status.shard_id
-        lag, error = lags.get(shard_id), errors.get(shard_id)
+        shard_id, now = status.shard_id, patience.now
+        lag, has_records, since, busy_until = reading or _NOT_READ
+        reading_seconds = 0.0 if since is None else now - since
+        # What goes on before nothing is handed out, or behind what is, moves nothing: pages come, and are kept.
+        read_to = None if status.in_flight or has_records else lag
         seen = (
             status.epoch, status.phase, status.checkpoint, status.in_flight, status.waiting, status.exhausted,
-            status.holes, lag == 0,
+            status.holes, has_records, read_to,
         )  # fmt: skip
         memory = self._memories.get(shard_id)
         if memory is None:
             memory = self._memories[shard_id] = _Memory(seen, now, status.checkpoint, now)
-        if memory.seen != seen:
+        is_unread = error is not None or reading_seconds >= patience.seconds
+        if memory.seen != seen or not _has_work(
+            status, is_unread=is_unread, is_behind=bool(has_records or lag)
+        ):
             memory.seen, memory.moved_at = seen, now
         is_unfinished = bool(status.in_flight or status.waiting or status.exhausted)
         if memory.checkpoint != status.checkpoint or not is_unfinished:
             memory.checkpoint, memory.stored_at = status.checkpoint, now
+        still_seconds, allowed = now - memory.moved_at, inf
+        if still_seconds >= patience.seconds:
+            allowed = patience.allowed(status, is_read=is_unread, busy_until=busy_until)
         return ShardLook(
             status=status,
             lag_millis=lag,
-            still_seconds=now - memory.moved_at,
+            has_records=has_records,
+            reading_seconds=reading_seconds,
+            still_seconds=still_seconds,
+            allowed_seconds=allowed,
             unfinished_seconds=now - memory.stored_at,
             read_error=None if error is None else str(error),
         )
 
+    def _patience(self, now: float) -> _Patience:
+        consumer, seconds = self._consumer, self._consumer.config.stalled_after_seconds
+        serves = self._delivered_at is not None and now - self._delivered_at < seconds
+        turn_seconds = _WAITS_A_TURN * seconds if serves else seconds
+        if consumer.deliveries.is_limited:
+            due_at = consumer.deliveries.due_at(consumer, now)
+            if serves or due_at is None or due_at > now:
+                turn_seconds = inf
+        return _Patience(now=now, seconds=seconds, turn_seconds=turn_seconds)
+
+    def _unstored_seconds(self, now: float, uncommitted: int, committed_at: float | None) -> float:
+        if not uncommitted:
+            self._unstored_since = None
+            return 0.0
+        self._unstored_since = self._unstored_since or now
+        return now - max(self._unstored_since, committed_at or 0.0)
+
     def _note_rates(self, now: float, counters: Counters) -> None:
         if counters.finished != self._finished:
             self._finished, self._progressed_at = counters.finished, now
+        moved = counters.delivered + counters.finished
+        if moved != self._delivered:
+            self._delivered, self._delivered_at = moved, now
         self._rates.append((now, counters.delivered, counters.acked))
         while len(self._rates) > 2 and self._rates[1][0] <= now - _RATE_SECONDS:  # noqa: PLR2004 - both ends
             self._rates.popleft()
@@ -258,8 +400,9 @@ class ConsumerWatch:
         return round((last[which] - first[which]) / passed, 1) if passed > 0 else 0.0
 
 
-def _leads(consumer: Consumer) -> bool:
-    try:
-        return consumer.ports.group.leads()
-    except KinesisSpoutError:
-        return False  # its candidacy has ended, which ends the consumer: its own error says why
+def _has_work(status: ShardStatus, *, is_unread: bool, is_behind: bool) -> bool:
+    """Whether something of a shard is to be delivered or finished now, or cannot be read."""
+    if status.phase not in _OWNED or status.paused_by_operator:
+        return False
+    is_out = bool(status.in_flight or status.exhausted or status.slices_out)
+    return is_out or (status.phase is ShardPhase.READING and (is_behind or is_unread))

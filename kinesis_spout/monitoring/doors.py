@@ -7,11 +7,14 @@ from kinesis_spout.consumer.handle import Handle
 from kinesis_spout.monitoring.server import MonitoringServer
 from kinesis_spout.settings import SpoutConfig
 
+_Place = tuple[str | None, str | None]
+"""An address, or a file."""
+
 _sharing = threading.Lock()
-"""Guards the two below."""
-_servers: dict[tuple[str | None, str | None], MonitoringServer] = {}
-"""Those that the settings of doors asked for; doors of one process share them."""
-_doors: dict[tuple[str | None, str | None], int] = {}
+"""Guards the two below, and the start and end of what is in them."""
+_servers: dict[_Place, MonitoringServer] = {}
+"""Those that the settings of doors asked for; doors of one process share each address and each file."""
+_doors: dict[_Place, int] = {}
 
 
 class Monitored(Protocol):
@@ -34,6 +37,26 @@ class NotMonitored:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+class _Both:
+    """Of a door that answers at an address and touches a file."""
+
+    def __init__(self, http: str, health_file: str) -> None:
+        self._http = _Share(http, None)
+        try:
+            self._file = _Share(None, health_file)
+        except BaseException:
+            self._http.close()
+            raise
+
+    def watch(self, handle: Handle) -> None:
+        self._http.watch(handle)
+        self._file.watch(handle)
+
+    def close(self) -> None:
+        self._http.close()
+        self._file.close()
 
 
 class _Share:
@@ -62,11 +85,13 @@ class _Share:
             if _doors[self._key]:
                 return
             del _doors[self._key], _servers[self._key]
-        self._server.close()
+            self._server.close()  # before another door begins to listen there
 
 
 def monitored(config: SpoutConfig) -> Monitored:
     """Listen, before the door starts: a wrong address is an error there. Raises InvalidConfig."""
     if config.http is None and config.health_file is None:
         return NotMonitored()
+    if config.http is not None and config.health_file is not None:
+        return _Both(config.http, config.health_file)
     return _Share(config.http, config.health_file)

@@ -2,7 +2,8 @@
 
 **Alive** asks whether the process can go on by itself. It looks at nothing outside, so that no outage of
 ZooKeeper, Kinesis or Spark makes an orchestrator restart healthy processes. It is false while the driver's
-loop has not turned for three times its longest wait, and when an error has ended a consumer.
+loop has not turned for three times its longest wait, and when an error has ended a consumer. Time in which the
+whole process stood still (it was stopped, or its machine) is not held against the loop.
 
 **Ready** asks whether records move. It is false while a shard that has something to deliver stands still,
 while nothing is handed out (a pause), while ZooKeeper does not answer, before the first assignment, and while
@@ -11,12 +12,14 @@ finished records are not stored. Each reason is named, with its shard.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 from kinesis_spout.consumer.ports import LONGEST_TURN_SECONDS
-from kinesis_spout.monitoring.consumer_watch import ConsumerLook
+from kinesis_spout.monitoring.consumer_watch import ConsumerLook, Life
 
 _LIVE_SECONDS: Final = 3 * LONGEST_TURN_SECONDS
+_LATE_SECONDS: Final = 3.0
 _COMMITS_MISSED: Final = 5
 _SHORTEST_COMMIT_SECONDS: Final = 1.0
 """Shorter intervals are not held against a busy machine."""
@@ -53,30 +56,43 @@ class Health:
         return not self.not_alive
 
     @property
+    def reasons(self) -> Sequence[Reason]:
+        """Why it is not ready."""
+        return [*self.not_alive, *self.not_ready]
+
+    @property
     def is_ready(self) -> bool:
         """Whether records move as they should."""
         return self.is_alive and not self.not_ready
 
 
-def health_of(looks: Iterable[ConsumerLook]) -> Health:
+def not_alive(lives: Iterable[Life], awake_seconds: float = inf) -> list[Reason]:
+    """Say why a consumer is not alive; ``awake_seconds`` is how long the process has run without a gap."""
+    return [reason for life in lives for reason in _not_alive(life, awake_seconds)]
+
+
+def health_of(lives: Iterable[Life], looks: Iterable[ConsumerLook], awake_seconds: float = inf) -> Health:
     """Judge every consumer that was looked at."""
-    looked = list(looks)
     return Health(
-        not_alive=[reason for look in looked for reason in _not_alive(look)],
-        not_ready=[reason for look in looked for reason in _not_ready(look)],
+        not_alive=not_alive(lives, awake_seconds),
+        not_ready=[reason for look in looks for reason in _not_ready(look)],
     )
 
 
-def _not_alive(look: ConsumerLook) -> Iterator[Reason]:
-    if look.fatal is not None:
-        yield _reason(look, f"ended by {look.fatal}")
-    elif look.turned_at is not None and not look.is_over and look.now - look.turned_at > _LIVE_SECONDS:
-        yield _reason(look, f"its loop has not turned for {look.now - look.turned_at:.1f} s")
+def _not_alive(life: Life, awake_seconds: float) -> Iterator[Reason]:
+    unturned = min(life.unturned_seconds, awake_seconds)
+    if life.fatal is not None:
+        yield Reason(app=life.app, stream=life.stream, text=f"ended by {life.fatal}")
+    elif unturned > _LIVE_SECONDS:
+        text = f"its loop has not turned for {unturned:.1f} s"
+        yield Reason(app=life.app, stream=life.stream, text=text)
 
 
 def _not_ready(look: ConsumerLook) -> Iterator[Reason]:
     if look.fatal is not None or look.is_over:
         return
+    if look.late_seconds > _LATE_SECONDS:
+        yield _reason(look, f"could not be looked at for {look.late_seconds:.0f} s: its lock is kept")
     if not look.is_certain:
         yield _reason(look, "ZooKeeper does not answer; nothing is handed out until it does")
     elif not look.is_placed:
@@ -86,10 +102,9 @@ def _not_ready(look: ConsumerLook) -> Iterator[Reason]:
     if look.paused_by_operator is not None:
         yield _reason(look, look.paused_by_operator)
     limit = _COMMITS_MISSED * max(_SHORTEST_COMMIT_SECONDS, look.commit_interval_seconds)
-    if look.uncommitted and look.committed_at is not None and look.now - look.committed_at > limit:
+    if look.unstored_seconds > limit:
         yield _reason(
-            look,
-            f"{look.uncommitted:,} finished records are not stored for {look.now - look.committed_at:.0f} s",
+            look, f"{look.uncommitted:,} finished records are not stored for {look.unstored_seconds:.0f} s"
         )
     for shard in look.stalled:
         yield _reason(look, shard.reason, shard.status.shard_id)

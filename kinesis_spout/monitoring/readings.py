@@ -6,18 +6,23 @@ anyway.
 
 import json
 import math
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
+from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.handle import Handle
-from kinesis_spout.model.distribution import Counted
+from kinesis_spout.model.distribution import Counted, Distribution
 from kinesis_spout.model.errors import InvalidConfig, SpoutClosed
 from kinesis_spout.model.logs import package_version
-from kinesis_spout.monitoring.consumer_watch import ConsumerLook, ConsumerWatch
+from kinesis_spout.monitoring.consumer_watch import ConsumerLook, ConsumerWatch, Life
 from kinesis_spout.monitoring.metrics import METRICS, PREFIX, Metric
 from kinesis_spout.producer import KinesisProducer
+
+_NOT_ADDED: Final = frozenset({"s", "1", "{member}", "{assignment}"})
+"""Units of metrics of which two members in one process do not have the sum, but both have the larger one."""
 
 
 class Sample(NamedTuple):
@@ -59,6 +64,8 @@ class HasProgress(Protocol):
     @property
     def lastProgress(self) -> Any: ...  # noqa: N802
 
+    def exception(self) -> BaseException | None: ...
+
 
 Watched = Handle | KinesisProducer | HasProgress
 """What can be watched: a spout, a query, a topology; a producer; a streaming query of Spark."""
@@ -75,32 +82,43 @@ class Sources:
     """
 
     def __init__(self, watched: Iterable[Watched] = ()) -> None:
+        self._lock = threading.Lock()
+        """Guards the two below while they change."""
         self._watched: list[Watched] = []
         self._watches: dict[int, ConsumerWatch] = {}
         for each in watched:
             self.add(each)
 
     def add(self, watched: Watched) -> None:
-        """Watch this as well. Raises InvalidConfig if it cannot be watched."""
+        """Watch this as well; once, however often it is added. Raises InvalidConfig if it cannot be watched."""
         if not isinstance(watched, Handle | KinesisProducer | HasProgress):
             raise InvalidConfig(
                 "expected a spout, a query, a topology's query, a KinesisProducer or a streaming query of Spark, "
                 f"got {type(watched).__name__}"
             )
-        self._watched = [*self._watched, watched]
+        with self._lock:
+            if not any(each is watched for each in self._watched):
+                self._watched = [*self._watched, watched]
 
     def remove(self, watched: Watched) -> None:
         """Watch this no more; does nothing if it is not watched."""
-        self._watched = [each for each in self._watched if each is not watched]
+        with self._lock:
+            self._watched = [each for each in self._watched if each is not watched]
+            consumers = {id(consumer) for handle in self._all_handles for consumer in consumers_of(handle)}
+            self._watches = {each: watch for each, watch in self._watches.items() if each in consumers}
 
     def __len__(self) -> int:
         return len(self._watched)
 
     @property
+    def _all_handles(self) -> list[Handle]:
+        return [each for each in self._watched if isinstance(each, Handle)]
+
+    @property
     def handles(self) -> list[Handle]:
         """The spouts, queries and topologies; a topology stands for its spouts."""
-        handles = [each for each in self._watched if isinstance(each, Handle)]
-        topologies = [each for each in handles if isinstance(each, HasComponents)]
+        handles = self._all_handles
+        topologies = [each for each in handles if hasattr(type(each), "components")]
         theirs = {id(consumer) for each in topologies for consumer in consumers_of(each)}
         return topologies + [
             each
@@ -110,19 +128,32 @@ class Sources:
 
     def watches_of(self, handle: Handle) -> list[ConsumerWatch]:
         """What follows each consumer of a handle; the same objects as long as the consumers live."""
-        watches = {}
-        for consumer in consumers_of(handle):
-            known = self._watches.get(id(consumer))
-            if known is None or known.consumer is not consumer:
-                known = self._watches[id(consumer)] = ConsumerWatch(consumer)
-            watches[id(consumer)] = known
-        return list(watches.values())
+        consumers = consumers_of(handle)
+        with self._lock:
+            return [self._watch_of(consumer) for consumer in consumers]
+
+    def _watch_of(self, consumer: Consumer) -> ConsumerWatch:
+        known = self._watches.get(id(consumer))
+        if known is None or known.consumer is not consumer:
+            known = self._watches[id(consumer)] = ConsumerWatch(consumer)
+        return known
+
+    def _all_watches(self) -> list[ConsumerWatch]:
+        """Those of every consumer, each once; those of ended streams are forgotten."""
+        consumers = {id(each): each for handle in self._all_handles for each in consumers_of(handle)}
+        with self._lock:
+            watches = {key: self._watch_of(consumer) for key, consumer in consumers.items()}
+            self._watches = watches
+            return list(watches.values())
 
     def looks(self) -> list[ConsumerLook]:
         """Every consumer as it is now; looking regularly is what notices shards that do not move."""
-        watches = {id(each.consumer): each for handle in self.handles for each in self.watches_of(handle)}
-        self._watches = watches  # those of ended consumers are forgotten
-        return [watch.look() for watch in watches.values()]
+        return [watch.look() for watch in self._all_watches()]
+
+    def lives(self) -> list[Life]:
+        """Say of every consumer and every query of Spark whether it lives; takes no consumer's lock."""
+        queries = [each for each in self._watched if not isinstance(each, Handle | KinesisProducer)]
+        return [watch.life() for watch in self._all_watches()] + [_life_of(query) for query in queries]
 
     def read(self, *, per_shard: bool = False) -> list[Sample]:
         """Read every metric there is of what is watched.
@@ -134,14 +165,41 @@ class Sources:
         for watched in self._watched:
             if isinstance(watched, KinesisProducer):
                 samples += _of_producer(watched)
-            elif isinstance(watched, HasComponents):
+            elif is_topology(watched):
                 samples += _of_topology(watched)
             elif not isinstance(watched, Handle):
                 samples += _of_query(watched)
-        return samples
+        return _merged(samples)
 
 
-def consumers_of(handle: Handle) -> list[Any]:
+def is_topology(watched: object) -> TypeGuard[HasComponents]:
+    """Whether something is a running topology; asks its type, as its figures cost something."""
+    return hasattr(type(watched), "components")
+
+
+def _merged(samples: list[Sample]) -> list[Sample]:
+    """One sample for each series: two members of an application, or two producers, can be in one process."""
+    merged: dict[tuple[str, ...], Sample] = {}
+    for sample in samples:
+        key = (sample.metric.name, *sample.labels.values())
+        other = merged.get(key)
+        merged[key] = sample if other is None else _together(sample, other)
+    return samples if len(merged) == len(samples) else list(merged.values())
+
+
+def _together(one: Sample, other: Sample) -> Sample:
+    if isinstance(one.value, Counted) and isinstance(other.value, Counted):
+        both = Distribution(one.value.bounds)
+        both.add_counted(one.value)
+        both.add_counted(other.value)
+        return one._replace(value=both.counted())
+    assert not isinstance(one.value, Counted)
+    assert not isinstance(other.value, Counted)
+    values = one.value, other.value
+    return one._replace(value=max(values) if one.metric.unit in _NOT_ADDED else sum(values))
+
+
+def consumers_of(handle: Handle) -> list[Consumer]:
     """The consumers behind a handle; none of a spout that is not open."""
     try:
         return list(handle._consumers().values())  # noqa: SLF001 - what a handle is
@@ -160,6 +218,14 @@ def _samples(
 def _of_consumer(look: ConsumerLook, *, per_shard: bool) -> Iterator[Sample]:
     labels, counters, owned = {"app": look.app, "stream": look.stream}, look.counters, look.owned
     lags = [shard.lag_millis for shard in owned if shard.lag_millis is not None]
+    in_flight = waiting = exhausted = holes = congested = 0
+    for shard in owned:
+        status = shard.status
+        in_flight += status.in_flight
+        waiting += status.waiting
+        exhausted += status.exhausted
+        holes += status.holes
+        congested += status.congested
     yield from _samples(
         labels,
         {
@@ -185,13 +251,13 @@ def _of_consumer(look: ConsumerLook, *, per_shard: bool) -> Iterator[Sample]:
             "lag_max_seconds": max(lags, default=0) / 1000,
             "lag_avg_seconds": sum(lags) / max(1, len(lags)) / 1000,
             "oldest_unfinished_seconds": max((shard.unfinished_seconds for shard in owned), default=0.0),
-            "records_in_flight": sum(shard.status.in_flight for shard in owned),
-            "retries_waiting": sum(shard.status.waiting for shard in owned),
-            "dead_letters_waiting": sum(shard.status.exhausted for shard in owned),
-            "holes": sum(shard.status.holes for shard in owned),
+            "records_in_flight": in_flight,
+            "retries_waiting": waiting,
+            "dead_letters_waiting": exhausted,
+            "holes": holes,
             "records_uncommitted": look.uncommitted,
             "buffered_bytes": look.buffered_bytes,
-            "shards_congested": sum(shard.status.congested for shard in owned),
+            "shards_congested": congested,
             "shards_stalled": len(look.stalled),
             "members": len(look.assigned),
             "leads": look.leads,
@@ -205,8 +271,8 @@ def _of_consumer(look: ConsumerLook, *, per_shard: bool) -> Iterator[Sample]:
         yield from _samples(labels, {"records_given_up": count}, reason=kind.reason, error=kind.error)
     for error, count in look.failures.items():
         yield from _samples(labels, {"failures": count}, error=error)
-    for state, count in Counter(shard.status.phase.name.lower() for shard in look.shards).items():
-        yield from _samples(labels, {"shards": count}, state=state)
+    for state, count in Counter(shard.status.phase for shard in look.shards).items():
+        yield from _samples(labels, {"shards": count}, state=state.name.lower())
     yield from _samples(labels, {"paused": look.pause is not None}, by="breaker")
     yield from _samples(labels, {"paused": look.paused_by_operator is not None}, by="operator")
     yield from _samples(labels, {"info": 1}, version=package_version(), member=look.member, door=look.door)
@@ -273,6 +339,14 @@ def _of_topology(topology: HasComponents) -> Iterator[Sample]:
                 "component_complete_seconds": counts.complete_latency_ms / 1000,
             },
         )
+
+
+def _life_of(query: HasProgress) -> Life:
+    """A query of Spark is alive unless an error has ended it."""
+    name, error = query.name or str(query.id), None
+    if not query.isActive and (raised := query.exception()) is not None:
+        error = str(raised).partition("\n")[0][:300]
+    return Life(app=name, stream="", fatal=error, unturned_seconds=0.0)
 
 
 def _of_query(query: HasProgress) -> Iterator[Sample]:

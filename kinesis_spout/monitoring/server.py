@@ -16,22 +16,31 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socket import AF_INET6
+from socketserver import TCPServer
+from time import monotonic
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.monitoring.health import health_of
+from kinesis_spout.monitoring.consumer_watch import ConsumerLook
+from kinesis_spout.monitoring.health import Health, health_of, not_alive
 from kinesis_spout.monitoring.readings import Sources, Watched
 from kinesis_spout.monitoring.status import readiness_of, status_of
 from kinesis_spout.settings.grammar.http_address import HttpAddress
 
 _LOOK_SECONDS: Final = 1.0
 """How often it looks by itself: what notices that a shard does not move."""
+_BEAT_SECONDS: Final = 0.5
+"""How often it notices that the process runs."""
+_GAP_SECONDS: Final = 1.5
+"""Between two beats: the process stood still."""
+_SHUTDOWN_POLL_SECONDS: Final = 0.05
 _REQUEST_SECONDS: Final = 5.0
 """How long a client may take for its request."""
 
@@ -47,7 +56,7 @@ class MonitoringServer:
     Args:
         http: host:port; port 0 takes a free one, which ``address`` names. None: no HTTP, only the file.
         watched: spouts, queries, topologies' queries, producers, or streaming queries of Spark.
-        health_file: touched about once a second while all of them are alive.
+        health_file: touched twice a second while all of them are alive.
 
     Raises:
         InvalidConfig: the address cannot be listened at, the file cannot be written, or something else is to
@@ -58,16 +67,23 @@ class MonitoringServer:
         self, http: str | None = None, *watched: Watched, health_file: str | Path | None = None
     ) -> None:
         self.sources = Sources(watched)
+        self._awake = Awake()
         self._file = None if health_file is None else Path(health_file)
         self._touch()
-        self._http = None if http is None else _listening(http, self.sources)
+        self._http = None if http is None else _listening(http, self.sources, self._awake)
         self._closing = threading.Event()
-        self._threads = [threading.Thread(target=self._look, name="kinesis-spout-monitoring", daemon=True)]
+        self._threads = [self._thread(self._beat, "alive")]
         if self._http is not None:
-            serve = self._http.serve_forever
-            self._threads.append(threading.Thread(target=serve, name="kinesis-spout-http", daemon=True))
+            self._threads.append(self._thread(self._look, "looks"))
+            self._threads.append(
+                self._thread(partial(self._http.serve_forever, _SHUTDOWN_POLL_SECONDS), "http")
+            )
+            _log.info("answers /livez, /readyz, /metrics and /status at http://%s", self.address)
         for thread in self._threads:
             thread.start()
+
+    def _thread(self, work: Callable[[], None], name: str) -> threading.Thread:
+        return threading.Thread(target=work, name=f"kinesis-spout-{name}", daemon=True)
 
     @property
     def address(self) -> str | None:
@@ -99,10 +115,21 @@ class MonitoringServer:
     def _look(self) -> None:
         while not self._closing.wait(_LOOK_SECONDS):
             try:
-                if health_of(self.sources.looks()).is_alive:
+                self.sources.looks()
+            except Exception as error:  # noqa: BLE001 - logged: whatever goes wrong here must end no consumer
+                _log.warning("looking at what is monitored failed; it is looked at again: %r", error)
+
+    def _beat(self) -> None:
+        """Notice that the process runs, and touch the file; apart from the looks, which wait for locks."""
+        while not self._closing.wait(_BEAT_SECONDS):
+            self._awake.beat()
+            if self._file is None:
+                continue
+            try:
+                if not not_alive(self.sources.lives(), self._awake.seconds()):
                     self._touch()
-            except Exception:  # noqa: BLE001 - logged: whatever goes wrong here must end no consumer
-                _log.exception("looking at what is monitored failed; it is looked at again")
+            except Exception as error:  # noqa: BLE001 - as above
+                _log.warning("%s was not touched: %r", self._file, error)
 
     def _touch(self) -> None:
         if self._file is None:
@@ -123,12 +150,51 @@ class MonitoringServer:
         self.close()
 
 
+class Awake:
+    """For how long this process has run without a gap. Thread-safe.
+
+    A process that was stopped (SIGSTOP, a paused virtual machine) finds the last turn of its loop long ago when it
+    goes on, and its loop is as healthy as before.
+    """
+
+    def __init__(self) -> None:
+        self._since = self._beaten_at = monotonic()
+
+    def beat(self) -> None:
+        """Note that the process runs; called every half second."""
+        now = monotonic()
+        if now - self._beaten_at > _GAP_SECONDS:
+            self._since = now
+        self._beaten_at = now
+
+    def seconds(self) -> float:
+        """For how long there was no gap."""
+        now = monotonic()
+        return 0.0 if now - self._beaten_at > _GAP_SECONDS else now - self._since
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     sources: Sources
+    awake: Awake
+
+    def server_bind(self) -> None:
+        """Bind without asking DNS for the host's name, which can take long and is used by nobody."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say no more of a client that went away than the debug log holds."""
+        del request
+        _log.debug("the connection from %s failed", client_address, exc_info=True)
+
+    def judged(self) -> tuple[Health, list[ConsumerLook]]:
+        """Judge all of it, and give the looks."""
+        looks = self.sources.looks()
+        return health_of(self.sources.lives(), looks, self.awake.seconds()), looks
 
 
-def _listening(http: str, sources: Sources) -> _Server:
+def _listening(http: str, sources: Sources, awake: Awake) -> _Server:
     address = HttpAddress.parse(http)
     kind: type[_Server] = _Server
     if ":" in address.bare_host:
@@ -140,7 +206,7 @@ def _listening(http: str, sources: Sources) -> _Server:
             f"http: expected an address that is free on this machine, got {http!r}: {error.strerror or error}. "
             "Spouts of one process may share one; others need another port, or port 0 for any"
         ) from error
-    server.sources = sources
+    server.sources, server.awake = sources, awake
     return server
 
 
@@ -159,7 +225,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         query = {name: values[-1] for name, values in parse_qs(asked.query).items()}
         try:
-            status, kind, body = answer(self.server.sources, query)
+            status, kind, body = answer(self.server, query)
         except Exception as error:  # noqa: BLE001 - logged, and said; it must not end the connection silently
             _log.exception("%s could not be answered", asked.path)
             status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain"
@@ -181,24 +247,24 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
         _log.debug(format, *args)
 
-    _answers: ClassVar[dict[str, Callable[[Sources, dict[str, str]], "Answer"]]]
+    _answers: ClassVar[dict[str, Callable[[_Server, dict[str, str]], "Answer"]]]
 
 
 Answer = tuple[HTTPStatus, str, bytes]
 
 
-def _livez(sources: Sources, _query: dict[str, str]) -> Answer:
-    health = health_of(sources.looks())
-    text = "alive\n" if health.is_alive else "".join(f"{reason}\n" for reason in health.not_alive)
-    return _probe(is_good=health.is_alive), "text/plain; charset=utf-8", text.encode()
+def _livez(server: _Server, _query: dict[str, str]) -> Answer:
+    reasons = not_alive(server.sources.lives(), server.awake.seconds())
+    text = "".join(f"{reason}\n" for reason in reasons) or "alive\n"
+    return _probe(is_good=not reasons), "text/plain; charset=utf-8", text.encode()
 
 
-def _readyz(sources: Sources, _query: dict[str, str]) -> Answer:
-    health, document = readiness_of(sources.looks())
-    return _probe(is_good=health.is_ready), "application/json", _json(document)
+def _readyz(server: _Server, _query: dict[str, str]) -> Answer:
+    health, looks = server.judged()
+    return _probe(is_good=health.is_ready), "application/json", _json(readiness_of(health, looks))
 
 
-def _metrics(sources: Sources, query: dict[str, str]) -> Answer:
+def _metrics(server: _Server, query: dict[str, str]) -> Answer:
     try:
         from prometheus_client import CONTENT_TYPE_LATEST  # noqa: PLC0415 - 140 ms, and an extra
 
@@ -206,18 +272,22 @@ def _metrics(sources: Sources, query: dict[str, str]) -> Answer:
     except (ImportError, InvalidConfig):
         missing = 'expected prometheus-client, found none: pip install "kinesis-spout[metrics]"\n'
         return HTTPStatus.NOT_IMPLEMENTED, "text/plain", missing.encode()
-    samples = sources.read(per_shard=query.get("per_shard", "0") not in {"0", "false", ""})
+    samples = server.sources.read(per_shard=query.get("per_shard", "0") not in {"0", "false", ""})
     return HTTPStatus.OK, CONTENT_TYPE_LATEST, exposition(samples)
 
 
-def _status(sources: Sources, query: dict[str, str]) -> Answer:
+def _status(server: _Server, query: dict[str, str]) -> Answer:
     app, stream = query.get("app"), query.get("stream")
     documents = []
-    for handle in sources.handles:
-        looks = [watch.look() for watch in sources.watches_of(handle)]
-        names = {(look.app, look.stream) for look in looks}
-        if any(app in (None, of_app) and stream in (None, of_stream) for of_app, of_stream in names):
-            documents.append(status_of(handle, looks))
+    for handle in server.sources.handles:
+        watches = server.sources.watches_of(handle)
+        looks = [watch.look() for watch in watches]
+        is_asked_for = not (app or stream) or any(
+            app in {None, look.app} and stream in {None, look.stream} for look in looks
+        )
+        if is_asked_for:
+            health = health_of([watch.life() for watch in watches], looks, server.awake.seconds())
+            documents.append(status_of(handle, looks, health.reasons))
     if len(documents) == 1:
         return HTTPStatus.OK, "application/json", _json(documents[0])
     return HTTPStatus.OK, "application/json", _json({"several": documents})

@@ -8,8 +8,8 @@ from typing import Any, Final
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.handle import Handle
 from kinesis_spout.monitoring.consumer_watch import ConsumerLook, ShardLook
-from kinesis_spout.monitoring.health import Health, health_of
-from kinesis_spout.monitoring.readings import HasComponents
+from kinesis_spout.monitoring.health import Health, Reason
+from kinesis_spout.monitoring.readings import is_topology
 
 _COUNTERS: Final = (
     "delivered", "acked", "retried", "dead_lettered", "throttled", "timed_out", "bytes_read",
@@ -17,7 +17,7 @@ _COUNTERS: Final = (
 )  # fmt: skip
 
 
-def status_of(handle: Handle, looks: Sequence[ConsumerLook]) -> dict[str, Any]:
+def status_of(handle: Handle, looks: Sequence[ConsumerLook], reasons: Sequence[Reason]) -> dict[str, Any]:
     """Describe a spout, a query or a topology by its consumers: the sums, and every owned shard.
 
     ``state`` is running, paused or failed. Rates are of the last ten seconds.
@@ -25,7 +25,6 @@ def status_of(handle: Handle, looks: Sequence[ConsumerLook]) -> dict[str, Any]:
     counters = Counters.total(look.counters for look in looks)
     lags = [look.lag_millis for look in looks if look.lag_millis is not None]
     shards = [(look, shard) for look in looks for shard in look.owned]
-    health = health_of(looks)
     document: dict[str, Any] = {
         "state": _state(looks),
         "apps": sorted({look.app for look in looks}),
@@ -44,11 +43,11 @@ def status_of(handle: Handle, looks: Sequence[ConsumerLook]) -> dict[str, Any]:
             (text for look in looks for text in (look.pause, look.paused_by_operator) if text), None
         ),
         "members": _members(looks),
-        "not_ready": [reason.document() for reason in (*health.not_alive, *health.not_ready)],
+        "not_ready": [reason.document() for reason in reasons],
         "shards": [shard for look in looks for shard in _shards(look, several=len(looks) > 1)],
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
-    if isinstance(handle, HasComponents):
+    if is_topology(handle):
         document["topology"] = handle.name
         document["components"] = {name: counts.told() for name, counts in handle.components.items()}
         document["picture"] = handle.svg()
@@ -93,13 +92,12 @@ def _shard(shard: ShardLook, prefix: str) -> dict[str, Any]:
     }
 
 
-def readiness_of(looks: Sequence[ConsumerLook]) -> tuple[Health, dict[str, Any]]:
-    """Judge, and give the document of ``/readyz``: every reason, and every shard with its own."""
-    health = health_of(looks)
-    return health, {
+def readiness_of(health: Health, looks: Sequence[ConsumerLook]) -> dict[str, Any]:
+    """The document of ``/readyz``: every reason, and every shard with its own."""
+    return {
         "ready": health.is_ready,
         "alive": health.is_alive,
-        "reasons": [reason.document() for reason in (*health.not_alive, *health.not_ready)],
+        "reasons": [reason.document() for reason in health.reasons],
         "consumers": [
             {
                 "app": look.app,

@@ -21,6 +21,7 @@ from kinesis_spout.settings import SpoutConfig
 
 _log = logging.getLogger(__name__)
 
+VERSION: Final = 1
 _MAX_CHARS: Final = 2_000
 """Of one text of an entry."""
 
@@ -44,18 +45,22 @@ class Operator:
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    version: int = VERSION
     at: float
+    """Seconds since the epoch."""
     who: str
     door: str
     """Through which it was made: "command line" or "web page"."""
     what: str
-    """``pause``, ``resume``, ``drain``, ``undrain``, ``reset``, ``forget`` or ``redrive``."""
+    """``pause``, ``resume``, ``drain``, ``undrain``, ``reset``, ``forget``, ``redrive`` or ``stop``."""
     of: str
     """Shards, a member, or letters, as text."""
     why: str = ""
 
     def document(self) -> dict[str, Any]:
-        return msgspec.structs.asdict(self) | {"at": moment(self.at)}
+        told = msgspec.structs.asdict(self) | {"at": moment(self.at)}
+        del told["version"]
+        return told
 
 
 class Audit:
@@ -99,15 +104,14 @@ class Audit:
 def read_audit(world: World, config: SpoutConfig) -> list[AuditEntry]:
     """The entries that are kept, oldest first. One that cannot be read is shown as such."""
     with begun_progress(world, config) as progress:
-        return audit_of(progress)
-
-
-def audit_of(progress: StoredProgress) -> list[AuditEntry]:
-    return [_decoded(stored) for stored in progress.group.audit()]
+        return [_decoded(stored) for stored in progress.group.audit()]
 
 
 def _decoded(stored: bytes) -> AuditEntry:
     try:
-        return msgspec.json.decode(stored, type=AuditEntry)
+        entry = msgspec.json.decode(stored, type=AuditEntry)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return AuditEntry(at=0.0, who="?", door="?", what="unreadable entry", of=repr(stored[:200]))
+        entry = None
+    if entry is not None and entry.version <= VERSION:
+        return entry
+    return AuditEntry(at=0.0, who="?", door="?", what="unreadable entry", of=repr(stored[:200]))

@@ -41,16 +41,18 @@ def ask(address: str, *, ready: bool, timeout_seconds: float) -> HealthView:
     Raises:
         NotFound: nothing answers there in time, or something else does.
     """
-    import urllib.error  # noqa: PLC0415 - --help does not wait for it
+    import http.client  # noqa: PLC0415 - --help does not wait for it
+    import urllib.error  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415
 
     url = f"http://{address}{'/readyz' if ready else '/livez'}"
     try:
-        with urllib.request.urlopen(url, timeout=timeout_seconds) as answer:
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never by HTTP_PROXY
+        with direct.open(url, timeout=timeout_seconds) as answer:
             status, body = answer.status, answer.read(_MAX_BYTES)
     except urllib.error.HTTPError as error:
         status, body = error.code, error.read(_MAX_BYTES)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise NotFound(
             f"expected an answer from {url} within {timeout_seconds:g} s, got none: {reason}. "

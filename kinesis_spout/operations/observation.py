@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kinesis_spout.model.errors import StoreError
 from kinesis_spout.model.record import Record
-from kinesis_spout.operations.audit import AuditEntry, audit_of
+from kinesis_spout.operations.audit import AuditEntry, read_audit
 from kinesis_spout.operations.errors import NotFound
 from kinesis_spout.operations.group import GroupView, group_view
 from kinesis_spout.operations.letters_view import LettersView, view_letters
@@ -93,7 +93,11 @@ class ShardSight:
             told = "it has records to deliver, and has not moved, its owner says"
         elif view.state is ShardState.READY and self.has_backlog:
             told = "it has a backlog, and no member owns it"
-        elif view.state is ShardState.READING and self.unmoved_seconds >= _STILL_SECONDS:
+        elif (
+            view.state is ShardState.READING
+            and self.unmoved_seconds >= _STILL_SECONDS
+            and (live is None or live.stalled is None)  # its owner knows better
+        ):
             told = f"it has a backlog, and its checkpoint has not moved for {self.unmoved_seconds:.0f} s"
         return told and told[:_MAX_CHARS]
 
@@ -154,7 +158,6 @@ class _Stored:
     group: GroupView
     paused: OperatorPause
     views: Sequence[ShardView]
-    audit: Sequence[AuditEntry]
 
 
 class Observation:
@@ -178,6 +181,7 @@ class Observation:
         self._lags = Refreshed(self._read_lags, _STREAM_SECONDS)
         self._live = Refreshed(self._ask_members, _LIVE_SECONDS)
         self._letters = Refreshed(self._read_letters, _LETTERS_SECONDS)
+        self._audit = Refreshed(self._read_audit, _STORED_SECONDS)
 
     def look(self) -> Sight:
         """How the application is now.
@@ -221,7 +225,7 @@ class Observation:
 
     def audit(self) -> Sequence[AuditEntry]:
         """What operators changed, the newest first. Raises like ``look``."""
-        return list(reversed(self._look_at_store().audit))
+        return list(reversed(self._audit.ask(_STORE_PATIENCE_SECONDS).get()))
 
     def next_records(self, shard_id: str, count: int) -> Sequence[Record]:
         """The records after a shard's checkpoint, finished or not. Raises what Kinesis raises."""
@@ -235,6 +239,7 @@ class Observation:
         """Something was changed: the next look reads it."""
         self._stored.expire()
         self._letters.expire()
+        self._audit.expire()
 
     def close_unwatched(self) -> bool:
         """End the session with ZooKeeper if nobody has looked for a while; say whether none is left."""
@@ -243,8 +248,10 @@ class Observation:
         return self._progress is None
 
     def close(self) -> None:
+        """End the session with ZooKeeper; a reading that is under way fails."""
         with self._lock:
-            self._forget_session()
+            opened, self._opened, self._progress = self._opened, ExitStack(), None
+        opened.close()
 
     def _look_at_store(self) -> _Stored:
         self._looked_at = time.monotonic()
@@ -260,23 +267,30 @@ class Observation:
         return self._reader().lister.list_shards()
 
     def _reader(self) -> Stream:
+        stream = self._stream or self._world.stream(self.config)
         with self._lock:
-            if self._stream is None:
-                self._stream = self._world.stream(self.config)
+            self._stream = self._stream or stream
             return self._stream
 
-    def _read_stored(self) -> _Stored:
+    def _session(self) -> "StoredProgress":
+        """The session with ZooKeeper; only one reading at a time asks for it."""
+        open_one = self._progress  # another thread may close it
+        if open_one is not None:
+            return open_one
+        opened = ExitStack()
+        progress = opened.enter_context(self._world.progress(self.config))
         with self._lock:
-            try:
-                return self._stored_now()
-            except StoreError:
-                self._forget_session()
-                raise
+            self._opened, self._progress = opened, progress
+        return progress
 
-    def _stored_now(self) -> _Stored:
-        if self._progress is None:
-            self._progress = self._opened.enter_context(self._world.progress(self.config))
-        progress = self._progress
+    def _read_stored(self) -> _Stored:
+        try:
+            return self._stored_now(self._session())
+        except StoreError:
+            self.close()
+            raise
+
+    def _stored_now(self, progress: "StoredProgress") -> _Stored:
         progress.check_begun(self.config)
         group = group_view(progress)
         listed = self._listing.ask(0.0).value
@@ -295,12 +309,7 @@ class Observation:
             group=group,
             paused=progress.group.paused(),
             views=views,
-            audit=audit_of(progress),
         )
-
-    def _forget_session(self) -> None:
-        self._progress = None
-        self._opened.close()
 
     def _note_moves(self, views: Sequence[ShardView]) -> None:
         now, before = time.monotonic(), self._moved
@@ -318,6 +327,9 @@ class Observation:
 
     def _ask_members(self) -> Mapping[str, LiveStatus]:
         return ask_members(self._look_at_store().group.members, self.config)
+
+    def _read_audit(self) -> Sequence[AuditEntry]:
+        return read_audit(self._world, self.config)
 
     def _read_letters(self) -> LettersView:
         return view_letters(self._world, self.config)

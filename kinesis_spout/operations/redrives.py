@@ -2,11 +2,11 @@
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
-from kinesis_spout.operations.audit import Operator
+from kinesis_spout.operations.audit import Audit, Operator
 from kinesis_spout.operations.dead_letters import Choice, chosen_letters, put_back
 from kinesis_spout.operations.errors import NotFound, WrongArguments
 from kinesis_spout.operations.world import World
@@ -28,7 +28,14 @@ class Redrive:
     """One redrive. Mutable: its thread writes, all others read."""
 
     def __init__(
-        self, world: World, config: SpoutConfig, choice: Choice, rate: float | None, by: Operator
+        self,
+        world: World,
+        config: SpoutConfig,
+        choice: Choice,
+        *,
+        rate: float | None,
+        by: Operator,
+        ended: Callable[[], None],
     ) -> None:
         self.config = config
         self.choice = choice
@@ -41,7 +48,9 @@ class Redrive:
         """How many letters were chosen; None while they are counted."""
         self.done = 0
         self.error: Exception | None = None
+        self.stopped_by: Operator | None = None
         self._world = world
+        self._ended = ended
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-redrive", daemon=True)
 
@@ -56,8 +65,9 @@ class Redrive:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, by: Operator | None = None) -> None:
         """Put no other batch. Returns at once; what was put is marked."""
+        self.stopped_by = self.stopped_by or by
         self._stop.set()
 
     def join(self, timeout_seconds: float) -> None:
@@ -78,11 +88,16 @@ class Redrive:
                     by=self.by,
                     done=self._advance,
                 )
-            self.state = RedriveState.DONE if self.done >= self.total else RedriveState.STOPPED
+            is_whole = self.done >= self.total
+            if self.stopped_by is not None and not is_whole:
+                what = f"the redrive of {self.choice.text}"
+                Audit(self._world, self.config, self.stopped_by).note_apart("stop", what)
+            self.state = RedriveState.DONE if is_whole else RedriveState.STOPPED
         except Exception as error:  # noqa: BLE001 - shown to all who look; nobody waits for this thread
             self.error, self.state = error, RedriveState.FAILED
         finally:
             self.ended_at = self._world.time()
+            self._ended()
 
     def _advance(self, letters: int) -> None:
         self.done += letters
@@ -99,9 +114,15 @@ class Redrives:
         self._numbers = itertools.count(1)
 
     def start(
-        self, config: SpoutConfig, choice: Choice, *, rate: float | None, by: Operator
-    ) -> tuple[int, Redrive]:
-        """Begin one; its number, and itself.
+        self,
+        config: SpoutConfig,
+        choice: Choice,
+        *,
+        rate: float | None,
+        by: Operator,
+        ended: Callable[[], None],
+    ) -> int:
+        """Begin one, and give its number; ``ended`` is called on its thread when it has ended.
 
         WrongArguments: one of the same dead letters runs: two would put some of them twice.
         """
@@ -114,11 +135,12 @@ class Redrives:
                         "end, or stop it"
                     )
             number = next(self._numbers)
-            redrive = self._redrives[number] = Redrive(self._world, config, choice, rate, by)
+            redrive = Redrive(self._world, config, choice, rate=rate, by=by, ended=ended)
+            self._redrives[number] = redrive
             for old in [each for each, one in self._redrives.items() if not one.is_running][:-_KEPT]:
                 del self._redrives[old]
         redrive.start()
-        return number, redrive
+        return number
 
     def find(self, config: SpoutConfig, number: int) -> Redrive:
         found = self._redrives.get(number)

@@ -125,6 +125,11 @@ class BufferedShard(ShardReader[Page]):
         return self._failure is not None
 
     @property
+    def has_records(self) -> bool:
+        """Whether records are at hand. Under the lock."""
+        return bool(self._records)
+
+    @property
     def buffered(self) -> tuple[int, int]:
         with self._lock:
             return len(self._records), self._bytes

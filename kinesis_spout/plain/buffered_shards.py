@@ -12,6 +12,7 @@ from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.limits.record_age import RecordAge
+from kinesis_spout.consumer.ports import ShardReading
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.kinesis.retry_policy import Action, Reaction, reaction_to
@@ -90,11 +91,10 @@ class BufferedShards:
         """Nothing to do: the next ``take`` finds it."""
 
     @property
-    def lags(self) -> Mapping[str, int]:
+    def readings(self) -> Mapping[str, ShardReading]:
         return {
-            shard_id: getter.millis_behind_latest
+            shard_id: ShardReading(getter.millis_behind_latest, getter.has_records, getter.reading_since)
             for shard_id, getter in self._getters.items()
-            if getter.millis_behind_latest is not None
         }
 
     @property

@@ -18,7 +18,7 @@ moment, so that many idle ones cost little.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
@@ -36,6 +36,11 @@ from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, SpoutListener
 from kinesis_spout.plain.stream_tuples import Emitted, MessageId, StreamTuples
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from kinesis_spout.tracing import ProcessTracing
 
 _STEP_SECONDS: Final = 0.005
 """Between two looks for the next tuple, when iterating."""
@@ -87,6 +92,7 @@ class RecordSpout(Handle):
         self._clock: Clock = SystemClock()
         self._is_several = self.config.is_several
         self._monitored: Monitored = NotMonitored()
+        self._tracing = _tracing_of(self.config)
         self._active = False
         self._closed = False
         self._turns: deque[str] = deque()
@@ -171,7 +177,13 @@ class RecordSpout(Handle):
             raise
         prefix = f"{config.stream_name}/" if self._is_several else ""
         return StreamTuples(
-            consumer, shards, self._scheme, self._announcements, prefix=prefix, is_active=lambda: self._active
+            consumer,
+            shards,
+            self._scheme,
+            self._announcements,
+            prefix=prefix,
+            is_active=lambda: self._active,
+            tracing=self._tracing,
         )
 
     def _new_consumer(self, config: SpoutConfig, ports: Ports) -> Consumer:
@@ -314,6 +326,19 @@ class RecordSpout(Handle):
         tuples, delivery = self._addressed_tuple(message_id)
         return None if tuples is None else tuples.record(delivery)
 
+    def trace_span(self, message_id: str) -> "Span | None":
+        """Return the OpenTelemetry span of a delivery under way, to make it current (``trace.use_span``).
+
+        It ends with the ack or the fail. None: `tracing` is off, the record belongs to no sampled trace, or its
+        delivery is over.
+
+        Raises:
+            ValueError: this is no message id.
+            SpoutClosed: it was closed, or never activated.
+        """
+        tuples, delivery = self._addressed_tuple(message_id)
+        return None if tuples is None else tuples.span(delivery)
+
     def _addressed_tuple(self, message_id: str) -> tuple[StreamTuples | None, MessageId]:
         """The stream that handed out a tuple (None if it is not read any more), and the delivery."""
         current = self._opened().current
@@ -369,3 +394,11 @@ class RecordSpout(Handle):
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise SpoutClosed("expected an open spout, got one that was closed: make another one to go on")
+
+
+def _tracing_of(config: SpoutConfig) -> "ProcessTracing | None":
+    if not config.tracing:
+        return None
+    from kinesis_spout.tracing import ProcessTracing  # noqa: PLC0415 - it needs an extra
+
+    return ProcessTracing(application=config.app)

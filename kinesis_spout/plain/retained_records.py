@@ -5,11 +5,15 @@ would let the memory grow beyond its cap (invariant 12).
 """
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kinesis_spout.model.record import Record
 from shard_state import SequenceNumber
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 
 @dataclass(slots=True)
@@ -19,6 +23,13 @@ class Retained:
     record: Record
     sequence: SequenceNumber
     size_bytes: int
+    span: "Span | None" = None
+    """Of the delivery under way, if it is traced."""
+
+    def take_span(self) -> "Span | None":
+        """Return the span, which the caller ends, once."""
+        span, self.span = self.span, None
+        return span
 
 
 class RetainedRecords:
@@ -71,8 +82,20 @@ class RetainedRecords:
     def drop_shards(self, shard_ids: Collection[str]) -> None:
         for shard_id in shard_ids:
             gone = self._of_shard.pop(shard_id, {})
+            _end_spans(gone.values())
             self.size_bytes -= sum(retained.size_bytes for retained in gone.values())
         kept = deque(retained for retained in self._given_up if retained.record.shard_id not in shard_ids)
         self.size_bytes += sum(retained.size_bytes for retained in kept)
         self.size_bytes -= sum(retained.size_bytes for retained in self._given_up)
         self._given_up = kept
+
+    def end_spans(self) -> None:
+        """End the spans of all deliveries under way: no outcome counts any more."""
+        for of_shard in self._of_shard.values():
+            _end_spans(of_shard.values())
+
+
+def _end_spans(ended: Iterable[Retained]) -> None:
+    for retained in ended:
+        if (span := retained.take_span()) is not None:
+            span.end()

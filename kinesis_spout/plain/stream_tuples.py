@@ -4,16 +4,21 @@ import re
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.model.errors import StreamNotFound
 from kinesis_spout.model.handler import Failure, Reject, failure_of
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import Record, TracedRecord
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, FailReason
 from kinesis_spout.plain.retained_records import Retained
 from shard_state import Exhausted, SequenceNumber
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from kinesis_spout.tracing import ProcessTracing
 
 _MAX_BROKEN_PER_CALL: Final = 32
 """Records whose scheme raises, before ``next_tuple`` returns to the caller."""
@@ -81,6 +86,7 @@ class StreamTuples:
         *,
         prefix: str,
         is_active: Callable[[], bool],
+        tracing: "ProcessTracing | None",
     ) -> None:
         self.consumer = consumer
         self.shards = shards
@@ -89,6 +95,7 @@ class StreamTuples:
         self._prefix = prefix
         self._is_active = is_active
         self._closed = False
+        self._tracing = tracing
 
     def next(self) -> Emitted | None:
         """See ``RecordSpout.next_tuple``."""
@@ -105,6 +112,8 @@ class StreamTuples:
                 consumer.counters.delivered += 1
                 record, sequence = taken.record, taken.sequence
                 delivery = self._delivery(record.shard_id, sequence, record.attempt)
+                if self._tracing is not None and type(record) is TracedRecord:
+                    taken.span = self._tracing.begin(record)
             try:
                 values = self._scheme(record)
             except BaseException as error:
@@ -124,7 +133,9 @@ class StreamTuples:
             acked = self.consumer.manager.ack(shard_id, sequence, self.consumer.now)
             if acked:
                 self.consumer.counters.acked += 1
-                self._measure(delivery, self.shards.retained.finished(shard_id, sequence))
+                retained = self.shards.retained.finished(shard_id, sequence)
+                self._measure(delivery, retained)
+                self._end_span(retained)
         if acked:
             self._announcements.acked(message_id)
         return acked
@@ -138,12 +149,17 @@ class StreamTuples:
             for shard_id, sequence, attempt in consumer.manager.expired(consumer.now):
                 text = f"timed out after {consumer.config.message_timeout_seconds:g} s"
                 delivery = self._delivery(shard_id, sequence, attempt)
-                self._fail(delivery, Failure(error_text=text), FailReason.TIME_OUT)
+                self._fail(delivery, Failure(error_text=text, timed_out=True), FailReason.TIME_OUT)
 
     def record(self, delivery: MessageId) -> Record | None:
         with self.consumer.lock:
             retained = self.shards.retained.get(delivery.shard_id, delivery.sequence)
             return None if retained is None else copy(retained.record)
+
+    def span(self, delivery: MessageId) -> "Span | None":
+        with self.consumer.lock:
+            retained = self.shards.retained.get(delivery.shard_id, delivery.sequence)
+            return None if retained is None else retained.span
 
     @property
     def rate_wait_seconds(self) -> float:
@@ -165,9 +181,14 @@ class StreamTuples:
         with self.consumer.lock:
             self._closed = True
             self.shards.stop()
+            self.shards.retained.end_spans()
         self.consumer.close()
 
     # Inside
+
+    def _end_span(self, retained: Retained | None, failure: Failure | None = None) -> None:
+        if self._tracing is not None and retained is not None:
+            self._tracing.end(retained.take_span(), failure)
 
     def _measure(self, delivery: MessageId, retained: Retained | None) -> None:
         wants_age = self.consumer.figures.acked_one(delivery.attempt)
@@ -200,6 +221,7 @@ class StreamTuples:
             )
             if decision is None:
                 return False
+            self._end_span(retained, failure)
             consumer.counters.timed_out += reason is FailReason.TIME_OUT
             consumer.failures.add(failure.raised)
             if isinstance(decision, Exhausted):

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
     from kinesis_spout.ports import DeadLetterSink
+    from kinesis_spout.tracing import PutTracing
 
 _EXIT_SECONDS: Final = 5.0
 """How long the end of a program waits for a producer that was not closed."""
@@ -96,6 +98,13 @@ class KinesisProducer:
         config_ = self.config = ProducerConfig.of(stream, config, dead_letters=url, **settings)
         aws = client_settings(msgspec.structs.asdict(config_), config_.stream_region)
         _check_spool(spool, config_.stream)
+        tracing = None
+        self._ticket_of = ticket_of
+        if config_.tracing:
+            from kinesis_spout.tracing import PutTracing  # noqa: PLC0415 - it needs an extra
+
+            tracing = PutTracing(config_.stream)
+            self._ticket_of = partial(_traced_ticket_of, tracing)
         client = client or aws.connect()
         self._spool = spool
         self._own_sink: DeadLetterSink | None = None
@@ -112,6 +121,7 @@ class KinesisProducer:
             client,
             sink=dead_letters,
             spool=spool,
+            tracing=tracing,
             clock=self._clock,
             jitter=random.random,
         )
@@ -134,7 +144,7 @@ class KinesisProducer:
             SpoolError: the spool could not take it. It is refused.
             ProducerClosed: the producer was closed.
         """
-        ticket = ticket_of(data, partition_key, explicit_hash_key)
+        ticket = self._ticket_of(data, partition_key, explicit_hash_key)
         if self._spool is None and self._inbox.add(ticket):
             return ticket
         if self._spool is None or not self._inbox.reserve(ticket):
@@ -149,7 +159,7 @@ class KinesisProducer:
 
         If it is cancelled while it waits for room, the record is refused; if later, it may be taken over.
         """
-        ticket = ticket_of(data, partition_key, explicit_hash_key)
+        ticket = self._ticket_of(data, partition_key, explicit_hash_key)
         if self._spool is None and self._inbox.add(ticket):
             return ticket
         if self._spool is None or not self._inbox.reserve(ticket):
@@ -340,6 +350,12 @@ class KinesisProducer:
             self._inbox.refuse(ticket.size_bytes)
             raise
         await asyncio.shield(accepting)  # a cancelled caller must not leave reserved room behind
+
+
+def _traced_ticket_of(
+    tracing: "PutTracing", data: bytes, partition_key: str, explicit_hash_key: str | int | None
+) -> Ticket:
+    return ticket_of(data, partition_key, explicit_hash_key, tracing.current())
 
 
 def _check_spool(spool: Spool | None, stream: str) -> None:

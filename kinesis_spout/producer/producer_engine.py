@@ -21,6 +21,7 @@ from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, SpoolDamaged, SpoolError
 from kinesis_spout.model.logs import counted
 from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.producer.departures import tickets_of
 from kinesis_spout.producer.endings import Letters
 from kinesis_spout.producer.inbox import Inbox
 from kinesis_spout.producer.outbox import Call, Outbox, Recovery, WorkToDo
@@ -30,6 +31,10 @@ from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
+    from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
+
+    from kinesis_spout.kinesis.write.put_records import Puttable
+    from kinesis_spout.tracing import PutTracing
 
 APPLICATION: Final = "KinesisProducer"
 """In place of an application's name in dead letters of producers."""
@@ -52,6 +57,7 @@ class Engine:
         *,
         sink: DeadLetterSink | None,
         spool: Spool | None,
+        tracing: "PutTracing | None",
         clock: Clock,
         jitter: Jitter,
     ) -> None:
@@ -59,6 +65,7 @@ class Engine:
         self.inbox = Inbox(config.max_buffered_records, config.max_buffered_bytes, self.wake)
         self._sink = sink
         self._spool = spool
+        self._tracing = tracing
         self._clock = clock
         # Each record has its own deadline.
         retry_policy = RetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
@@ -225,7 +232,7 @@ class Engine:
     def _put(self, call: Call) -> None:
         work = self._calls.work
         try:
-            results = self._calls.put(call.batch)
+            results = self._calls.put(call.batch) if self._tracing is None else self._put_traced(call.batch)
         except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
             failure: KinesisSpoutError = translate(error, work)
             failure.__cause__ = error
@@ -241,6 +248,12 @@ class Engine:
         _log.warning("%s", failure)
         with self._lock:
             self._outbox.failed(call, failure)
+
+    def _put_traced(self, batch: "Sequence[Puttable]") -> "Sequence[Result]":
+        assert self._tracing is not None, "asked before"
+        tickets = [ticket for put in batch for ticket in tickets_of(put)]
+        with self._tracing.sending(len(tickets), (ticket.trace for ticket in tickets)):
+            return self._calls.put(batch)
 
     def _list(self) -> None:
         try:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
 from kinesis_spout.kinesis.write.put_records import MAX_KEY_CHARACTERS, MAX_RECORD_BYTES, Entry
 from kinesis_spout.model.errors import InvalidRecord, KinesisSpoutError
+from kinesis_spout.model.trace_context import TraceContext
 from kinesis_spout.model.unfinished_work import refuse_unfinished
 
 _log = logging.getLogger(__name__)
@@ -178,7 +179,9 @@ class Ticket(Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # m
         return self.outcome is not None or self.place == GIVEN_UP
 
 
-def ticket_of(data: bytes, partition_key: str, explicit_hash_key: str | int | None) -> Ticket:
+def ticket_of(
+    data: bytes, partition_key: str, explicit_hash_key: str | int | None, trace: TraceContext | None = None
+) -> Ticket:
     """Make the ticket of a record; quickly, for the usual types."""
     if type(data) is bytes and type(partition_key) is str and explicit_hash_key is None:
         characters = len(partition_key)
@@ -188,11 +191,13 @@ def ticket_of(data: bytes, partition_key: str, explicit_hash_key: str | int | No
             and size_bytes <= MAX_RECORD_BYTES
             and partition_key.isascii()
         ):
-            return Ticket(partition_key, data, None, 0, size_bytes)
-    return _checked(data, partition_key, explicit_hash_key)
+            return Ticket(partition_key, data, None, 0, trace, size_bytes)
+    return _checked(data, partition_key, explicit_hash_key, trace)
 
 
-def _checked(data: object, partition_key: object, explicit_hash_key: object) -> Ticket:
+def _checked(
+    data: object, partition_key: object, explicit_hash_key: object, trace: TraceContext | None
+) -> Ticket:
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise InvalidRecord(f"data: expected bytes, got {type(data).__name__}; encode it first")
     if not isinstance(partition_key, str):
@@ -215,7 +220,7 @@ def _checked(data: object, partition_key: object, explicit_hash_key: object) -> 
             "or put it elsewhere and send where it is"
         )
     # Of a subclass, such as a StrEnum or a (str, Enum), the text itself: its ``str`` may differ.
-    return Ticket(str.__str__(partition_key), copied, _hash_key(explicit_hash_key), 0, size_bytes)
+    return Ticket(str.__str__(partition_key), copied, _hash_key(explicit_hash_key), 0, trace, size_bytes)
 
 
 def _hash_key(given: object) -> str | None:

@@ -100,6 +100,7 @@ class SpoutSettings(ZooKeeperKeywords, KinesisKeywords, total=False):
     http: str | None
     health_file: str | None
     stalled_after_seconds: float
+    tracing: bool
 
 
 class ProducerSettings(KinesisKeywords, total=False):
@@ -118,3 +119,4 @@ class ProducerSettings(KinesisKeywords, total=False):
     block_timeout_seconds: float
     delivery_timeout_seconds: float
     close_timeout_seconds: float
+    tracing: bool

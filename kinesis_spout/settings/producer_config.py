@@ -50,6 +50,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     delivery_timeout_seconds: float
     dead_letters: str | None
     close_timeout_seconds: float
+    tracing: bool
 
     @classmethod
     def of(

@@ -107,6 +107,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     http: str | None
     health_file: str | None
     stalled_after_seconds: float
+    tracing: bool
 
     @classmethod
     def of(cls, **settings: Unpack[SpoutSettings]) -> Self:

@@ -140,8 +140,12 @@ async def redrive(request: Request) -> Response:
             count, _ = counted()
             _check_count(fields, count)
         observation = pages.observation(request)
-        number, _ = pages.watched.redrives.start(
-            observation.config, choice, rate=_rate(fields), by=pages.operator(request, why)
+        number = pages.watched.redrives.start(
+            observation.config,
+            choice,
+            rate=_rate(fields),
+            by=pages.operator(request, why),
+            ended=observation.changed,
         )
         return _back(request, "redrives", str(number))
 
@@ -162,7 +166,7 @@ async def stop_redrive(request: Request) -> Response:
 
     def carry_out(fields: Mapping[str, Any]) -> Response:
         del fields
-        find().stop()
+        find().stop(pages.operator(request, ""))
         return _back(request, "redrives", str(number))
 
     return await _form(request, shown, carry_out)
@@ -217,7 +221,7 @@ async def login(request: Request) -> Response:
     following = _of_this_server(request.query_params.get("next", "/"))
     if settings.token is None:
         return RedirectResponse("/", 303)
-    if request.method == "GET":
+    if request.method != "POST":
         return await run_in_threadpool(pages.show, request, "login.html", problem=None, name="")
     fields = await form_of(request)
     name = fields.get("name", "").strip()[:100]
@@ -249,7 +253,7 @@ async def _form(
         return await run_in_threadpool(
             pages.error, request, "this server shows, and changes nothing: start it with --allow-changes", 403
         )
-    if request.method == "GET":
+    if request.method != "POST":  # the guard has looked where this one comes from, and at no other
         return await run_in_threadpool(shown)
     fields = await form_of(request)
     try:

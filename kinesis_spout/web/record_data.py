@@ -31,7 +31,7 @@ def shown(data: bytes, form: DataForm | None, masks: Collection[str]) -> ShownDa
     With masks, data that is not a JSON object or array is not shown: there are no fields by which it could be
     masked. Its size still is.
     """
-    parsed, is_json = _parsed(data)
+    parsed, is_json = _parsed(data, frozenset(masks))
     if masks and not is_json:
         return ShownData(
             form=DataForm.TEXT,
@@ -40,7 +40,6 @@ def shown(data: bytes, form: DataForm | None, masks: Collection[str]) -> ShownDa
             note="not shown: fields are masked (--mask), and this is no JSON object or array",
         )
     if masks:
-        parsed = _masked(parsed, frozenset(masks))
         data = json.dumps(parsed, ensure_ascii=False).encode("utf-8", "backslashreplace")
     if form is None:
         form = DataForm.JSON if is_json else DataForm.TEXT if _is_text(data) else DataForm.HEX
@@ -60,9 +59,11 @@ def _written(data: bytes, parsed: Any, form: DataForm) -> tuple[str, bool]:
     return (data.decode("utf-8", "replace") if form is DataForm.TEXT else _hex(data)), is_cut
 
 
-def _parsed(data: bytes) -> tuple[Any, bool]:
+def _parsed(data: bytes, masks: frozenset[str]) -> tuple[Any, bool]:
+    """The JSON value, masked, and whether there is one that can be shown as such."""
     try:
-        value = json.loads(data)
+        value = _masked(json.loads(data), masks)
+        json.dumps(value, indent=2)
     except (ValueError, RecursionError):
         return None, False
     return value, isinstance(value, dict | list)

@@ -103,7 +103,10 @@ def application(request: Request) -> Response:
         if wanted in (None, each.view.state.value)
         and (not text or text in each.view.shard_id or text in (each.view.owner or ""))
     ]
-    attention = [(each, why) for each in sight.shards if (why := each.attention) is not None]
+    attention = sorted(
+        ((each, why) for each in sight.shards if (why := each.attention) is not None),
+        key=lambda told: (told[0].view.state is ShardState.READING, -(told[0].lag_millis or 0)),
+    )
     return pages.show(
         request,
         "application.html",

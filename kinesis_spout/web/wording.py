@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from kinesis_spout.model.clock import moment
 
-_STEPS: Final = ((60.0, 1.0, "s"), (3_600.0, 60.0, "min"), (172_800.0, 3_600.0, "h"))
+_STEPS: Final = ((120.0, 1.0, "s"), (7_200.0, 60.0, "min"), (172_800.0, 3_600.0, "h"))
 """Below so many seconds, in units of so many."""
 _DAY: Final = 86_400.0
 _TAIL_DIGITS: Final = 12

@@ -27,7 +27,7 @@ shard is read no further by this run (``run_bounds``); nothing is stored of that
 lets the children begin.
 """
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -108,6 +108,8 @@ class Lineage:
     def __init__(self) -> None:
         self.shards: dict[str, Shard] = {}
         """Every shard that was ever listed or stored."""
+        self.ordered: list[Shard] = []
+        """The same, parents before children."""
         self.listed: dict[str, Shard] = {}
         self.stored: set[str] = set()
         self._unknown: set[str] = set()
@@ -136,7 +138,8 @@ class Lineage:
                 self._unknown.add(shard_id)
             else:
                 self._unknown.discard(shard_id)
-        _check_no_ring(self.shards.values())
+        self.ordered = parents_first(self.shards.values())
+        _check_no_ring(self.ordered)
 
     def parents(self, shard_id: str) -> tuple[str, ...] | None:
         return None if shard_id in self._unknown else self.shards[shard_id].parents
@@ -163,9 +166,7 @@ class Lineage:
             over: every shard whose SHARD_END is in the store.
         """
         unfinished = [
-            shard
-            for shard in parents_first(self.shards.values())
-            if self.in_sight(shard.shard_id) and shard.shard_id not in over
+            shard for shard in self.ordered if self.in_sight(shard.shard_id) and shard.shard_id not in over
         ]
         unknown = {shard.shard_id for shard in unfinished} & self._unknown
         free: list[str] = []
@@ -228,10 +229,7 @@ class KnownShards:
     def phases(self) -> dict[str, ShardPhase]:
         """Tell the phases of the shards that this consumer does not own; parents come before children."""
         free = frozenset(self._lineage.free(self._over))
-        return {
-            shard.shard_id: self._phase(shard.shard_id, free)
-            for shard in parents_first(self._lineage.shards.values())
-        }
+        return {shard.shard_id: self._phase(shard.shard_id, free) for shard in self._lineage.ordered}
 
     def _phase(self, shard_id: str, free: Container[str]) -> ShardPhase:
         if shard_id in self._over:
@@ -241,8 +239,7 @@ class KnownShards:
         return ShardPhase.READY if shard_id in free else ShardPhase.WAITING_FOR_PARENTS
 
 
-def _check_no_ring(shards: Iterable[Shard]) -> None:
-    ordered = parents_first(shards)
+def _check_no_ring(ordered: Sequence[Shard]) -> None:
     indices = {shard.shard_id: index for index, shard in enumerate(ordered)}
     for index, shard in enumerate(ordered):
         for parent in shard.parents:

@@ -292,9 +292,17 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
     with runs("kinesis-spout dead-letters redrive") as program:
         program.shows("1 letters (1 rejected) back on their stream?").type("y\n")
         assert "records back on their stream: 1" in program.ends()
+    with runs("kinesis-spout web") as program:
+        program.shows("the page is at http://127.0.0.1:8080/")
+        program.ctrl_c()
+        program.ends(exit_code=130)
     with runs("kinesis-spout checkpoints reset") as program:
         program.shows("reset the progress?").type("y\n")
         assert "the next consumer to start continues there" in program.ends()
+    with runs("kinesis-spout audit") as program:
+        shown = program.ends()
+        assert "redrive" in shown
+        assert "reset" in shown
     with runs("kinesis-spout tail") as program:
         program.shows('customer-7  {"amount": 7}')
         program.ctrl_c()

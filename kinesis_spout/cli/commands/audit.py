@@ -24,6 +24,6 @@ def audit(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> Non
         print_json(documents)
     elif documents:
         rows = [[str(value) or "-" for value in document.values()] for document in documents]
-        print_table(_HEADINGS, rows, cutting={"who"}, folding={"of", "why"})
+        print_table(_HEADINGS, rows, cutting={"who"})
     else:
         note("no operator has changed anything yet")

@@ -25,6 +25,8 @@ class Leading:
         self._list_at = 0.0
         self._members: list[GroupMember] = []
         """The members of the last plan."""
+        self.leads = False
+        """Whether this member led when it was asked last; any thread may read it, and asks nothing."""
         self.due_at = 0.0
         """When to call ``lead`` again; infinite while another member leads."""
         self._plan_at = 0.0
@@ -35,7 +37,8 @@ class Leading:
     def lead(self, now: float) -> None:
         """List, plan and assign what is due. After an error, which it raises, the next call begins a term."""
         group = self._ports.group
-        if not group.leads():
+        self.leads = group.leads()
+        if not self.leads:
             self._planner, self.due_at = None, math.inf
             return
         planner, begins = self._planner, self._planner is None

@@ -19,6 +19,8 @@ class ReadSettings:
     fail_on_data_loss: bool = True
     """Whether a lost position is an error; if not, reading continues at the oldest record, with a warning."""
     deaggregate: bool = True
+    tracing: bool = False
+    """Whether user records get the trace context of their producers."""
     max_records_per_fetch: int = MAX_RECORDS
     fetch_period_seconds: float = MIN_INTERVAL_SECONDS
     """Between two reads of a shard, at least."""

@@ -111,6 +111,8 @@ class ShardReader(ABC, Generic[PageT]):
         self._clock = clock
         self._periods = periods
         self._empty_reads = 0
+        self.reading_since: float | None = None
+        """When the read under way began; monotonic."""
 
     def fetch(self) -> float | None:
         """Read a page, if the door wants one now; see ``prefetcher.Fetch``, on whose threads this runs."""
@@ -122,14 +124,16 @@ class ShardReader(ABC, Generic[PageT]):
             if not limit:
                 return None
             self._room.under_way += 1
-        begun_at = self._clock.monotonic()
+            self.reading_since = begun_at = self._clock.monotonic()
         try:
             page = self._read(limit)
         except Exception as error:  # noqa: BLE001 - as above
             with self._lock:
+                self.reading_since = None
                 self._room.read_ended()
                 return self._failed(error)
         with self._lock:
+            self.reading_since = None
             self._room.read_ended()
             try:
                 return self._keep(page, begun_at)

@@ -14,9 +14,12 @@ from dataclasses import replace
 from hashlib import md5
 from typing import Final, NamedTuple
 
+import msgspec
+
 from kinesis_spout.kinesis.aggregated_record import MAGIC, Contents, contents
 from kinesis_spout.kinesis.read.read_settings import ReadSettings
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import Record, TracedRecord
+from kinesis_spout.model.trace_context import TraceContext
 from kinesis_spout.ports import Page
 from shard_state import Position, Shard
 
@@ -70,15 +73,19 @@ class TakenApart(NamedTuple):
 def page_as_set(
     page: Page, settings: ReadSettings, *, start: Position | None, hash_keys: HashKeys | None
 ) -> Page:
-    return with_user_records(page, start=start, hash_keys=hash_keys) if settings.deaggregate else page
+    if not settings.deaggregate:
+        return page
+    return with_user_records(page, start=start, hash_keys=hash_keys, with_traces=settings.tracing)
 
 
-def with_user_records(page: Page, *, start: Position | None, hash_keys: HashKeys | None) -> Page:
+def with_user_records(
+    page: Page, *, start: Position | None, hash_keys: HashKeys | None, with_traces: bool = False
+) -> Page:
     """Take the aggregated records of a page apart. Returns the same page if it has none.
 
     If this may be the first page, user records before its ``start`` are left out.
     """
-    apart = taken_apart(page.records, hash_keys)
+    apart = taken_apart(page.records, hash_keys, with_traces=with_traces)
     if apart.records is page.records:
         return page
     return replace(
@@ -90,8 +97,13 @@ def with_user_records(page: Page, *, start: Position | None, hash_keys: HashKeys
     )
 
 
-def taken_apart(records: Sequence[Record], hash_keys: HashKeys | None = None) -> TakenApart:
-    """Put user records in place of their carriers; returns the same list if none is aggregated."""
+def taken_apart(
+    records: Sequence[Record], hash_keys: HashKeys | None = None, *, with_traces: bool = False
+) -> TakenApart:
+    """Put user records in place of their carriers; returns the same list if none is aggregated.
+
+    ``with_traces``: those that a producer gave a sampled trace context are `TracedRecord`s.
+    """
     payloads = [record.data for record in records]
     # Text, and most other packed or encoded data, sorts before the magic bytes: that is checked first.
     if not payloads or max(payloads) < MAGIC:
@@ -106,7 +118,7 @@ def taken_apart(records: Sequence[Record], hash_keys: HashKeys | None = None) ->
             continue
         found += records[done:at]
         done = at + 1
-        inside = contents(records[at].data)
+        inside = contents(records[at].data, with_traces=with_traces)
         if inside is None:
             damaged += 1
             found.append(records[at])
@@ -144,4 +156,15 @@ def _user_records(carrier: Record, inside: Contents) -> Sequence[Record]:
     if inside.explicit_hash_keys is not None:
         for record, hash_key in zip(records, inside.explicit_hash_keys, strict=True):
             record.explicit_hash_key = hash_key
-    return records
+    if inside.traces is None:
+        return records
+    return [
+        record if trace is None else _traced(record, trace)
+        for record, trace in zip(records, inside.traces, strict=True)
+    ]
+
+
+def _traced(record: Record, trace: TraceContext) -> TracedRecord:
+    return TracedRecord(
+        **msgspec.structs.asdict(record), traceparent=trace.traceparent, tracestate=trace.tracestate
+    )

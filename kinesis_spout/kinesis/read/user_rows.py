@@ -4,7 +4,8 @@ A user record is a message inside the message. Declared as plain bytes, it costs
 its fields are then found together with those of a page's other user records. Producers write a user record in
 one way: the number of its partition key, optionally that of its explicit hash key, and its data, each after a
 tag. A number is a varint: seven bits in each byte, as many bytes as it needs. So a few steps over all records
-together find where each one's data begins. A record written in any other way is called odd.
+together find where each one's data begins. After it may stand what ours writes where it traces: one tag with a
+``traceparent``, which is passed over. A record written in any other way is called odd.
 https://protobuf.dev/programming-guides/encoding/
 """
 
@@ -20,8 +21,9 @@ import pyarrow.compute as pc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from kinesis_spout.kinesis.aggregated_record import message_in
+from kinesis_spout.kinesis.aggregated_record import message_in, tags_of
 from kinesis_spout.kinesis.read.user_records import HashKeys
+from kinesis_spout.model.trace_context import TraceContext
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _KEY_TAG: Final = 0x08
@@ -29,6 +31,10 @@ _HASH_KEY_TAG: Final = 0x10
 _DATA_TAG: Final = 0x1A
 _LONGEST_NUMBER: Final = 5
 """The longest varint, in bytes: no length or count of a record needs more."""
+_TRACE_TAG: Final = tags_of(TraceContext("0" * 55))
+_TRACE_TAG_BYTES: Final = len(_TRACE_TAG)
+_TRACE_TAG_HEAD: Final = np.frombuffer(_TRACE_TAG.rstrip(b"0"), np.uint8)
+"""What stands in each before the value."""
 Numbers = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
 _Bytes = npt.NDArray[np.uint8]
@@ -94,7 +100,9 @@ class _UserFields:
     hash_key: Numbers
     """The number of its explicit hash key; -1 if it has none."""
     data_start: Numbers
-    """Where its data begins. It ends with the record."""
+    """Where its data begins."""
+    data_end: Numbers
+    """Where it ends: with the record, or before its tag."""
     is_odd: _Flags
     """It is written in another way; its other fields are invalid."""
 
@@ -196,14 +204,18 @@ class Gathering:
         return np.repeat(np.asarray(of_messages, np.int64), self._counts)
 
     def _data(self) -> pa.Array:
-        # As if the bytes before each record's data were a row too: Arrow then drops every other one.
-        offsets = np.zeros(2 * len(self._records) + 1, np.int32)
-        offsets[1::2] = self._fields.data_start
-        offsets[2::2] = self._offsets[1:]
+        # As if the bytes before each record's data, and those after it if any has some, were rows too: Arrow
+        # then drops them.
+        starts, ends = self._fields.data_start, self._fields.data_end
+        rows = 2 if np.array_equal(ends, self._offsets[1:]) else 3
+        offsets = np.zeros(rows * len(self._records) + 1, np.int32)
+        offsets[1::rows] = starts
+        offsets[2::rows] = ends
+        offsets[rows::rows] = self._offsets[1:]
         parts = pa.BinaryArray.from_buffers(
             pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), self._records.buffers()[2]]
         )
-        return parts.take(pa.array(np.arange(1, len(offsets), 2, dtype=np.int32)))
+        return parts.take(pa.array(np.arange(1, len(offsets), rows, dtype=np.int32)))
 
     def _explicit_hash_keys(self) -> pa.Array:
         numbers = self._fields.hash_key
@@ -230,7 +242,11 @@ def _user_fields(content: _Bytes, starts: Numbers, ends: Numbers) -> _UserFields
     if not content.size:
         nothing = np.zeros_like(starts)
         return _UserFields(
-            key=nothing, hash_key=nothing, data_start=nothing, is_odd=np.ones(len(starts), bool)
+            key=nothing,
+            hash_key=nothing,
+            data_start=nothing,
+            data_end=nothing,
+            is_odd=np.ones(len(starts), bool),
         )
     # An odd record may lead into the records after it: what is found there does not fit its own end.
     is_odd = content.take(starts, mode="clip") != _KEY_TAG
@@ -241,8 +257,18 @@ def _user_fields(content: _Bytes, starts: Numbers, ends: Numbers) -> _UserFields
         hash_key[has_hash_key], at[has_hash_key] = _numbers(content, at[has_hash_key] + 1)
     is_odd |= content.take(at, mode="clip") != _DATA_TAG
     length, at = _numbers(content, at + 1)
-    is_odd |= at + length != ends
-    return _UserFields(key=key, hash_key=hash_key, data_start=at, is_odd=is_odd)
+    data_end = at + length
+    longer = np.flatnonzero(data_end != ends)
+    if longer.size:
+        is_odd[longer] |= ~_have_trace_tags(content, data_end[longer], ends[longer])
+    return _UserFields(key=key, hash_key=hash_key, data_start=at, data_end=data_end, is_odd=is_odd)
+
+
+def _have_trace_tags(content: _Bytes, starts: Numbers, ends: Numbers) -> _Flags:
+    """Whether from each start to its end there is one tag named ``traceparent`` of the usual length."""
+    heads = content.take(starts[:, None] + np.arange(len(_TRACE_TAG_HEAD)), mode="clip")
+    found: _Flags = (ends - starts == _TRACE_TAG_BYTES) & (heads == _TRACE_TAG_HEAD).all(axis=1)
+    return found
 
 
 def _numbers(content: _Bytes, at: Numbers) -> tuple[Numbers, Numbers]:

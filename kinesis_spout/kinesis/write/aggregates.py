@@ -176,7 +176,9 @@ class AggregatedRecords(WaitingRecords):
     def _close(self, shard_id: str) -> None:
         aggregate = self._aggregates.pop(shard_id)
         first, *others = aggregate.user_records
-        super().hold_all((aggregate if others else first,))
+        # A record alone is aggregated only for its trace context, if it fits.
+        is_put_alone = not others and (first.trace is None or aggregate.size_bytes > self._max_bytes)
+        super().hold_all((first if is_put_alone else aggregate,))
 
     def _explains(self, aggregate: Puttable, result: "Result") -> bool:
         """Whether all of an aggregate's records lie in the shard that it came to, by the list."""

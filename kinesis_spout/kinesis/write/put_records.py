@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
 
-from kinesis_spout.kinesis.aggregated_record import FRAME_BYTES, KEY_BYTES, RECORD_BYTES, aggregate_columns
+from kinesis_spout.kinesis.aggregated_record import (
+    FRAME_BYTES,
+    KEY_BYTES,
+    RECORD_BYTES,
+    aggregate_columns,
+    tags_of,
+)
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
+from kinesis_spout.model.trace_context import TraceContext
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsRequestEntryTypeDef
@@ -52,6 +59,8 @@ class Entry(msgspec.Struct, frozen=True):
     """Decides on the shard instead of the key's hash: a decimal number below 2^128."""
     row: int = 0
     """Where its owner has it from; not sent to Kinesis."""
+    trace: TraceContext | None = None
+    """Sent in an aggregated record only, as tags: an ordinary record has no place for it."""
 
     @property
     def size_bytes(self) -> int:
@@ -94,6 +103,7 @@ class Aggregate:
         self.size_bytes = FRAME_BYTES + len(AGGREGATE_KEY)
         self._keys: dict[str, None] = {}
         self._hash_keys: set[str | None] = {None}
+        self._has_traces = False
 
     def takes(self, entry: Entry, max_bytes: int) -> bool:
         """Add a record of the same shard; False: there are others, and it would weigh too much."""
@@ -103,6 +113,9 @@ class Aggregate:
             size_bytes += KEY_BYTES + (len(key) if key.isascii() else len(key.encode()))
         if hash_key not in self._hash_keys:
             size_bytes += KEY_BYTES + len(hash_key or "")
+        if entry.trace is not None:
+            size_bytes += len(tags_of(entry.trace))
+            self._has_traces = True
         if size_bytes > max_bytes and self.user_records:
             return False
         self.user_records.append(entry)
@@ -127,6 +140,7 @@ class Aggregate:
             [entry.partition_key for entry in records],
             [entry.data for entry in records],
             [entry.explicit_hash_key for entry in records],
+            [entry.trace for entry in records] if self._has_traces else None,
         )
         return {
             "Data": data,

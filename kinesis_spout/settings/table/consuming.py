@@ -226,5 +226,8 @@ MONITORING: Final = (
     setting("stalled_after_seconds", seconds(above=0), 8.0,
         doc="A shard that has records to deliver, and none of them delivered or finished for this long, makes the "
             "spout not ready. Longer than the slowest micro-batch."),
+    setting("tracing", FLAG, False,
+        doc="A span of OpenTelemetry for each record that carries the trace context of its producer (of an "
+            "aggregated record, see Trace), linked to it. Needs `kinesis-spout[otel]`."),
 )  # fmt: skip
 """How others see that it works."""

@@ -86,6 +86,9 @@ PRODUCES: Final = (
         doc="Where records go that could not be put: as `KinesisSpout` has it. None: they fail."),
     setting("close_timeout_seconds", seconds(0), 30.0,
         doc="How long `close` goes on sending, unless it is given another time."),
+    setting("tracing", FLAG, False,
+        doc="Spans of OpenTelemetry for the calls; with `aggregation` each record also carries the trace context "
+            "that was current at its put, beside its data. Needs `kinesis-spout[otel]`."),
 )  # fmt: skip
 """How `KinesisProducer` fills its calls, what it holds, and what it does when that is full."""
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
-from kinesis_spout.consumer.ports import LONGEST_TURN_SECONDS
+from kinesis_spout.consumer.ports import LONGEST_TURN_SECONDS, ShardReading
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.spark.driver.batch_slots import BatchSlots
@@ -90,7 +90,7 @@ class MicroBatchEngine:
         self._ticks = runner.ticks
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
         self.turned_at: float | None = None
-        """When the engine's thread was here last; monotonic."""
+        """When the engine's thread was here last; monotonic. None before its first turn and after its last."""
         self._counted = Counters()
         """At the newest progress."""
         self.recent_progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
@@ -198,11 +198,13 @@ class MicroBatchEngine:
         self._wake()
 
     @property
-    def lags(self) -> Mapping[str, int]:
+    def readings(self) -> Mapping[str, ShardReading]:
+        busy = self._running.full_until(self.consumer.config.max_batch_seconds)
         return {
-            shard_id: shard.millis_behind_latest
+            shard_id: ShardReading(
+                shard.millis_behind_latest, bool(shard.records), shard.fetching_since, busy.get(shard_id)
+            )
             for shard_id, shard in self._shards.by_id.items()
-            if shard.millis_behind_latest is not None
         }
 
     @property
@@ -225,6 +227,7 @@ class MicroBatchEngine:
                     done = self.consumer.run_is_done and not self._running.batches
                     wait = 0.0 if done else self._start_work()
                 if done:
+                    self.turned_at = None
                     self._leave()
                     self.is_done = True
                     break
@@ -233,6 +236,7 @@ class MicroBatchEngine:
             self.consumer.end_with(error)
             self._leave_at_once()
         finally:
+            self.turned_at = None
             self._tip.stop()
             self._planner.grants.close()
             self._slots.leave(self)

@@ -25,6 +25,12 @@ from shard_state import SliceKind, SliceOutcome, SlicePlan
 _REREAD_SECONDS: Final = 5.0
 """How long a batch may spend on rereading retries. The rest comes later."""
 _LOOK_FOR_OVERDUE_SECONDS: Final = 1.0
+_FULL_SECONDS: Final = 1.0
+"""So much handling makes a full batch."""
+_FULL_LASTS: Final = 1.6
+"""How many times its time a full batch lasts: the last page of each slice has a share beyond it."""
+_OVERHEAD_SECONDS: Final = 1.0
+"""Of a job, and of the last read."""
 WORTH_A_TASK_SECONDS: Final = 0.01
 """The handling time that justifies another task, which costs some 4 ms of CPU."""
 _NEWEST_COUNTS: Final = 0.3
@@ -40,6 +46,10 @@ class Batch:
     """Of these."""
     started: float
     """Monotonic."""
+    rounds: int = 1
+    """How many of its tasks follow one another on a core."""
+    is_full: bool = True
+    """Whether it may use up the time of a micro-batch: it reads, or handles much."""
     began: float | None = None
     """When its first task was seen to run; its time-out counts from there."""
     cancelled_for: str | None = None
@@ -97,6 +107,15 @@ class RunningBatches:
         self.batches[number] = batch
         self._threads.submit(self._run, batch)
 
+    def full_until(self, max_batch_seconds: float) -> dict[str, float]:
+        """Name the shards of full batches, and until when those may last; monotonic."""
+        return {
+            plan.shard_id: batch.started + _OVERHEAD_SECONDS + _FULL_LASTS * max_batch_seconds * batch.rounds
+            for batch in self.batches.values()
+            if batch.is_full
+            for plan in batch.plans
+        }
+
     def cancel_all(self) -> None:
         """Cancel the jobs that Spark knows by now. Any thread may call it."""
         for batch in list(self.batches.values()):
@@ -153,12 +172,12 @@ class RunningBatches:
         results = [WorkResult(plan=work.plan, outcome=SliceOutcome()) for work in empty]
         if works or not batch.works:
             settings = self._settings
+            parallelism = settings.parallelism()
             packs = pack(
-                works,
-                per_task=settings.shards_per_task,
-                parallelism=settings.parallelism(),
-                handling=self._handling,
+                works, per_task=settings.shards_per_task, parallelism=parallelism, handling=self._handling
             )
+            batch.rounds = math.ceil(len(packs) / parallelism)
+            batch.is_full = self._handling.is_full(works)
             ended = self._runner.run(batch.tag, packs)
             self._handling.took(ended)
             results += ended
@@ -190,6 +209,12 @@ class HandlingTime:
         newest = sum(each.handling_seconds or 0.0 for each in timed) / sum(each.delivered for each in timed)
         before = self._seconds_a_record
         self._seconds_a_record = newest if before is None else before + _NEWEST_COUNTS * (newest - before)
+
+    def is_full(self, works: Sequence[WorkSlice]) -> bool:
+        if any(work.plan.kind is SliceKind.READ for work in works):
+            return True
+        records = sum(len(work.records) for work in works)
+        return self._seconds_a_record is not None and records * self._seconds_a_record > _FULL_SECONDS
 
     def tasks_worth(self, records: int) -> float:
         """How many tasks so many records are worth; infinite while nothing is known of the handler."""

@@ -46,14 +46,21 @@ def record_handler(
     concurrency: int,
     timeout_seconds: float | None,
     coalesces: bool = False,
+    traced_for: str | None = None,
 ) -> AnyHandler:
     """Return what calls ``function(scheme(record))``, by default on the task's own thread.
+
+    ``traced_for``: the application, if records' spans are to be made.
 
     Raises:
         InvalidConfig: more is asked for, and records are coalesced; or it is a generator function.
     """
     refuse_generator_function("handler", function)
     is_coroutine = is_coroutine_function(function)
+    if traced_for is not None:
+        from kinesis_spout.tracing import traced  # noqa: PLC0415 - it needs an extra
+
+        function, scheme = traced(function, scheme, traced_for), _unchanged
     if concurrency == 1 and timeout_seconds is None and not is_coroutine:
         return RecordHandler(function, scheme)
     if coalesces:
@@ -65,6 +72,10 @@ def record_handler(
     if concurrency == 1 and is_coroutine:
         _log.info("the handler is an async def and is given one record at a time: set concurrency for more")
     return ConcurrentCalls(function, scheme, concurrency=concurrency, timeout_seconds=timeout_seconds)
+
+
+def _unchanged(record: Record) -> Record:
+    return record
 
 
 def delivery_to(handler: AnyHandler, plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
@@ -171,3 +182,22 @@ class ArrowHandler:
         for at, failure in failed:
             notes.failed(at, failure)
         return failed
+
+
+class TracedArrowHandler(ArrowHandler):
+    """An ``ArrowHandler`` whose batches have spans."""
+
+    def __init__(self, function: ArrowFunction, application: str) -> None:
+        from kinesis_spout.tracing import ProcessTracing  # noqa: PLC0415 - it needs an extra
+
+        super().__init__(function)
+        self._tracing = ProcessTracing(application=application)
+
+    def __call__(
+        self, records: Sequence[Record], until: float, notes: SliceNotes
+    ) -> tuple[int, list[Failed]]:
+        with self._tracing.processing_batch(records) as span:
+            reached, failed = super().__call__(records, until, notes)
+            if span is not None and failed:
+                span.set_attribute("kinesis_spout.failed", len(failed))
+            return reached, failed

@@ -84,6 +84,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--set", action="append", default=[], metavar="SETTING=VALUE", help="of the consumers"
     )
+    parser.add_argument(
+        "--break-livez",
+        action="store_true",
+        help="have /livez ask ZooKeeper, as it must not: such a run is no good",
+    )
     parser.add_argument("--fan-out", action="store_true", help="Kinesis pushes: consumer_mode=efo")
     parser.add_argument(
         "--doors",
@@ -137,6 +142,7 @@ def group_under_faults(given: argparse.Namespace, folder: Path) -> Report:
         records_per_second=given.records_per_second,
         failure_rates=given.failures,
         every_kind=True,
+        breaks_livez=given.break_livez,
         may_mount=True,
         settings=dict(map(_setting, given.set)) | ({"consumer_mode": "efo"} if given.fan_out else {}),
     )

@@ -123,7 +123,7 @@ class Director:
             consumer.start()
         if not self._await(lambda: world.is_complete, _START_SECONDS):
             raise TimeoutError(f"expected every consumer to be a member within {_START_SECONDS:g} s")
-        with world.producer:
+        with world.prober, world.producer:
             self._begun = time.monotonic()
             for lane in self._lanes:
                 lane.due = self._begun + lane.random.uniform(*lane.gap_seconds)

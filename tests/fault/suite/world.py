@@ -17,6 +17,7 @@ from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from kinesis_spout.zookeeper.paths import DEFAULT_ROOT, Paths
 from shard_state import Shard
 from tests.fault.suite.consumers.delivery_log import Entry, RecordId, read_delivery_log
+from tests.fault.suite.consumers.prober import Prober, free_address
 from tests.fault.suite.consumers.supervised import SupervisedConsumer
 from tests.fault.suite.failure_rates import MIXED
 from tests.fault.suite.judgement.evidence import Event, Evidence, Letter, Sample
@@ -70,6 +71,8 @@ class Plan:
     """Within which everything is to be finished after the last fault."""
     may_mount: bool = False
     """Whether ZooKeeper gets a small disk of its own, where that is allowed: one that can be filled."""
+    breaks_livez: bool = False
+    """Whether consumers ask ZooKeeper when they are asked whether they are alive: the judge must see it."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Of the consumers, beside those that the suite needs."""
 
@@ -116,6 +119,7 @@ class World:
         self.consumers += [
             self._consumer(f"s{number}", opened, on_spark=True) for number in range(1, plan.on_spark + 1)
         ]
+        self.prober = Prober(self.consumers)
         self.producer = Producer(
             self.client, self.stream, f"{plan.seed}/records", plan.records_per_second, plan.failure_rates
         )
@@ -209,6 +213,7 @@ class World:
             pids={life: pid for consumer in self.consumers for life, pid in consumer.pids.items()},
             events=events,
             samples=self.samples,
+            probes=self.prober.probes,
             retry_limit=self.plan.retry_limit,
         )
 
@@ -237,12 +242,14 @@ class World:
             # A job on Spark needs this long to start its workers, on a busy machine, before it handles anything.
             "message_timeout_seconds": 30.0 if on_spark else 3.0,
             "shard_list_interval_seconds": 2.0,
+            "http": free_address(),
             **plan.settings,
         }
         job = {
             "sink": str(self.sink_fault),
             "exits": str(self._folder / "exits"),
             "hang_seconds": 4.0,
+            "breaks_livez": plan.breaks_livez,
             "hold_seconds": _HOLD_SESSIONS * plan.session_seconds,
         }
         proxy = opened.enter_context(ZooKeeperProxy(self.zookeeper.connect_string))

@@ -209,7 +209,9 @@ class SteppedWorld:
 
     def new_spout(self, **settings: Any) -> SteppedSpout:
         chosen = self.settings | settings
-        read = ReadSettings(fail_on_data_loss=chosen.get("fail_on_data_loss", True))
+        read = ReadSettings(
+            fail_on_data_loss=chosen.get("fail_on_data_loss", True), tracing=chosen.get("tracing", False)
+        )
         ports = in_memory_ports(self.stream, self.zookeeper, self.dead_letters, settings=read)
         return SteppedSpout(ports=ports, **chosen)
 

@@ -8,7 +8,7 @@ from shard_state import SHARD_END, Checkpoint, Position, SequenceNumber
 from tests.fault.suite.consumers.delivery_log import Entry, Kind, RecordId
 from tests.fault.suite.consumers.payload import Act
 from tests.fault.suite.judgement import checkers
-from tests.fault.suite.judgement.evidence import STOPPED, Event, Evidence, Letter, Sample
+from tests.fault.suite.judgement.evidence import STOPPED, Event, Evidence, Letter, Probe, Sample
 from tests.fault.suite.judgement.zookeeper_history import Ownership, StoredCheckpoint
 from tests.fault.suite.producer import Put
 
@@ -287,6 +287,10 @@ BAD = {
     "a stored node that is too large": (
         checkers.resources,
         replace(GOOD, checkpoints=[replace(GOOD.checkpoints[0], size_bytes=1 << 20)]),
+    ),
+    "one that says it is not alive": (
+        checkers.restarts_by_livez,
+        replace(GOOD, probes=[Probe(life="c1.1", time=1.0, status=503, said="why")]),
     ),
 }
 

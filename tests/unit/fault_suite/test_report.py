@@ -77,6 +77,7 @@ REPORT = Report(
     settle_seconds=2.0,
     ended_by_handler=1,
     failed_starts=Counter({"kinesis_spout.model.errors.StoreUnavailable": 1}),
+    probes=120,
     most={"resident_mib": 100, "threads": 10, "descriptors": 10, "node_bytes": 500, "shards": 9},
 )
 

@@ -138,8 +138,17 @@ CASES: Final = [
     *_pair(
         "ReadsThrottled",
         ORDERS,
-        {_on("read_throttles_total", **ONE): "0+5x120", _on("read_throttles_total", **TWO): "0+5x120"},
-        {_on("read_throttles_total", **ONE): "0+2x120"},
+        {
+            _on("read_throttles_total", **ONE): "0+5x120",
+            _on("read_throttles_total", **TWO): "0+5x120",
+            _on("shards", state="reading", **ONE): "2x120",
+            _on("shards", state="reading", **TWO): "2x120",
+            _on("shards", state="over", **TWO): "200x120",
+        },
+        {
+            _on("read_throttles_total", **ONE): "0+5x120",
+            _on("shards", state="reading", **ONE): "20x120",
+        },
     ),
     *_pair(
         "DeadLetters",
@@ -191,7 +200,11 @@ CASES: Final = [
     *_pair(
         "PausedByOperator",
         ORDERS,
-        {_on("paused", by="operator", **ONE): "1x120"},
+        # By two members, one after the other.
+        {
+            _on("paused", by="operator", **ONE): "1x20 stale",
+            _on("paused", by="operator", **TWO): "_x22 1x90",
+        },
         {_on("paused", by="operator", **ONE): "0x30 1x90"},  # for half an hour
         at="70m",
     ),

@@ -141,6 +141,8 @@ def test_a_query_of_structured_streaming_is_read_from_its_last_progress() -> Non
         name, id, isActive = None, "the-id", True  # noqa: N815 - Spark's names
         lastProgress: Any = None  # noqa: N815
 
+        def exception(self) -> None: ...
+
     query = Query()
     samples = {sample.metric.name: sample for sample in Sources([query]).read()}
     assert set(samples) == {"kinesis_spout_query_active"}

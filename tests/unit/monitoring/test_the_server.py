@@ -1,8 +1,8 @@
 """What a door answers over HTTP while it works, and while it does not."""
 
 import json
+import threading
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +15,7 @@ from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.monitoring import METRICS, MonitoringServer
 from kinesis_spout.monitoring.doors import _servers
 from tests.support.consumer.world import FIRST, World
+from tests.support.probes import get, reasons
 
 QUICK = {"stalled_after_seconds": 0.5, "commit_interval_seconds": 0.05}
 
@@ -24,19 +25,6 @@ def world() -> Iterator[World]:
     world = World()
     yield world
     world.close()
-
-
-def get(address: str | None, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def reasons(address: str | None) -> list[dict[str, Any]]:
-    _, text = get(address, "/readyz")
-    return list(json.loads(text)["reasons"])
 
 
 def test_a_spout_that_delivers_is_alive_and_ready_and_shows_its_figures(world: World) -> None:
@@ -111,6 +99,22 @@ def test_an_outage_of_zookeeper_never_turns_it_dead(world: World, monkeypatch: p
         world.until(lambda: bool(reasons(server.address)), "it is not ready")
         assert "ZooKeeper does not answer" in reasons(server.address)[0]["reason"]
         assert get(server.address, "/livez")[0] == 200
+
+
+def test_a_scrape_does_not_wait_for_zookeeper(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    spout = world.spout(**QUICK)
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        leads = 'kinesis_spout_leads{app="billing",stream="orders"} 1.0'
+        world.until(lambda: leads in get(server.address, "/metrics")[1], "it leads")
+        (consumer,) = spout._consumers().values()
+        answered = threading.Event()
+        monkeypatch.setattr(consumer.ports.group, "leads", lambda: answered.wait(60))
+        try:
+            for _ in range(3):
+                world.clock.advance(1.0)
+                assert leads in get(server.address, "/metrics")[1]
+        finally:
+            answered.set()
 
 
 def test_a_consumer_that_ended_is_dead_and_says_why(world: World) -> None:

@@ -57,6 +57,6 @@ class PageWorld(FakeWorld):
     def forget_readings(self) -> None:
         """Let the next look read everything anew."""
         for observation in self.page.state.pages.watched._observations.values():
-            for name in ("_listing", "_stored", "_lags", "_live", "_letters"):
+            for name in ("_listing", "_stored", "_lags", "_live", "_letters", "_audit"):
                 getattr(observation, name).expire()
                 getattr(observation, name)._reading = type(getattr(observation, name)._reading)()

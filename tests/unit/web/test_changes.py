@@ -156,9 +156,14 @@ def test_a_slow_redrive_shows_its_progress_refuses_a_second_one_and_is_stopped(w
     second = browser.post(f"{HOME}/redrive", WHY | {"count": "49"})
     assert second.status == 400
     assert "which runs" in second.said
+    for method in ("HEAD", "GET"):
+        browser.raw(method, f"{address}/stop", b"", **{"sec-fetch-site": "cross-site"})
+    assert "running" in browser.get(address).said
     assert browser.post(f"{address}/stop").status == 303
     assert re.search("stopped [12] of 50", done(browser, answer))
-    assert re.search("[12] of 50 letters: all", world.json("audit")[0]["of"])
+    redriven, stopped = world.json("audit")
+    assert re.search("[12] of 50 letters: all", redriven["of"])
+    assert (stopped["what"], stopped["of"]) == ("stop", "the redrive of all")
     assert len(list(world.sink.read())) in {48, 49}
 
 

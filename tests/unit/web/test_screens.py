@@ -265,7 +265,7 @@ def test_what_members_say_is_shown_and_a_member_that_does_not_answer_is_named(
     answer = browser.get(HOME)
     assert "records/s 1,234" in answer.said
     assert "broken: it does not answer" in answer.said
-    assert "it has records to deliver, and has not moved, its owner says lag 2 min" in answer.said
+    assert "it has records to deliver, and has not moved, its owner says lag 90 s" in answer.said
     assert f"{FIRST} 12 3 KeyError" in answer.said
     topology = browser.get(f"{HOME}/topology")
     assert "<script>alert" not in answer.text + topology.text

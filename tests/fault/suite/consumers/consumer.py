@@ -11,9 +11,10 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,9 @@ from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.model.handler import Reject
+from kinesis_spout.monitoring import doors, server
+from kinesis_spout.monitoring.consumer_watch import Life
+from kinesis_spout.monitoring.health import Reason, not_alive
 from kinesis_spout.plain.listener import FailReason, SpoutListener
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import MessageId
@@ -64,6 +68,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     exits: str
     """A folder for the records that have ended a process: each does so once."""
     hang_seconds: float
+    breaks_livez: bool = False
+    """Whether it is not alive while ZooKeeper does not answer."""
 
 
 class Handler:
@@ -152,6 +158,8 @@ def main() -> None:
     job = msgspec.json.decode(sys.argv[1], type=Job)
     log = DeliveryLog(Path(job.log))
     shift_clock(Path(job.clock))
+    if job.breaks_livez:
+        break_livez()
     hold_commits(Path(job.hold), Path(job.held), job.hold_seconds)
     config = SpoutConfig.of(**job.settings)
     ports = open_ports(config)
@@ -191,6 +199,25 @@ def shift_clock(file: Path) -> None:
         return time.time() + float(_text_of(file) or 0.0)
 
     SystemClock.time = shifted  # type: ignore[method-assign]
+
+
+def break_livez() -> None:
+    """Have this process be not alive while ZooKeeper does not answer: the mistake that the judge must see."""
+    judged = not_alive
+
+    def asks_zookeeper(lives: Iterable[Life], awake_seconds: float = inf) -> list[Reason]:
+        found = list(lives)
+        consumers = [
+            watch.consumer for each in doors._servers.values() for watch in each.sources._all_watches()
+        ]
+        uncertain = [
+            Reason(app=each.config.app, stream=each.stream, text="ZooKeeper does not answer")
+            for each in consumers
+            if not each.ports.coordinator.is_certain()
+        ]
+        return judged(found, awake_seconds) + uncertain
+
+    server.not_alive = asks_zookeeper  # type: ignore[attr-defined]
 
 
 def _text_of(file: Path) -> str:

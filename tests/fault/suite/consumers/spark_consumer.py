@@ -21,7 +21,14 @@ from kinesis_spout.model.handler import Reject
 from kinesis_spout.model.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import session
-from tests.fault.suite.consumers.consumer import Handler, Job, LoggingSink, shift_clock, tell_all
+from tests.fault.suite.consumers.consumer import (
+    Handler,
+    Job,
+    LoggingSink,
+    break_livez,
+    shift_clock,
+    tell_all,
+)
 from tests.fault.suite.consumers.delivery_log import DeliveryLog, Kind, RecordId
 from tests.fault.suite.consumers.held_commit import hold_commits
 from tests.fault.suite.consumers.payload import Act, Payload
@@ -90,6 +97,8 @@ def main() -> None:
     job = msgspec.json.decode(sys.argv[1], type=Job)
     log = DeliveryLog(Path(job.log))
     shift_clock(Path(job.clock))
+    if job.breaks_livez:
+        break_livez()
     hold_commits(Path(job.hold), Path(job.held), job.hold_seconds)
     spark = session(
         "faults",

@@ -48,6 +48,7 @@ class SupervisedConsumer:
         job: dict[str, Any],
     ) -> None:
         self.name = name
+        self.http: str = settings["http"]
         self.on_spark = on_spark
         self.zookeeper = zookeeper
         self.ends = Ends()
@@ -81,6 +82,11 @@ class SupervisedConsumer:
     def is_open(self) -> bool:
         """Whether it runs, and has begun to consume."""
         return self.pid is not None and not self.is_stopped and self._has_started()
+
+    @property
+    def may_be_asked(self) -> bool:
+        """Whether it should answer over HTTP."""
+        return self.is_open and not self._expected_end and not self._is_over
 
     def start(self) -> None:
         self._life += 1

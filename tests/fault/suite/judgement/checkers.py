@@ -7,6 +7,7 @@ and every change that ZooKeeper ever took.
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from itertools import pairwise
 from typing import Final
 
@@ -22,6 +23,8 @@ STALE_SECONDS: Final = 5.0
 STALE_ON_SPARK_SECONDS: Final = 40.0
 """A job that is under way goes on with the slices that it was given, until the message time-out at most."""
 MAX_RESIDENT_BYTES: Final = 400 << 20
+SILENT_PROBES: Final = 5
+"""Of one a second. The machine is shared with everything else of the run."""
 MAX_THREADS: Final = 64
 MAX_DESCRIPTORS: Final = 256
 
@@ -262,6 +265,17 @@ def resources(evidence: Evidence) -> Iterator[str]:
             yield f"the checkpoint of {write.shard} was {write.size_bytes} bytes at {write.time:.3f}"
 
 
+def restarts_by_livez(evidence: Evidence) -> Iterator[str]:
+    """No consumer says that it is not alive, nor is silent for as many probes as an orchestrator waits for."""
+    silent: dict[str, int] = defaultdict(int)
+    for probe in evidence.probes:
+        silent[probe.life] = 0 if probe.status is not None else silent[probe.life] + 1
+        if probe.status not in {None, HTTPStatus.OK}:
+            yield f"{probe.life} said {probe.status} at {probe.time:.3f}: {probe.said.strip()}"
+        elif silent[probe.life] == SILENT_PROBES:
+            yield f"{probe.life} answered none of {SILENT_PROBES} probes until {probe.time:.3f}: {probe.said}"
+
+
 CHECKERS: Final[dict[str, Checker]] = {
     "lost": lost,
     "not finished": unfinished,
@@ -279,6 +293,7 @@ CHECKERS: Final[dict[str, Checker]] = {
     "attempts": attempts,
     "dead letters": letters,
     "out of bounds": resources,
+    "restarts by /livez": restarts_by_livez,
 }
 
 

@@ -39,6 +39,17 @@ class Sample:
     descriptors: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What one process answered when it was asked whether it is alive."""
+
+    life: str
+    time: float
+    status: int | None
+    """None: nothing, in time."""
+    said: str = ""
+
+
 @dataclass(slots=True, kw_only=True)
 class Event:
     """A fault that was injected. Mutable: ``end`` comes later. Times are seconds since the epoch."""
@@ -71,6 +82,8 @@ class Evidence:
     events: Sequence[Event] = ()
     """The faults, in the order in which they ended."""
     samples: Sequence[Sample] = ()
+    probes: Sequence[Probe] = ()
+    """By time."""
     retry_limit: int = 3
 
     @cached_property

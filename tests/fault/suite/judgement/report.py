@@ -37,6 +37,8 @@ class Report:
     ended_by_handler: int
     failed_starts: Counter[str]
     most: dict[str, int]
+    probes: int
+    """Answers to "are you alive"."""
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -100,6 +102,7 @@ def reported(world: World, outcome: Outcome, evidence: Evidence) -> Report:
         settle_seconds=outcome.settle_seconds,
         ended_by_handler=sum(consumer.ends.by_handler for consumer in world.consumers),
         failed_starts=sum((consumer.ends.at_start for consumer in world.consumers), Counter()),
+        probes=sum(probe.status is not None for probe in evidence.probes),
         most={
             "resident_mib": max((sample.resident_bytes for sample in samples), default=0) >> 20,
             "threads": max((sample.threads for sample in samples), default=0),
@@ -179,6 +182,7 @@ def lines(report: Report) -> list[str]:
     out.append(f"  {'duplicates':<56}{report.duplicates:>10,}")
     last = f", the last {report.stale[-1]:.1f} s after" if report.stale else ""
     out.append(f"  {'delivered after the shard was lost' + last:<56}{len(report.stale):>10,}")
+    out.append(f"{'answers of /livez':<58}{report.probes:>10,}")
     out.append(f"{'violations':<58}{sum(map(len, report.violations.values())):>10,}")
     for name, found in report.violations.items():
         out.append(f"  {name:<56}{len(found):>10,}")

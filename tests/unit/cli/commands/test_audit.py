@@ -78,8 +78,28 @@ def test_an_entry_that_cannot_be_stored_leaves_the_change_and_says_so(
     assert world.zookeeper.paused == {None}
 
 
-def test_a_stored_entry_that_cannot_be_read_does_not_hide_the_others(world: FakeWorld) -> None:
-    world.zookeeper.audit.append(b"nonsense")
+STORED = (
+    b'{"version":1,"at":1700000000.0,"who":"ann","door":"web page","what":"pause","of":"shard-1","why":""}'
+)
+
+
+def test_entries_of_today_stay_readable(world: FakeWorld) -> None:
+    world.zookeeper.audit.append(STORED)
+    assert world.json("audit") == [
+        {
+            "at": "2023-11-14T22:13:20.000Z",
+            "who": "ann",
+            "door": "web page",
+            "what": "pause",
+            "of": "shard-1",
+            "why": "",
+        }
+    ]
+
+
+@pytest.mark.parametrize("stored", [b"nonsense", b"", b"\xff", STORED.replace(b'n":1', b'n":2')])
+def test_a_stored_entry_that_cannot_be_read_does_not_hide_the_others(world: FakeWorld, stored: bytes) -> None:
+    world.zookeeper.audit.append(stored)
     world.call("pause", *SETTINGS)
     assert [what for what, _ in told(world)] == ["unreadable entry", "pause"]
 

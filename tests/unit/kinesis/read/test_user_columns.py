@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.kinesis.aggregated_record import MAGIC, UserRecord, aggregate
+from kinesis_spout.kinesis.aggregated_record import MAGIC, UserRecord, aggregate, tags_of
+from kinesis_spout.kinesis.read import record_columns
 from kinesis_spout.kinesis.read.record_columns import (
     NOTHING,
     AggregateCounts,
@@ -17,16 +18,27 @@ from kinesis_spout.kinesis.read.record_columns import (
 )
 from kinesis_spout.kinesis.read.user_records import HashKeys, taken_apart
 from kinesis_spout.model.record import Record
+from kinesis_spout.model.trace_context import TraceContext
 
 MIDDLE = HashKeys((1 << 126).to_bytes(16), (3 << 126).to_bytes(16))
 
 keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 hash_keys = st.none() | st.integers(0, 2**128 - 1).map(str) | st.sampled_from(["", "-1", "one", "9" * 39])
-user_records = st.builds(UserRecord, keys, st.binary(max_size=300), hash_keys)
+traces = st.none() | st.builds(
+    TraceContext,
+    st.text("0123456789abcdef-\x00é", min_size=54, max_size=56),
+    st.sampled_from(["", "", "vendor=1"]),
+)
+user_records = st.builds(UserRecord, keys, st.binary(max_size=300), hash_keys, traces)
+TRACE_TAG = tags_of(TraceContext(f"00-{1:032x}-{1:016x}-01"))
 
 
 def framed(message: bytes) -> bytes:
     return MAGIC + message + md5(message).digest()
+
+
+def varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128, number >> 7])
 
 
 @st.composite
@@ -50,12 +62,16 @@ def odd_aggregates(draw: st.DrawFn) -> bytes:
             b"\x1a\x83\x00abc",
             b"\x22\x03\x0a\x01t",  # a tag
             b"\x22\x00",  # a tag without its key
+            TRACE_TAG,
+            TRACE_TAG[:-1] + b"\xff",  # not UTF-8
+            TRACE_TAG[:-1],
+            TRACE_TAG.replace(b"trace", b"grand"),
             b"\x28\x01",  # what nobody knows
         ]
     )
     records = draw(st.lists(st.lists(parts, max_size=5).map(b"".join), max_size=4))
     tables = draw(st.sampled_from([table, table, b"\x0a\x01\xff" + table, table + b"\x12\x01\xff"]))
-    message = tables + b"".join(b"\x1a" + bytes([len(record)]) + record for record in records)
+    message = tables + b"".join(b"\x1a" + varint(len(record)) + record for record in records)
     return framed(message)
 
 
@@ -169,6 +185,22 @@ def test_a_field_behind_the_data_is_no_part_of_the_data(behind: bytes) -> None:
     assert columns.data.to_pylist() == [expected.data]
     assert columns.partition_key.to_pylist() == ["k"]
     assert counts.damaged == 0
+
+
+def test_trace_context_behind_the_data_is_passed_over_without_reading_its_carrier_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inside = [
+        UserRecord(f"k{at}", bytes(at), str(at) if at % 3 == 0 else None, trace)
+        for at, trace in enumerate([None, TraceContext(f"00-{1:032x}-{1:016x}-01")] * 100)
+    ]
+    carriers = page([aggregate(inside), aggregate(inside[:1]), aggregate(inside[1:2])])
+    expected = listed(columns_of(taken_apart(carriers).records))[:2]
+    monkeypatch.setattr(record_columns, "take_apart", None)
+
+    columns, _ = with_user_rows(columns_of(carriers))
+
+    assert [columns.data.to_pylist(), columns.partition_key.to_pylist()] == expected
 
 
 def test_keys_are_those_of_their_own_carrier() -> None:
