@@ -7,7 +7,6 @@ several streams have a pause or an error that is being retried, the handle gives
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import ClassVar
 
 from kinesis_spout.consumer.consumer import Consumer
@@ -70,7 +69,7 @@ class Handle(ABC):
     def shards(self) -> list[ShardStatus]:
         """Describe every known shard, parents before children."""
         return [
-            replace(shard, shard_id=prefix + shard.shard_id) if prefix else shard
+            shard._replace(shard_id=prefix + shard.shard_id) if prefix else shard
             for prefix, consumer in self._consumers().items()
             for shard in consumer.shards()
         ]

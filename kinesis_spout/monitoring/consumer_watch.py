@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
@@ -42,9 +42,8 @@ _OWNED: Final = frozenset({ShardPhase.READING, ShardPhase.AT_END, ShardPhase.AT_
 _NOT_READ: Final = ShardReading(None, has_records=False, since=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardLook:
-    """One shard at one moment."""
+class ShardLook(NamedTuple):
+    """One shard at one moment. A tuple, as a thousand are made each second."""
 
     status: ShardStatus
     lag_millis: int | None

@@ -11,8 +11,8 @@ from kinesis_spout.model.errors import KinesisSpoutError
 T = TypeVar("T")
 
 _REST: Final = 10.0
-"""A reading that took a while is made again after this many times that, so that it costs a tenth of a core at
-most."""
+"""A reading is made again after this many times the CPU time that it took, so that it costs a tenth of a core at
+most. What it waited for costs nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,9 +36,15 @@ class Refreshed(Generic[T]):
     """Reads at most every ``seconds``, on a thread of its own, when asked. Mutable, thread-safe."""
 
     def __init__(
-        self, read: Callable[[], T], seconds: float, *, monotonic: Callable[[], float] = time.monotonic
+        self,
+        read: Callable[[], T],
+        seconds: float,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        cpu_seconds: Callable[[], float] = time.process_time,
     ) -> None:
         self._read = read
+        self._cpu_seconds = cpu_seconds
         self._seconds = seconds
         self._monotonic = monotonic
         self._changed = threading.Condition()
@@ -79,7 +85,7 @@ class Refreshed(Generic[T]):
             self._is_outdated = True
 
     def _run(self) -> None:
-        started, cost_from = self._monotonic(), time.monotonic()
+        started, used = self._monotonic(), self._cpu_seconds()
         value, error, bug = None, None, None
         try:
             value = self._read()
@@ -87,7 +93,7 @@ class Refreshed(Generic[T]):
             error = caught
         except Exception as caught:  # noqa: BLE001 - raised where it was asked for
             bug = caught
-        rest = _REST * (time.monotonic() - cost_from)
+        rest = _REST * (self._cpu_seconds() - used)
         with self._changed:
             before = self._reading
             self._bug = bug

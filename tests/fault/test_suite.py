@@ -47,7 +47,9 @@ def with_a_failure_taken_for_an_ack(evidence: Evidence) -> Evidence:
 
 
 def with_a_letter_lost(evidence: Evidence) -> Evidence:
-    return replace(evidence, letters=evidence.letters[1:])
+    """Leave out the first letter, and its copies: a sink that loses an answer gets a letter twice."""
+    lost = evidence.letters[0].record
+    return replace(evidence, letters=[each for each in evidence.letters if each.record != lost])
 
 
 def with_a_second_owner(evidence: Evidence) -> Evidence:

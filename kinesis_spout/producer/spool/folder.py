@@ -192,6 +192,9 @@ class SpoolFolder:
 
     def _remove_unfinished(self) -> None:
         """Remove the files of owners that died while they made or removed them: they hold no records."""
+        for mark in self.path.glob(f"{_MARK}.*"):  # the folder has its mark: nobody needs to make it any more
+            with translated(mark):
+                mark.unlink(missing_ok=True)
         for path in self.path.glob(f"*{SUFFIX}.lock"):
             records = path.with_suffix("")
             if records.exists():
@@ -211,10 +214,11 @@ class SpoolFolder:
                     json.dump({"version": 1, "stream": stream}, file)
                     file.flush()
                     os.fsync(descriptor)
-                with contextlib.suppress(FileExistsError):  # another process was first
+                # Another process was first, and perhaps has removed this as a rest.
+                with contextlib.suppress(FileExistsError, FileNotFoundError):
                     os.link(whole, mark)  # a rename would replace it
             finally:
-                whole.unlink()
+                whole.unlink(missing_ok=True)
             sync_directory(self.path)
 
 

@@ -8,6 +8,7 @@ a delivery that acks everything; afterwards the driver cuts what the user's hand
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
+from time import monotonic
 from typing import Any, Final
 
 from pyspark import SparkContext
@@ -102,7 +103,7 @@ def handled(function: DataFrameFunction, rows: CachedRows) -> list[WorkResult]:
     """
     if not any(result.delivered for result in rows.results):
         return rows.results
-    collector = Collector()
+    collector, began = Collector(), monotonic()
     try:
         returned = function(rows.frame(), collector)
         if returned is not None:
@@ -113,7 +114,14 @@ def handled(function: DataFrameFunction, rows: CachedRows) -> list[WorkResult]:
         if lost_rows(error):
             raise HandlerKilledWorker("an executor was lost that kept rows of the batch") from error
         raise HandlerRaised(f"the DataFrame handler raised {failure_of(error).error_text}") from error
-    return with_failures(rows, collector.failures) if collector.failures else rows.results
+    results = with_failures(rows, collector.failures) if collector.failures else rows.results
+    return _timed(results, monotonic() - began)
+
+
+def _timed(results: Sequence[WorkResult], seconds: float) -> list[WorkResult]:
+    """Divide the time of the handler among its rows."""
+    rows = sum(result.delivered for result in results)
+    return [replace(result, handling_seconds=seconds * result.delivered / rows) for result in results]
 
 
 def with_failures(rows: CachedRows, failures: Mapping[RowId, Failure]) -> list[WorkResult]:

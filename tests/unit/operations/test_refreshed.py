@@ -1,7 +1,6 @@
 """A reading is shared by all who look, made only when somebody does, and less often where it is slow."""
 
 import threading
-import time
 
 import pytest
 
@@ -93,20 +92,34 @@ def test_a_bug_is_raised_where_it_was_asked_for() -> None:
         refreshed.ask(5.0)
 
 
-def test_a_slow_reading_is_made_less_often() -> None:
+def test_a_reading_that_costs_much_is_made_less_often() -> None:
+    clock, cpu, count = Clock(), Clock(), 0
+
+    def read() -> int:
+        nonlocal count
+        count += 1
+        cpu.now += 0.2
+        return count
+
+    refreshed = Refreshed(read, 1.0, monotonic=clock, cpu_seconds=cpu)
+    assert refreshed.ask(5.0).get() == 1
+    clock.now += 1.9
+    assert refreshed.ask(5.0).get() == 1
+    clock.now += 0.2
+    assert refreshed.ask(5.0).get() == 2
+
+
+def test_a_reading_that_waited_long_is_made_as_often_as_others() -> None:
     clock, count = Clock(), 0
 
     def read() -> int:
         nonlocal count
         count += 1
-        time.sleep(0.2)
+        clock.now += 5.0
         return count
 
-    refreshed = Refreshed(read, 1.0, monotonic=clock)
+    refreshed = Refreshed(read, 1.0, monotonic=clock, cpu_seconds=lambda: 7.0)
     assert refreshed.ask(5.0).get() == 1
-    clock.now += 1.9
-    assert refreshed.ask(5.0).get() == 1
-    clock.now += 10
     assert refreshed.ask(5.0).get() == 2
 
 

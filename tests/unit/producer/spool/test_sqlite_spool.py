@@ -349,6 +349,13 @@ def test_what_a_death_while_a_file_was_made_leaves_is_removed(tmp_path: Path) ->
     assert not list((tmp_path / "spool").glob("2020*"))
 
 
+def test_what_a_death_while_a_folder_was_marked_leaves_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "stream.json.0a1b2c3d").write_text("{")
+    with SqliteSpool(tmp_path, stream="orders") as spool:
+        assert not spool.recovered(10)
+    assert [path.name for path in tmp_path.iterdir()] == ["stream.json"]
+
+
 def test_the_mark_of_a_folder_says_its_version(tmp_path: Path) -> None:
     opened(tmp_path).close()
     assert json.loads((tmp_path / "spool/stream.json").read_text()) == {"version": 1, "stream": "orders"}
