@@ -1,6 +1,6 @@
 """The dead letters of an application as a whole: by kind of error, and each without its data."""
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -41,7 +41,6 @@ class LettersView:
     total: int
     kinds: Sequence[LetterKind]
     """The most frequent ones first."""
-    reasons: Counter[str]
     letters: Sequence[LetterSummary]
     """The newest first, at most ``MAX_LETTERS``."""
     can_mark: bool
@@ -59,7 +58,6 @@ def view_letters(world: World, config: SpoutConfig) -> LettersView:
 
 def _counted(letters: Iterable[DeadLetter], *, can_mark: bool) -> LettersView:
     kinds: dict[str, LetterKind] = {}
-    reasons: Counter[str] = Counter()
     kept: deque[LetterSummary] = deque(maxlen=MAX_LETTERS)
     seen: set[tuple[str, float]] = set()
     for letter in letters:
@@ -71,7 +69,6 @@ def _counted(letters: Iterable[DeadLetter], *, can_mark: bool) -> LettersView:
         counted = kinds.setdefault(kind, LetterKind(kind=kind, count=0, first=died, last=died))
         counted.count += 1
         counted.first, counted.last = min(counted.first, died), max(counted.last, died)
-        reasons[letter.reason] += 1
         bare = msgspec.structs.replace(
             letter, data=b"", traceback=None, error=letter.error[:_MAX_ERROR_CHARS]
         )
@@ -79,7 +76,6 @@ def _counted(letters: Iterable[DeadLetter], *, can_mark: bool) -> LettersView:
     return LettersView(
         total=len(seen),
         kinds=sorted(kinds.values(), key=lambda each: (-each.count, each.kind)),
-        reasons=reasons,
         letters=sorted(kept, key=lambda each: -each.letter.died_at),
         can_mark=can_mark,
     )

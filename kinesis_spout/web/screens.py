@@ -11,8 +11,8 @@ from starlette.responses import RedirectResponse, Response
 from kinesis_spout.operations.dead_letters import Choice, find_letter
 from kinesis_spout.operations.errors import NotFound
 from kinesis_spout.operations.letters_view import LetterSummary
-from kinesis_spout.operations.observation import ShardSight, Sight
 from kinesis_spout.operations.shards import ShardState
+from kinesis_spout.operations.sight import ShardSight, Sight
 from kinesis_spout.web import drawing
 from kinesis_spout.web.pages import Pages
 from kinesis_spout.web.record_data import DataForm, shown

@@ -24,6 +24,7 @@ from kinesis_spout.recipes import (
 )
 from kinesis_spout.recipes.coalescing.key_nodes import KeyNodes, TextLine
 from kinesis_spout.recipes.coalescing.line import Answer, Event, Moved, end, request
+from kinesis_spout.settings.zookeeper import started_session
 from kinesis_spout.testing import ManualClock
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperSession
 from kinesis_spout.zookeeper.paths import coalescing_place
@@ -315,8 +316,8 @@ class InProcesses(_Blocking):
 
     def close(self) -> None:
         self.join()
-        for coordinator in self.coordinators:
-            coordinator.close()
+        for session in self.sessions:
+            session.close()
 
 
 Make = Callable[..., Coordinators]
@@ -743,6 +744,26 @@ def test_processes_that_give_one_name_meet(zookeeper_server: EmbeddedZooKeeper, 
         each.close()
     with pytest.raises(InvalidConfig, match="max_payload_bytes: expected 1 to 524288, got 0"):
         coalesce_across("prices", zookeeper=hosts, zookeeper_root=fresh_root, max_payload_bytes=0)
+
+
+def test_a_coordinator_that_is_refused_leaves_no_session_behind(
+    zookeeper_server: EmbeddedZooKeeper, fresh_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions: list[ZooKeeperSession] = []
+
+    def started(*given: Any) -> tuple[str, ZooKeeperSession]:
+        root, session = started_session(*given)
+        sessions.append(session)
+        return root, session
+
+    monkeypatch.setattr("kinesis_spout.recipes.coalescing.processes.started_session", started)
+    hosts = zookeeper_server.connect_string
+    with pytest.raises(InvalidConfig, match="lease_seconds"):
+        coalesce_across("prices", zookeeper=hosts, zookeeper_root=fresh_root, lease_seconds=0)
+
+    (session,) = sessions
+    with pytest.raises(StoreUnavailable, match="closed by this process"):
+        session.ready()
 
 
 def test_a_request_of_the_one_that_works_for_its_own_key_is_left_to_it_at_once(make: Make) -> None:

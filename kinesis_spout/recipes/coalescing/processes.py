@@ -288,11 +288,14 @@ def coalesce_across(
     """
     with ExitStack() as opened:
         root, session = started_session(name, zookeeper, opened)
-        return ZooKeeperQueueCoordinator(
+        kept = ExitStack()
+        coordinator = ZooKeeperQueueCoordinator(
             coalescing_place(root, name),
             session,
             lease_seconds=lease_seconds,
             max_payload_bytes=max_payload_bytes,
             unhandled=unhandled,
-            close=opened.pop_all().close,
+            close=kept.close,
         )
+        kept.push(opened.pop_all())  # only now: what is refused must not stay open
+        return coordinator

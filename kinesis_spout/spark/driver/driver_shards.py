@@ -52,7 +52,8 @@ class DriverShard:
     """When the driver last began a poll that found nothing new at the tip; monotonic."""
     read_to: float = -inf
     """When the driver last began a poll that came up to the tip, whatever it found; monotonic."""
-    millis_behind_latest: int = 0
+    millis_behind_latest: int | None = None
+    """As its last page said; None before the first."""
     cursor: Cursor = field(default_factory=Cursor)
     """Where executors continue."""
     read_at: float = 0.0

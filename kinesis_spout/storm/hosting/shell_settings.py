@@ -6,7 +6,7 @@ and which keys pystorm and streamparse read.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kinesis_spout.model.clock import SystemClock
@@ -33,14 +33,14 @@ _MOST_TIMEOUT_SECONDS: Final = 24 * 60 * 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSettings:
-    """What shell bolts and shell spouts both take. InvalidConfig: a setting is not allowed."""
+    """What shell bolts and shell spouts both take, as it was when given. InvalidConfig: it is not allowed."""
 
     command: Sequence[str]
     fields: Sequence[str]
     streams: OutputFields | None
     serializer: str
     timeout_seconds: float
-    environment: Mapping[str, str] | None
+    environment: Mapping[str, str] | None = field(repr=False)  # a value can be a secret
     resources: str | os.PathLike[str] | None
 
     def __post_init__(self) -> None:
@@ -63,6 +63,10 @@ class ShellSettings:
             )
         if self.fields and self.streams is not None:
             raise InvalidConfig("expected fields, or streams with the fields of each, got both")
+        # The caller may change its own for the next component, before the topology is built.
+        object.__setattr__(self, "command", tuple(command))
+        object.__setattr__(self, "fields", tuple(self.fields))
+        object.__setattr__(self, "environment", dict(self.environment or {}))
 
     @property
     def output(self) -> OutputFields:

@@ -205,7 +205,9 @@ class TreeDelivery(SliceDelivery):
         self._acker = acker
         self._most_open = plan.max_failures if plan.room is None else plan.room
         stays_open = run.program.plan.exchanges > 0 and self._ackers > 0
-        self._most_fetched = min(plan.limit, self._most_open) if stays_open else plan.limit
+        # On its way to the one record of a probe it passes over all others.
+        is_bounded = stays_open and plan.deliveries is None
+        self._most_fetched = min(plan.limit, self._most_open) if is_bounded else plan.limit
         self._opened = _Opened()
 
     @property
@@ -220,6 +222,7 @@ class TreeDelivery(SliceDelivery):
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         clock = self._settings.clock
+        run = run[: self._plan.most_deliveries - self.delivered]
         # To call the method of an object costs less than to call the object.
         emit, to_values = self._run.emit_root, self._to_values.__call__
         open_here = array("Q")

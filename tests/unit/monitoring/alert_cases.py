@@ -98,12 +98,43 @@ CASES: Final = [
             _on("last_progress_timestamp_seconds", **ONE): NEVER,
             _on("paused", by="operator", **ONE): "1x120",
         },
+        # For a moment; with a small backlog; and while records are finished.
+        {
+            _on("lag_max_seconds", **ONE): "600x120",
+            _on("last_progress_timestamp_seconds", **ONE): "0+60x58 3480x60",
+        },
+        {
+            _on("lag_max_seconds", **ONE): "30x120",
+            _on("last_progress_timestamp_seconds", **ONE): NEVER,
+        },
+        {
+            _on("lag_max_seconds", **ONE): "600x120",
+            _on("last_progress_timestamp_seconds", **ONE): "-45+60x120",
+        },
+    ),
+    # Behind with nothing in flight, and the other way round.
+    Case(
+        "KinesisSpoutNoProgress",
+        {
+            _on("lag_max_seconds", **ONE): "600x120",
+            _on("last_progress_timestamp_seconds", **ONE): NEVER,
+        },
+        ORDERS,
+    ),
+    Case(
+        "KinesisSpoutNoProgress",
+        {
+            _on("records_in_flight", **ONE): "10x120",
+            _on("retries_waiting", **ONE): NEVER,
+            _on("last_progress_timestamp_seconds", **ONE): NEVER,
+        },
+        ORDERS,
     ),
     *_pair(
         "ShardStalled",
         ORDERS,
         {_on("shards_stalled", **ONE): "0x30 1x60", _on("shards_stalled", **TWO): NEVER},
-        {_on("shards_stalled", **ONE): "0x58 1x1 0x60"},
+        {_on("shards_stalled", **ONE): "0x58 1x60"},
     ),
     *_pair(
         "OldestUnfinished",
@@ -111,6 +142,7 @@ CASES: Final = [
         {_on("oldest_unfinished_seconds", **ONE): "0x30 60+60x60"},
         {_on("oldest_unfinished_seconds", **ONE): "600x120"},
         {_on("oldest_unfinished_seconds", **ONE): "0+60x120", _on("paused", by="operator"): "1x120"},
+        {_on("oldest_unfinished_seconds", **ONE): "0x57 1000x60"},  # for a moment
     ),
     *_pair(
         "LagGrows",
@@ -118,12 +150,14 @@ CASES: Final = [
         {_on("lag_max_seconds", **ONE): "0+20x120", _on("lag_max_seconds", **TWO): NEVER},
         {_on("lag_max_seconds", **ONE): "2400-20x120"},  # it catches up
         {_on("lag_max_seconds", **ONE): "0+2x120"},  # two minutes behind
+        {_on("lag_max_seconds", **ONE): "0x57 400+60x60"},  # for a moment
     ),
     *_pair(
         "LagNearRetention",
         ORDERS,
         {_on("lag_max_seconds", **ONE): "50000x120"},
         {_on("lag_max_seconds", **ONE): "40000x120"},
+        {_on("lag_max_seconds", **ONE): "0x57 50000x60"},  # for a moment
     ),
     *_pair(
         "ShardsTrimmed",
@@ -149,6 +183,11 @@ CASES: Final = [
             _on("read_throttles_total", **ONE): "0+5x120",
             _on("shards", state="reading", **ONE): "20x120",
         },
+        # For a moment.
+        {
+            _on("read_throttles_total", **ONE): "0x50 0+5x60",
+            _on("shards", state="reading", **ONE): "2x120",
+        },
     ),
     *_pair(
         "DeadLetters",
@@ -169,6 +208,11 @@ CASES: Final = [
             _on("records_acked_total", **ONE): "0+6000x120",
         },
         {_on("records_dead_lettered_total", **ONE): NEVER, _on("records_acked_total", **ONE): NEVER},
+        # For a moment.
+        {
+            _on("records_dead_lettered_total", **ONE): "0x57 0+240x60",
+            _on("records_acked_total", **ONE): "0+6000x120",
+        },
     ),
     *_pair(
         "NewKindOfDeadLetter",
@@ -189,13 +233,14 @@ CASES: Final = [
         "DeadLettersNotStored",
         ORDERS,
         {_on("dead_letters_waiting", **ONE): "0x50 2x60"},
-        {_on("dead_letters_waiting", **ONE): "0x57 2x1 0x60"},
+        {_on("dead_letters_waiting", **ONE): "0x57 2x60"},
     ),
     *_pair(
         "PausedByBreaker",
         ORDERS,
         {_on("paused", by="breaker", **ONE): "0x50 1x60", _on("paused", by="breaker", **TWO): NEVER},
         {_on("paused", by="operator", **ONE): "1x120", _on("paused", by="breaker", **ONE): NEVER},
+        {_on("paused", by="breaker", **ONE): "0x59 1x60"},  # for a moment
     ),
     *_pair(
         "PausedByOperator",
@@ -223,12 +268,21 @@ CASES: Final = [
             _on("records_uncommitted", **TWO): "5x120",
             _on("last_commit_timestamp_seconds", **TWO): "0+60x120",
         },
+        # For a moment; and a little behind, all the time.
+        {
+            _on("records_uncommitted", **ONE): "5x120",
+            _on("last_commit_timestamp_seconds", **ONE): "0+60x58 3480x60",
+        },
+        {
+            _on("records_uncommitted", **ONE): "5x120",
+            _on("last_commit_timestamp_seconds", **ONE): "-45+60x120",
+        },
     ),
     *_pair(
         "RetriedError",
         {**ORDERS, **ONE},
         {_on("retried_error", **ONE): "0x50 1x60", _on("retried_error", **TWO): NEVER},
-        {_on("retried_error", **ONE): "0x57 1x1 0x60"},
+        {_on("retried_error", **ONE): "0x57 1x60"},
     ),
     *_pair(
         "NoMember",
@@ -236,6 +290,7 @@ CASES: Final = [
         {_on("members", **ONE): "2x40 stale"},
         {_on("members", **ONE): "2x40 stale", _on("members", **TWO): "2x40 1x60"},
         {_on("members", **ONE): "0x3 1x120"},  # it starts
+        {_on("members", **ONE): "2x57 stale"},  # a moment ago
     ),
     Case("KinesisSpoutNoMember", {_on("members", **ONE): "0x120"}, ORDERS),  # it is in no assignment
     *_pair(
@@ -244,6 +299,7 @@ CASES: Final = [
         {_on("members", **ONE): "3x40 2x60"},
         {_on("members", **ONE): "3x55 2x3 3x60"},  # a restart
         {_on("members", **ONE): "2x40 3x60"},
+        {_on("members", **ONE): "3x55 2x60"},  # a moment ago
     ),
     *_pair(
         "AssignmentChurn",
@@ -254,6 +310,10 @@ CASES: Final = [
         },
         {_on("assignment_changes_total", **ONE): "5x50 6+1x8 14x60"},  # a rolling deployment
         {_on("assignment_changes_total", **ONE): "50x100 0x1 50x60"},  # a member that starts again
+        {_on("assignment_changes_total", **ONE): "5x70 6+1x60"},  # for a moment
+        {
+            _on("assignment_changes_total", **ONE): " ".join(f"{number}x9" for number in range(1, 13))
+        },  # seldom
         at="100m",
     ),
     *_pair(
@@ -261,6 +321,7 @@ CASES: Final = [
         {"query": "q"},
         {'query_active{query="q",stream="s"}': "1x50 0x60"},
         {'query_active{query="q",stream="s"}': "1x120"},
+        {'query_active{query="q",stream="s"}': "1x57 0x60"},  # a moment ago
     ),
     *_pair(
         "QueryStuck",
@@ -278,12 +339,22 @@ CASES: Final = [
             'query_active{query="q",stream="s"}': "0x120",
             'query_batch_timestamp_seconds{query="q",stream="s"}': "0x120",
         },
+        # For a moment; and within its trigger's interval.
+        *(
+            {
+                'query_active{query="q",stream="s"}': "1x120",
+                'query_batch_timestamp_seconds{query="q",stream="s"}': samples,
+            }
+            for samples in ("0+60x48 2880x60", "-300+60x120")
+        ),
     ),
     *_pair(
         "QueryLagGrows",
         {"query": "q", "stream": "s"},
         {'query_lag_max_seconds{query="q",stream="s"}': "0+20x120"},
         {'query_lag_max_seconds{query="q",stream="s"}': "2400-20x120"},
+        {'query_lag_max_seconds{query="q",stream="s"}': "0x57 400+60x60"},  # for a moment
+        {'query_lag_max_seconds{query="q",stream="s"}': "0+2x120"},  # two minutes behind
     ),
     *_pair(
         "ProducerFailed",
@@ -302,6 +373,7 @@ CASES: Final = [
         {"stream": "orders"},
         {'producer_records_refused_total{stream="orders"}': "0x40 0+9x60"},
         {'producer_records_refused_total{stream="orders"}': "0x40 9x60"},  # a moment, long ago
+        {'producer_records_refused_total{stream="orders"}': "0x58 0+9x60"},  # for a moment
     ),
     *_pair(
         "SpoolGrows",
@@ -309,6 +381,9 @@ CASES: Final = [
         {'producer_spool_bytes{stream="orders",instance="one:9464"}': "0+1000000x120"},
         {'producer_spool_bytes{stream="orders",instance="one:9464"}': "0+100000x120"},  # small
         {'producer_spool_bytes{stream="orders",instance="one:9464"}': "90000000-100000x120"},  # it is sent
+        {
+            'producer_spool_bytes{stream="orders",instance="one:9464"}': "0x50 20000000+1000000x60"
+        },  # for a moment
     ),
     *_pair(
         "ComponentFails",
@@ -321,6 +396,12 @@ CASES: Final = [
         {
             'component_acked_total{topology="words",component="count"}': "0+99x120",
             'component_failed_total{topology="words",component="count"}': "0+1x120",
+            'component_timed_out_total{topology="words",component="count"}': NEVER,
+        },
+        # For a moment.
+        {
+            'component_acked_total{topology="words",component="count"}': "0+90x120",
+            'component_failed_total{topology="words",component="count"}': "0x57 0+30x60",
             'component_timed_out_total{topology="words",component="count"}': NEVER,
         },
     ),

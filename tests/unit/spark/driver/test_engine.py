@@ -107,6 +107,19 @@ def test_progress_and_counters_tell_what_was_done(world: EngineWorld) -> None:
     assert sum(each["numInputRows"] for each in running.query.recentProgress) == 5
 
 
+def test_how_far_a_shard_is_behind_is_not_known_before_its_first_page(world: EngineWorld) -> None:
+    world.put("a")
+    running = world.start(Diary(), hanging=True)
+    wait_until(lambda: running.runner.hanging == 1, "the first slice is out")
+    before = running.engine.readings[FIRST].lag_millis
+
+    running.runner.open_gate()
+    running.query.processAllAvailable()
+
+    assert before is None
+    assert running.engine.readings[FIRST].lag_millis == 0
+
+
 # Failures
 
 

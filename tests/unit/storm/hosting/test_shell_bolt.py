@@ -14,7 +14,7 @@ from kinesis_spout.storm.components import DEFAULT_STREAM, BasicBolt, Tuple
 from kinesis_spout.storm.hosting.component_reports import MOST_LINES, MOST_METRICS
 from kinesis_spout.storm.local import LocalResult
 from tests.support.storm.hang_clock import LEAP_SECONDS, HangClock
-from tests.support.storm.shell_topology import ROOT, Words, shell_bolt, topology, words
+from tests.support.storm.shell_topology import ENVIRONMENT, ROOT, Words, command, shell_bolt, topology, words
 from tests.support.waiting import wait_until
 
 LONG_SECONDS = 600.0
@@ -502,6 +502,21 @@ def test_resources_that_are_nowhere_are_one_error_that_names_the_places() -> Non
 def test_a_setting_that_is_not_allowed_is_named(settings: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidConfig, match=named):
         ShellBolt(**settings)
+
+
+def test_what_a_bolt_was_given_may_be_changed_for_the_next_one() -> None:
+    given, environment, fields = command("upper"), dict(ENVIRONMENT), ["word"]
+    bolt = ShellBolt(given, fields=fields, environment=environment)
+    given[-1] = "hangs"
+    environment.clear()
+    fields.append("count")
+
+    assert emitted(run(bolt, "a")) == [["A"]]
+
+
+def test_what_describes_the_settings_of_a_bolt_names_no_secret() -> None:
+    bolt = ShellBolt(["x"], environment={"TOKEN": "secret"})
+    assert "secret" not in repr(bolt._shell)
 
 
 def _is_zombie_or_gone(pid: int) -> bool:

@@ -231,6 +231,13 @@ def test_no_more_is_fetched_than_may_be_open_and_without_ackers_nothing_is(
     assert delivery.wants_more_than(page_of(most - 1))
 
 
+def test_on_its_way_to_the_one_record_of_a_probe_it_fetches_all_that_was_finished_before() -> None:
+    delivery = FirstStage(
+        exchanges=True, holes=((SequenceNumber(0), SequenceNumber(900)),), deliveries=1, room=1
+    ).delivery
+    assert delivery.wants_more_than(page_of(1))
+
+
 def test_without_ackers_nothing_is_open_though_all_tuples_leave() -> None:
     stage = FirstStage(exchanges=True, tracks=False, max_failures=3)
     assert stage.deliver(records(*"abcde")) == 5
@@ -243,6 +250,15 @@ def test_a_record_whose_tree_is_done_at_once_takes_no_room() -> None:
     assert stage.deliver(records("a", "unsplittable", "b", "no sentence", "c", "d")) == 6
     assert stage.delivery.room
     assert stage.deliver(records("unsplittable", "e")) == 1
+    assert not stage.delivery.room
+
+
+@pytest.mark.parametrize("tracks", [True, False])
+def test_no_more_is_emitted_than_may_be_delivered_though_each_tree_is_done_at_once(*, tracks: bool) -> None:
+    stage = FirstStage(tracks=tracks, holes=((SequenceNumber(0), SequenceNumber(1)),), deliveries=1, room=1)
+
+    assert stage.deliver(records("a", "b", "c", "d")) == 2
+    assert stage.delivery.delivered == 1
     assert not stage.delivery.room
 
 
