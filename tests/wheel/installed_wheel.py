@@ -26,7 +26,9 @@ for module in pkgutil.walk_packages(kinesis_spout.__path__, "kinesis_spout."):
         importlib.import_module(module.name)
 """
 """So that each module is compiled before a process needs it to which Spark gives ten seconds to start in."""
-OF_EXTRAS = ("kinesis_spout.monitoring.otel", "kinesis_spout.monitoring.prometheus", "kinesis_spout.web")
+OF_EXTRAS = tuple(
+    f"kinesis_spout.{name}" for name in ("monitoring.otel", "monitoring.prometheus", "tracing", "web")
+)
 EXTRAS = "metrics,otel,web"
 REFUSED_WITHOUT = {
     "metrics": "from kinesis_spout.monitoring import PrometheusCollector",
