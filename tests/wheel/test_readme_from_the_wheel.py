@@ -379,3 +379,7 @@ def test_the_commands_that_need_nothing_run_from_the_wheel(readers_shell: Reader
         assert "kinesis-spout run" in program.ends()
     with readers_shell.runs("kinesis-spout", "options", "--json") as program:
         assert "retry_limit" in {option["name"] for option in json.loads(program.ends())}
+    with readers_shell.runs("kinesis-spout", "metrics", "--alerts") as program:
+        assert "- alert: KinesisSpoutNoProgress" in program.ends()
+    with readers_shell.runs("kinesis-spout", "metrics", "--dashboard") as program:
+        assert json.loads(program.ends())["title"] == "kinesis-spout"
