@@ -29,7 +29,7 @@ from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.consumer.ports import ShardReading
 from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisSpoutError
-from shard_state import ShardPhase, ShardStatus
+from shard_state import SequenceNumber, ShardPhase, ShardStatus
 
 _KEPT_SECONDS: Final = 0.25
 _LOCK_SECONDS: Final = 1.0
@@ -96,6 +96,16 @@ class Life:
     """The error that has ended it."""
     unturned_seconds: float
     """For how long its loop has not turned; 0 where it has none, or has ended."""
+
+
+class Retrying(NamedTuple):
+    """A failed record that waits for its next delivery."""
+
+    shard_id: str
+    sequence: SequenceNumber
+    attempts: int
+    """Deliveries so far."""
+    due_in_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +263,24 @@ class ConsumerWatch:
             if last is None:
                 raise TimeoutError(f"expected the consumer's lock within {_LOCK_SECONDS:g} s, got none")
             return replace(last, late_seconds=self._consumer.now - last.now)
+
+    def retrying(self, most: int) -> list[Retrying]:
+        """The failed records that come again first; none while another thread keeps the consumer's lock."""
+        consumer, found = self._consumer, list[Retrying]()
+        if not consumer.lock.acquire(timeout=_LOCK_SECONDS):
+            return []
+        try:
+            now, manager = consumer.now, consumer.manager
+            for shard_id in manager.owned:
+                state = manager.shard(shard_id)
+                assert state is not None, "it is owned"
+                found += (
+                    Retrying(shard_id, sequence, state.tracker.attempts(sequence), max(0.0, due_at - now))
+                    for sequence, due_at in state.retries.soonest(most)
+                )
+        finally:
+            consumer.lock.release()
+        return sorted(found, key=lambda each: each.due_in_seconds)[:most]
 
     def _copied(self) -> dict[str, Any]:
         """What is guarded by the consumer's lock."""

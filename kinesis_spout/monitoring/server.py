@@ -14,7 +14,7 @@ cluster's network.
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.monitoring.consumer_watch import ConsumerLook
+from kinesis_spout.monitoring.consumer_watch import ConsumerLook, ConsumerWatch
 from kinesis_spout.monitoring.health import Health, health_of, not_alive
 from kinesis_spout.monitoring.readings import Sources, Watched
 from kinesis_spout.monitoring.status import readiness_of, status_of
@@ -41,6 +41,7 @@ _BEAT_SECONDS: Final = 0.5
 _GAP_SECONDS: Final = 1.5
 """Between two beats: the process stood still."""
 _SHUTDOWN_POLL_SECONDS: Final = 0.05
+_RETRIES_SHOWN: Final = 100
 _REQUEST_SECONDS: Final = 5.0
 """How long a client may take for its request."""
 
@@ -287,10 +288,30 @@ def _status(server: _Server, query: dict[str, str]) -> Answer:
         )
         if is_asked_for:
             health = health_of([watch.life() for watch in watches], looks, server.awake.seconds())
-            documents.append(status_of(handle, looks, health.reasons))
+            document = status_of(handle, looks, health.reasons)
+            documents.append(document | {"retrying": _retrying(watches)})
     if len(documents) == 1:
         return HTTPStatus.OK, "application/json", _json(documents[0])
     return HTTPStatus.OK, "application/json", _json({"several": documents})
+
+
+def _retrying(watches: Sequence[ConsumerWatch]) -> list[dict[str, Any]]:
+    """The failed records of all streams that come again first."""
+    prefixed = [
+        (f"{watch.consumer.stream}/" * (len(watches) > 1), each)
+        for watch in watches
+        for each in watch.retrying(_RETRIES_SHOWN)
+    ]
+    prefixed.sort(key=lambda item: item[1].due_in_seconds)
+    return [
+        {
+            "shard_id": prefix + each.shard_id,
+            "sequence_number": str(each.sequence),
+            "attempts": each.attempts,
+            "due_in_seconds": round(each.due_in_seconds, 1),
+        }
+        for prefix, each in prefixed[:_RETRIES_SHOWN]
+    ]
 
 
 def _probe(*, is_good: bool) -> HTTPStatus:

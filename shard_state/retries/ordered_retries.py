@@ -118,6 +118,10 @@ class OrderedRetries:
             heapq.heappop(self._offered)
         return None
 
+    def soonest(self, most: int) -> list[tuple[SequenceNumber, float]]:
+        """The waiting records that are due first, at most so many, each with when; for people."""
+        return heapq.nsmallest(most, self._due.items(), key=lambda item: item[1])
+
     def behind(self, sequence: SequenceNumber, now: float) -> list[SequenceNumber]:
         """Name the records that may be delivered right after one, in shard order.
 

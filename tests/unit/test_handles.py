@@ -17,7 +17,7 @@ from kinesis_spout.testing import SteppedSpout
 QUERIES = (SpoutQuery, OwnSpoutQuery, TopologyQuery)
 OF_PLAIN_PYTHON = {
     "activate", "deactivate", "open", "close",
-    "next_tuple", "ack", "fail", "record", "rate_wait_seconds", "is_done",
+    "next_tuple", "ack", "fail", "record", "rate_wait_seconds", "is_done", "trace_span",
 }  # fmt: skip
 OWN: dict[type, set[str]] = {
     RecordSpout: OF_PLAIN_PYTHON,

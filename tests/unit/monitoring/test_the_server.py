@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
+from kinesis_spout.model.handler import RetryLater
 from kinesis_spout.monitoring import METRICS, MonitoringServer
 from kinesis_spout.monitoring.consumer_watch import _has_work
 from kinesis_spout.monitoring.doors import _servers
@@ -184,6 +185,18 @@ def test_every_metric_of_a_consumer_is_read(world: World) -> None:
         needs_failures = {"kinesis_spout_records_given_up", "kinesis_spout_failures"}
         missing = {name for name in ours - needs_failures if f"# TYPE {name}" not in text}
         assert not missing
+
+
+def test_the_status_names_the_records_that_come_again_first(world: World) -> None:
+    spout = world.spout(**QUICK, retry_backoff_seconds=30.0)
+    world.put_in(FIRST, "a", "b")
+    with MonitoringServer("127.0.0.1:0", spout) as server:
+        for emitted, delay in zip(world.take(spout, 2), (20.0, 5.0), strict=True):
+            spout.fail(emitted.message_id, RetryLater(delay))
+        first, second = json.loads(get(server.address, "/status")[1])["retrying"]
+    assert (first["shard_id"], first["attempts"], second["attempts"]) == (FIRST, 1, 1)
+    assert 0 < first["due_in_seconds"] <= 5 < second["due_in_seconds"] <= 20
+    assert int(first["sequence_number"]) > int(second["sequence_number"])
 
 
 def test_the_status_is_what_run_prints_as_json_and_more(world: World) -> None:
