@@ -18,6 +18,7 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -384,10 +385,10 @@ def test_a_terminal_shows_one_live_view_below_what_a_handler_prints(
     terminal.await_line("^billing on .* running ")
     terminal.await_line("until latest$")
     assert max(map(len, terminal.lines)) < 80
-    for columns in (50, 100, 30):
+    for resizes, columns in enumerate((50, 100, 30), 1):
         terminal.resize(columns)
         terminal.await_line("^records/s" if columns > 30 else "^lag")
-        wait_until(lambda: is_one_view(terminal), f"one view at {columns} columns", seconds=DEADLINE_SECONDS)
+        wait_until(partial(is_drawn_in_place, terminal, resizes), f"the view in place at {columns} columns")
     terminal.resize(80)
 
     (shell.directory / "go-on").touch()
@@ -403,9 +404,14 @@ def test_a_terminal_shows_one_live_view_below_what_a_handler_prints(
     assert "charging" not in log
 
 
-def is_one_view(terminal: WatchedTerminal) -> bool:
+def is_drawn_in_place(terminal: WatchedTerminal, resizes: int) -> bool:
+    """Whether the view does not scroll: no more of it is left above than each change of the size can tear off.
+
+    tmux may tell of a new size after it has drawn with it: then the view cannot know what stands above it.
+    """
     terminal.look()
-    return [sum(word in line for line in terminal.lines) for word in ("billing", "dead letters")] == [1, 1]
+    seen = [sum(word in line for line in terminal.lines) for word in ("billing", "dead letters")]
+    return min(seen) >= 1 and max(seen) <= 1 + resizes
 
 
 def test_the_doctor_finds_all_that_is_there_and_tells_no_secret(shell: Shell, tmp_path: Path) -> None:

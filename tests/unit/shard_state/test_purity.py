@@ -15,6 +15,7 @@ PURE = {
     "collections",
     "dataclasses",
     "enum",
+    "functools",
     "heapq",
     "itertools",
     "json",

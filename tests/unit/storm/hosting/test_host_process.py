@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
@@ -152,11 +153,15 @@ def test_it_ends_with_the_last_process_that_it_lives_with(application: str) -> N
 
 
 def test_its_folder_is_private_and_another_users_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    folder = folder_of("app-1")
-    assert folder.stat().st_mode & 0o777 == 0o700
-    folder.chmod(0o755)
-    with pytest.raises(PermissionError, match="app-1"):
-        folder_of("app-1")
+    with (
+        tempfile.TemporaryDirectory() as short
+    ):  # a longer path would be left for /tmp, as no socket's fits there
+        monkeypatch.setattr("tempfile.tempdir", short)
+        folder = folder_of("app-1")
+        assert folder.is_relative_to(short)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        folder.chmod(0o755)
+        with pytest.raises(PermissionError, match="app-1"):
+            folder_of("app-1")
