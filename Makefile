@@ -35,8 +35,8 @@ SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_mic
 # The tests of Spark's parts and Connect's are test-oldest's.
 LOWEST_TESTS := tests/unit tests/model tests/contract \
   tests/integration/test_micro_batches.py::test_the_record_door_acks_fails_rejects_and_dead_letters
-# Four workers for two cores: much of the time they wait for servers, sessions and Spark.
-WORKERS := 4
+# Three workers for two cores: much of the time they wait for servers, sessions and Spark.
+WORKERS := 3
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
@@ -54,6 +54,7 @@ demo-topology: set-up  ## Storm's word count on Spark, over Kinesis, with failur
 test: lint docs $(CLASSES)  ## formatting, lint, types, import contract, documentation and all tests, as in CI
 	@echo '== tests (pytest)'
 	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	@$(BIN)/pytest tests/integration/test_cli.py -k shows_one_live_view
 
 test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is supported
 	@if [ ! -e $(OLDEST)/.installed ]; then \

@@ -1,6 +1,6 @@
 """Registers the fixtures that test modules share (a module comes after those it imports), sets Hypothesis up.
 
-The tests stay quick while each costs little CPU: `make test` shares two cores among four workers. So, first, use
+The tests stay quick while each costs little CPU: `make test` shares two cores among three workers. So, first, use
 the session's Spark, ZooKeeper and endpoint (``spark``, ``zookeeper_server``, ``moto_server``); a Spark of its own
 costs a test 12 s of CPU, a Python that imports the package 2 s. Second, wait for a condition, and pass a clock or
 a short setting to what waits for long. Third, look at ``pytest --durations=25`` of the folder before a commit.
