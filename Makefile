@@ -54,7 +54,6 @@ demo-topology: set-up  ## Storm's word count on Spark, over Kinesis, with failur
 test: lint docs $(CLASSES)  ## formatting, lint, types, import contract, documentation and all tests, as in CI
 	@echo '== tests (pytest)'
 	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
-	@$(BIN)/pytest tests/integration/test_cli.py -k shows_one_live_view
 
 test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is supported
 	@if [ ! -e $(OLDEST)/.installed ]; then \
