@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
 from typing import Final
 
 from shard_state.errors import InvalidStoredForm
@@ -60,7 +59,6 @@ class GroupMember:
         return json.dumps(document, separators=(",", ":")).encode()
 
     @classmethod
-    @lru_cache(maxsize=1024)  # the leader looks twice a second, and members hardly ever say something new
     def decode(cls, stored: bytes, *, name: str, joined: int = 0, draining: bool = False) -> "GroupMember":
         """Read the stored form of a member; what it does not say of itself is given.
 

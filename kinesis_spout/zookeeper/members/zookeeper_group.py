@@ -8,6 +8,7 @@ term, so that only the leader's is ever written.
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -30,6 +31,10 @@ _PAUSE_SECONDS: Final = 0.2
 """Between two attempts to reach ZooKeeper."""
 _END_SECONDS: Final = 5.0
 """How long ``close`` waits for the candidacy to end; the rest goes with the session."""
+
+
+_decoded_member: Final = lru_cache(maxsize=1024)(GroupMember.decode)
+"""The leader looks twice a second, and members hardly ever say something new."""
 
 
 class ZooKeeperGroup:
@@ -128,7 +133,7 @@ class ZooKeeperGroup:
                 continue
             try:
                 members.append(
-                    GroupMember.decode(found[0], name=name, joined=found[1].czxid, draining=name in draining)
+                    _decoded_member(found[0], name=name, joined=found[1].czxid, draining=name in draining)
                 )
             except InvalidStoredForm as error:
                 raise CheckpointUnreadable(f"{path} cannot be read: {error}") from error

@@ -15,7 +15,6 @@ PURE = {
     "collections",
     "dataclasses",
     "enum",
-    "functools",
     "heapq",
     "itertools",
     "json",
