@@ -229,12 +229,12 @@ class ConsumerWatch:
     def life(self) -> Life:
         """Say whether the consumer can go on by itself. Takes no lock, and does no I/O."""
         consumer = self._consumer
-        listener, fatal = consumer.listener, consumer.fatal
+        listener = consumer.listener
         turned_at = None if listener is None else listener.turned_at
         return Life(
             app=consumer.config.app,
             stream=consumer.config.stream_name,
-            fatal=None if fatal is None else f"{type(fatal).__name__}: {fatal}",
+            fatal=_fatal(consumer),
             unturned_seconds=0.0 if turned_at is None else consumer.now - turned_at,
         )
 
@@ -344,7 +344,7 @@ class ConsumerWatch:
                 self._shard(status, readings.get(status.shard_id), errors.get(status.shard_id), patience)
                 for status in statuses
             ],
-            fatal=None if consumer.fatal is None else f"{type(consumer.fatal).__name__}: {consumer.fatal}",
+            fatal=_fatal(consumer),
             is_certain=is_certain,
             leads=is_certain and consumer.leads,
             delivered_per_second=self._rate(1),
@@ -425,6 +425,11 @@ class ConsumerWatch:
         first, last = self._rates[0], self._rates[-1]
         passed = last[0] - first[0]
         return round((last[which] - first[which]) / passed, 1) if passed > 0 else 0.0
+
+
+def _fatal(consumer: Consumer) -> str | None:
+    error = consumer.fatal
+    return None if error is None else f"{type(error).__name__}: {error}"
 
 
 def _has_work(status: ShardStatus, *, is_unread: bool, is_behind: bool) -> bool:
