@@ -8,8 +8,10 @@ from pathlib import Path
 
 from kinesis_spout.settings.documentation import markdown_table, settings_table
 from kinesis_spout.settings.option import Use
+from tests.support.made_tables import with_tables
 
 PAGE = Path(__file__).parents[2] / "docs/reference/options.md"
+MADE_BY = "tests/unit/test_option_tables.py"
 
 
 def tables() -> dict[str, str]:
@@ -23,18 +25,8 @@ def tables() -> dict[str, str]:
     }
 
 
-def with_tables(text: str) -> str:
-    for name, table in tables().items():
-        head = f"<!-- {name}: made from the code, see tests/unit/test_option_tables.py -->"
-        before, found, rest = text.partition(head)
-        _, end, after = rest.partition("<!-- end -->")
-        assert found, f"no table of {name} in {PAGE}"
-        text = f"{before}{head}\n\n{table.strip()}\n\n{end}{after}"
-    return text
-
-
 def test_the_option_tables_are_those_of_the_code() -> None:
-    assert PAGE.read_text() == with_tables(PAGE.read_text())
+    assert PAGE.read_text() == with_tables(PAGE, tables(), MADE_BY)
 
 
 def test_no_part_of_a_table_is_taken_for_html() -> None:
@@ -43,4 +35,4 @@ def test_no_part_of_a_table_is_taken_for_html() -> None:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text()))
+    PAGE.write_text(with_tables(PAGE, tables(), MADE_BY))

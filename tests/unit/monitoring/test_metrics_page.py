@@ -19,8 +19,10 @@ from kinesis_spout.monitoring.metrics import (
     Metric,
 )
 from kinesis_spout.monitoring.otel import CONVENTIONS, KCL
+from tests.support.made_tables import with_tables
 
 PAGE = Path(__file__).parents[3] / "docs/reference/metrics.md"
+MADE_BY = "tests/unit/monitoring/test_metrics_page.py"
 
 
 def tables() -> dict[str, str]:
@@ -55,18 +57,8 @@ def names_of_others() -> str:
     return "\n".join(rows)
 
 
-def with_tables(text: str) -> str:
-    for name, made in tables().items():
-        head = f"<!-- {name}: made from the code, see tests/unit/monitoring/test_metrics_page.py -->"
-        before, found, rest = text.partition(head)
-        _, end, after = rest.partition("<!-- end -->")
-        assert found, f"no table of {name} in {PAGE}"
-        text = f"{before}{head}\n\n{made}\n\n{end}{after}"
-    return text
-
-
 def test_the_tables_of_metrics_are_those_of_the_code() -> None:
-    assert PAGE.read_text() == with_tables(PAGE.read_text())
+    assert PAGE.read_text() == with_tables(PAGE, tables(), MADE_BY)
 
 
 def test_every_metric_is_on_the_page() -> None:
@@ -75,4 +67,4 @@ def test_every_metric_is_on_the_page() -> None:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text()))
+    PAGE.write_text(with_tables(PAGE, tables(), MADE_BY))

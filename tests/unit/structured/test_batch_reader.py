@@ -422,30 +422,25 @@ def test_reading_stops_at_a_page_that_is_clearly_later_than_the_end() -> None:
     assert world.client.calls == 2
 
 
-def test_reading_goes_on_past_a_page_that_is_only_a_little_later_than_the_end() -> None:
+@pytest.mark.parametrize(
+    ("records", "ahead", "of_a_page"),
+    [
+        pytest.param(2, 14, "2", id="a page a little later"),
+        pytest.param(1, 30, "3", id="one record far ahead"),
+    ],
+)
+def test_reading_goes_on_past_what_is_later_than_the_end_for_a_moment(
+    records: int, ahead: int, of_a_page: str
+) -> None:
     world = World()
-    early = world.put(2)
-    world.clock.advance(14)
-    world.put(2)
-    world.clock.jump(-14)
+    early = world.put(records)
+    world.clock.advance(ahead)
+    world.put(records)
+    world.clock.jump(-ahead)
     out_of_order = world.put(2)
     world.clock.advance(100)
 
-    rows = world.read(endingPosition=at_time(EPOCH + 10), maxRecordsPerFetch="2")
-
-    assert rows == of(early + out_of_order)
-
-
-def test_one_record_far_ahead_of_its_neighbours_ends_nothing() -> None:
-    world = World()
-    early = world.put(1)
-    world.clock.advance(30)
-    world.put(1)
-    world.clock.jump(-30)
-    out_of_order = world.put(2)
-    world.clock.advance(100)
-
-    rows = world.read(endingPosition=at_time(EPOCH + 10), maxRecordsPerFetch="3")
+    rows = world.read(endingPosition=at_time(EPOCH + 10), maxRecordsPerFetch=of_a_page)
 
     assert rows == of(early + out_of_order)
 
