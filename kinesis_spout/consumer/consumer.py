@@ -286,7 +286,7 @@ class Consumer(ConsumerState):
                 has_letters = bool(self.letters)
             try:
                 if has_letters or self._letter_writer is not None:
-                    self._dead_lettering.write_the_last(self._letter_writer)
+                    self._write_the_last_letters()
             finally:
                 # The checkpoint stays behind what could not be dead-lettered; all else is worth storing.
                 self._commit_the_last()
@@ -295,6 +295,9 @@ class Consumer(ConsumerState):
                 raise
             # The user must see what ended the consumer; what is not stored now comes again.
             _log.warning("after %r, the last progress could not be stored either: %s", self.fatal, error)
+
+    def _write_the_last_letters(self) -> None:
+        self._dead_lettering.write_the_last(self._letter_writer)
 
     def _commit_the_last(self) -> None:
         with self.lock:

@@ -99,3 +99,16 @@ def test_an_error_that_does_not_pass_is_raised_by_the_next_tuple(world: SteppedW
     world.stream.fail_next(AccessDenied("not allowed"))
     with pytest.raises(AccessDenied):
         world.handles(spout, seconds=1.0)
+
+
+def test_the_last_letters_are_written_when_it_is_closed(world: SteppedWorld) -> None:
+    world.put("bad")
+    spout = world.spout(retry_limit=0)
+    world.clock.advance(1.0)
+    spout.do_what_is_due()
+    emitted = spout.next_tuple()
+    assert emitted is not None
+    spout.fail(emitted.message_id, "it is bad")
+    assert not world.dead_letters.letters
+    spout.close()
+    assert [letter.data for letter in world.dead_letters.letters] == [b"bad"]
