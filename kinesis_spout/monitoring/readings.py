@@ -8,7 +8,7 @@ import json
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
@@ -106,9 +106,6 @@ class Sources:
             self._watched = [each for each in self._watched if each is not watched]
             consumers = {id(consumer) for handle in self._all_handles for consumer in consumers_of(handle)}
             self._watches = {each: watch for each, watch in self._watches.items() if each in consumers}
-
-    def __len__(self) -> int:
-        return len(self._watched)
 
     @property
     def _all_handles(self) -> list[Handle]:
@@ -386,15 +383,3 @@ def _told(offset: Any) -> Mapping[str, Any] | None:
 
 def _rate(rows_per_second: float | None) -> float:
     return rows_per_second if rows_per_second is not None and math.isfinite(rows_per_second) else 0.0
-
-
-def documents(samples: Sequence[Sample]) -> list[dict[str, Any]]:
-    """The samples as JSON."""
-    return [
-        {
-            "name": sample.metric.name,
-            "labels": dict(sample.labels),
-            "value": sample.value._asdict() if isinstance(sample.value, Counted) else float(sample.value),
-        }
-        for sample in samples
-    ]
