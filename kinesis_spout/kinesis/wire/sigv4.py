@@ -93,8 +93,8 @@ class SigningSecond:
         self._request = sha256("\n".join(lines).encode())
         self._to_sign = f"{_ALGORITHM}\n{stamp}\n{scope}\n"
         self._key = _signing_key(credentials.secret_key, day, region, service)
-        self._authorization = f"{_ALGORITHM} Credential={credentials.access_key}/{scope}, "
-            f"SignedHeaders={';'.join(names)}, Signature="
+        credential = f"Credential={credentials.access_key}/{scope}"
+        self._authorization = f"{_ALGORITHM} {credential}, SignedHeaders={';'.join(names)}, Signature="
 
     def authorization(self, body: bytes) -> str:
         """Return the value of the Authorization header of a request with this body."""
