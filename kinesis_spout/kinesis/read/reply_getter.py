@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kinesis_spout.kinesis.calls import ResourceNotFound, account_arguments, shard_text, translated
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.pace import Pacing
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.page import (
@@ -24,6 +23,7 @@ from kinesis_spout.kinesis.read.page import (
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS, ReadSettings
 from kinesis_spout.kinesis.read.user_records import HashKeys, page_as_set
 from kinesis_spout.kinesis.retry_policy import reaction_to
+from kinesis_spout.kinesis.wire.calls import RAW_BODY
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound, Unavailable
 from kinesis_spout.ports import Page, ShardLister

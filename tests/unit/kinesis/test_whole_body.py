@@ -6,7 +6,7 @@ import pytest
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.calls import translated
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.wire.calls import RAW_BODY
 from kinesis_spout.model.errors import Unavailable
 
 BODY = b'{"Records":[],"MillisBehindLatest":0}' + b" " * 1_000_000
