@@ -8,13 +8,21 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
-from kinesis_spout.kinesis.calls import ResourceNotFound, account_arguments, shard_text, translated
+from kinesis_spout.kinesis.calls import (
+    CONTENT_TYPE,
+    JSON,
+    ResourceNotFound,
+    account_arguments,
+    shard_text,
+    translated,
+)
 from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.pace import Pacing
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.page import (
+    Body,
     ChildShard,
     GetRecordsReply,
     decode_reply,
@@ -44,19 +52,22 @@ _log = logging.getLogger(__name__)
 
 
 class ReplyForm(Protocol[_Made_co]):
-    def decode(self, body: bytes) -> _Made_co:
-        """Decode the body of a good JSON reply. Raises Unavailable for anything else."""
+    def decode(self, body: Body, content_type: str) -> _Made_co:
+        """Decode the body of a good reply. Raises Unavailable for anything else."""
         ...
 
     def convert(self, reply: GetRecordsReply) -> _Made_co: ...
 
 
-class RecordsForm:
-    def decode(self, body: bytes) -> GetRecordsReply:
-        return decode_reply(body)
+class RecordsForm(NamedTuple):
+    stream: str
+    shard_id: str
+
+    def decode(self, body: Body, content_type: str) -> GetRecordsReply:
+        return decode_reply(body, content_type, stream=self.stream, shard_id=self.shard_id)
 
     def convert(self, reply: GetRecordsReply) -> GetRecordsReply:
-        return reply
+        return reply.placed(self.stream, self.shard_id)
 
 
 def call_get_records(
@@ -71,7 +82,9 @@ def call_get_records(
     with translated(f"GetRecords of {shard_text(stream, shard_id)}"):
         response: Any = client.get_records(ShardIterator=iterator, Limit=limit, **account_arguments(stream))
     body = response.get(RAW_BODY)
-    return form.convert(reply_from_botocore(response)) if body is None else form.decode(body)
+    if body is None:
+        return form.convert(reply_from_botocore(response))
+    return form.decode(body, response.get(CONTENT_TYPE, JSON))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +170,7 @@ class ReplyGetter(ABC):
     def read(self, limit: int) -> Page:
         """Return the next page; after the end: the empty last page again, without a call."""
         start = self._start
-        reply = self._next_reply(limit, RecordsForm())
-        page = page_of(reply, stream=self._stream, shard_id=self._shard_id)
+        page = page_of(self._next_reply(limit, RecordsForm(self._stream, self._shard_id)))
         return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
 
     def read_arrow(self, limit: int) -> ArrowPage:
