@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kinesis_spout.kinesis.calls import expected, stream_arguments, translated
 from kinesis_spout.kinesis.pace import Pace, Pacing
-from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.reply_getter import (
     FetchArrow,
@@ -183,7 +182,7 @@ class PollingShardGetter(ReplyGetter):
     def _get_records(self, iterator: str, limit: int, form: ReplyForm[Reply]) -> Reply:
         started = self._pacing.await_turn(self._clock)
         try:
-            if self._fetch_arrow is not None and isinstance(form, ArrowForm):
+            if self._fetch_arrow is not None and form is self._arrow:
                 reply: Reply = self._fetch_arrow(iterator, limit, form)
             else:
                 reply = call_get_records(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from kinesis_spout.kinesis.calls import ResourceNotFound, account_arguments, shard_text, translated
 from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.pace import Pacing
-from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.page import (
     ChildShard,
     GetRecordsReply,
@@ -32,9 +31,11 @@ from shard_state import Position
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-Reply = TypeVar("Reply", GetRecordsReply, ArrowPage)
-_Made_co = TypeVar("_Made_co", GetRecordsReply, ArrowPage, covariant=True)
-FetchArrow = Callable[[str, int, ArrowForm], ArrowPage]
+    from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
+
+Reply = TypeVar("Reply", GetRecordsReply, "ArrowPage")
+_Made_co = TypeVar("_Made_co", GetRecordsReply, "ArrowPage", covariant=True)
+FetchArrow = Callable[[str, int, "ArrowForm"], "ArrowPage"]
 """Makes a call with an iterator and a limit, possibly in another process. Raises like
 ``call_get_records``."""
 CLOCK_SKEW_SECONDS: Final = 300.0
@@ -134,7 +135,7 @@ class ReplyGetter(ABC):
         self._pacing = pacing
         self._clock = clock
         self._question = ShardInQuestion(stream=stream, shard_id=shard_id, lister=lister, clock=clock)
-        self._arrow = ArrowForm(stream=stream, shard_id=shard_id, settings=settings, hash_keys=hash_keys)
+        self._arrow: ArrowForm | None = None
         self._position = position.resolved(clock.time())
         self._start: Position | None = None
         """No record before it is returned; None once no earlier one can come."""
@@ -161,7 +162,16 @@ class ReplyGetter(ABC):
         page = page_of(reply, stream=self._stream, shard_id=self._shard_id)
         return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
 
-    def read_arrow(self, limit: int) -> ArrowPage:
+    def read_arrow(self, limit: int) -> "ArrowPage":
+        if self._arrow is None:
+            from kinesis_spout.kinesis.read.arrow import ArrowForm  # noqa: PLC0415 - plain doors do without pyarrow
+
+            self._arrow = ArrowForm(
+                stream=self._stream,
+                shard_id=self._shard_id,
+                settings=self._settings,
+                hash_keys=self._hash_keys,
+            )
         return self._next_reply(limit, self._arrow)
 
     @abstractmethod
