@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kinesis_spout.kinesis.calls import expected, stream_arguments, translated
 from kinesis_spout.kinesis.pace import Pace, Pacing
-from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, Pause, Steps
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.reply_getter import (
@@ -189,7 +188,7 @@ class PollingShardGetter(ReplyGetter):
         while (started := pacing.take_turn(now := clock.monotonic())) > now:
             yield Pause(started)
         try:
-            if self._fetch_arrow is not None and isinstance(form, ArrowForm):
+            if self._fetch_arrow is not None and form is self._arrow:
                 yield MAY_BLOCK
                 reply: Reply = self._fetch_arrow(iterator, limit, form)
             else:

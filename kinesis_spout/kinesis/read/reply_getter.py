@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from kinesis_spout.kinesis.calls import ResourceNotFound, account_arguments, shard_text, translated
 from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.pace import Pacing
-from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.page import (
     ChildShard,
     GetRecordsReply,
@@ -25,7 +24,7 @@ from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, GetRecordsCall, 
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS, ReadSettings
 from kinesis_spout.kinesis.read.user_records import HashKeys, page_as_set
 from kinesis_spout.kinesis.retry_policy import reaction_to
-from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound, Unavailable
 from kinesis_spout.ports import Page, ShardLister
 from shard_state import Position
@@ -33,11 +32,13 @@ from shard_state import Position
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-Reply = TypeVar("Reply", GetRecordsReply, ArrowPage)
-_Made_co = TypeVar("_Made_co", GetRecordsReply, ArrowPage, covariant=True)
-FetchArrow = Callable[[str, int, ArrowForm], ArrowPage]
+    from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
+
+Reply = TypeVar("Reply", GetRecordsReply, "ArrowPage")
+_Made_co = TypeVar("_Made_co", GetRecordsReply, "ArrowPage", covariant=True)
+FetchArrow = Callable[[str, int, "ArrowForm"], "ArrowPage"]
 """Makes a call with an iterator and a limit, possibly in another process. Raises like
-``get_records``."""
+``call_get_records``."""
 IN_PLACE_BYTES: Final = 4096
 """A body up to this size is decoded by the thread that received it; handing it on would cost more."""
 CLOCK_SKEW_SECONDS: Final = 300.0
@@ -79,6 +80,19 @@ def get_records(
     if body is None or len(body) > IN_PLACE_BYTES:
         yield MAY_BLOCK
     return form.convert(reply_from_botocore(response)) if body is None else form.decode(body)
+
+
+def call_get_records(
+    client: "KinesisClient",
+    iterator: str,
+    limit: int,
+    form: ReplyForm[Reply],
+    *,
+    stream: str,
+    shard_id: str,
+) -> Reply:
+    steps = get_records(client, iterator, limit, form, stream=stream, shard_id=shard_id)
+    return run_here(steps, SystemClock())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +155,7 @@ class ReplyGetter(ABC):
         self._pacing = pacing
         self._clock = clock
         self._question = ShardInQuestion(stream=stream, shard_id=shard_id, lister=lister, clock=clock)
-        self._arrow = ArrowForm(stream=stream, shard_id=shard_id, settings=settings, hash_keys=hash_keys)
+        self._arrow: ArrowForm | None = None
         self._position = position.resolved(clock.time())
         self._start: Position | None = None
         """No record before it is returned; None once no earlier one can come."""
@@ -165,7 +179,7 @@ class ReplyGetter(ABC):
         """Return the next page; after the end: the empty last page again, without a call."""
         return run_here(self.reading(limit), self._clock)
 
-    def read_arrow(self, limit: int) -> ArrowPage:
+    def read_arrow(self, limit: int) -> "ArrowPage":
         return run_here(self.reading_arrow(limit), self._clock)
 
     def reading(self, limit: int) -> Steps[Page]:
@@ -175,8 +189,17 @@ class ReplyGetter(ABC):
         page = page_of(reply, stream=self._stream, shard_id=self._shard_id)
         return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
 
-    def reading_arrow(self, limit: int) -> Steps[ArrowPage]:
+    def reading_arrow(self, limit: int) -> "Steps[ArrowPage]":
         """The steps of ``read_arrow``."""
+        if self._arrow is None:
+            from kinesis_spout.kinesis.read.arrow import ArrowForm  # noqa: PLC0415 - plain doors do without pyarrow
+
+            self._arrow = ArrowForm(
+                stream=self._stream,
+                shard_id=self._shard_id,
+                settings=self._settings,
+                hash_keys=self._hash_keys,
+            )
         return self._next_reply(limit, self._arrow)
 
     @abstractmethod

@@ -11,9 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
-from kinesis_spout.kinesis.read.polling.steps import run_here
-from kinesis_spout.kinesis.read.reply_getter import get_records
-from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.kinesis.read.reply_getter import call_get_records
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.pages.page_channel import PageChannel
@@ -51,16 +49,13 @@ def receive_outcome(channel: PageChannel) -> ArrowPage:
 def _outcome(settings: KinesisClientSettings, request: FetchRequest) -> ArrowPage | Exception:
     form = request.form
     try:
-        return run_here(
-            get_records(
-                settings.connect(),
-                request.iterator,
-                request.limit,
-                form,
-                stream=form.stream,
-                shard_id=form.shard_id,
-            ),
-            SystemClock(),
+        return call_get_records(
+            settings.connect(),
+            request.iterator,
+            request.limit,
+            form,
+            stream=form.stream,
+            shard_id=form.shard_id,
         )
     except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
         return error

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.calls import ResourceNotFound, shard_text
 from kinesis_spout.kinesis.pace import Pacing
-from kinesis_spout.kinesis.read.arrow import ArrowPage
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import ConsumerRegistration
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents, subscribe
 from kinesis_spout.kinesis.read.fan_out.subscription import (
@@ -37,6 +36,8 @@ from shard_state import Position
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
+
+    from kinesis_spout.kinesis.read.arrow import ArrowPage
 
 
 LOOK_EVERY_SECONDS: Final = 1.0
@@ -145,7 +146,7 @@ class FanOutShardGetter(ReplyGetter):
         pushed_at = self._subscription.taken_up_to - PUSH_SECONDS
         return replace(page, says_nothing=self._says_nothing, pushed_at=pushed_at)
 
-    def reading_arrow(self, limit: int) -> Steps[ArrowPage]:
+    def reading_arrow(self, limit: int) -> "Steps[ArrowPage]":
         page = yield from super().reading_arrow(limit)
         return replace(page, says_nothing=self._says_nothing)
 
