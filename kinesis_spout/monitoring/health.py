@@ -98,7 +98,9 @@ def _not_ready(look: ConsumerLook) -> Iterator[Reason]:
     elif not look.is_placed:
         yield _reason(look, "waits for its first assignment of shards")
     elif look.hung_seconds:
-        yield _reason(look, f"shards are neither assigned nor stored: a call has lasted {look.hung_seconds:.0f} s")
+        yield _reason(
+            look, f"shards are neither assigned nor stored: a call has lasted {look.hung_seconds:.0f} s"
+        )
     if look.pause is not None:
         yield _reason(look, look.pause)
     if look.paused_by_operator is not None:

@@ -230,7 +230,9 @@ def test_a_call_that_keeps_assignments_and_commits_waiting_is_a_reason(
         with monkeypatch.context() as patched:
             patched.setattr(running.consumer._leading, "lead", lambda _now: goes_on.wait(30))
             try:
-                wait_until(lambda: "a call has lasted" in str(reasons(server.address)), "it is said", seconds=10)
+                wait_until(
+                    lambda: "a call has lasted" in str(reasons(server.address)), "it is said", seconds=10
+                )
                 assert get(server.address, "/livez")[0] == 200
             finally:
                 goes_on.set()
