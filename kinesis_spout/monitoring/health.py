@@ -6,8 +6,9 @@ loop has not turned for three times its longest wait, and when an error has ende
 whole process stood still (it was stopped, or its machine) is not held against the loop.
 
 **Ready** asks whether records move. It is false while a shard that has something to deliver stands still,
-while nothing is handed out (a pause), while ZooKeeper does not answer, before the first assignment, while a call
-keeps assignments and commits waiting, and while finished records are not stored. Each reason is named, with its shard.
+while nothing is handed out (a pause), while ZooKeeper does not answer, before the first assignment, while a
+call keeps assignments and commits waiting, and while finished records are not stored. Each reason is named,
+with its shard.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
