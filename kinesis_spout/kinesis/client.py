@@ -34,10 +34,10 @@ from botocore.credentials import (
     DeferredRefreshableCredentials,
 )
 
-from kinesis_spout.kinesis.calls import translated
+from kinesis_spout.kinesis.calls import CONTENT_TYPE, RAW_BODY, translated
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
-from kinesis_spout.kinesis.whole_body import WholeBodySession
-from kinesis_spout.kinesis.wire.calls import CONTENT_TYPE, RAW_BODY, GetRecords, PutRecords, Wire, is_page
+from kinesis_spout.kinesis.wire.calls import GetRecords, PutRecords, Wire, is_page
+from kinesis_spout.kinesis.wire.whole_body import WholeBodySession
 from kinesis_spout.model.errors import InvalidConfig
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
-from botocore.awsrequest import AWSPreparedRequest, HeadersDict
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.credentials import Credentials, RefreshableCredentials
 from botocore.exceptions import (
     BotoCoreError,
@@ -34,22 +34,22 @@ from botocore.exceptions import (
 from botocore.httpsession import ProxyConfiguration, create_urllib3_context, get_cert_path
 from botocore.parsers import create_parser
 from botocore.utils import get_environ_proxies
+from urllib3 import HTTPResponse
 
+from kinesis_spout.kinesis.calls import CONTENT_TYPE, RAW_BODY
 from kinesis_spout.kinesis.wire.connections import NON_BLOCKING, Address, Connection, Connections, Want
 from kinesis_spout.kinesis.wire.http import Reply, request, request_start
 from kinesis_spout.kinesis.wire.sigv4 import Place, Scope, SigningSecond
+from kinesis_spout.kinesis.wire.whole_body import OnePiece
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-RAW_BODY: Final = "RawBody"
-"""The key of a GetRecords reply that holds its undecoded body."""
-CONTENT_TYPE: Final = "ContentType"
-"""The key of a GetRecords reply that holds the type of that body."""
-
 _HTTP_OK, _FIRST_ERROR = 200, 300
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LEAST_SKEW_SECONDS: Final = 2
+_UNSEEN_SECONDS: Final = 1.0
+"""Of a read: to look whether a connection is open costs a tenth of a poll, and a read can be repeated."""
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
 _SIGNATURE_REFUSED: Final = frozenset(
     {
@@ -248,6 +248,11 @@ class Exchange:
         """Whether the server had closed the kept connection before it got the request. A read is repeated."""
         return self._error is not None and self.connection.is_stale
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether ``result`` raised because the signature was refused. botocore's next call may be taken."""
+        return not self._operation.knows(self._key)
+
     def result(self) -> Any:
         """Return what the client's method returns.
 
@@ -282,33 +287,38 @@ class _Operation:
         """None for a place whose calls are botocore's."""
         self._here = threading.local()
         events: Any = wire.client.meta.events
-        events.register_first(f"before-send.kinesis.{name}", self._learn)
+        events.register_first(f"before-send.kinesis.{name}", self._note)
+        events.register_first(f"needs-retry.kinesis.{name}", self._learn)
 
     def call(self, key: str, body: bytes, arguments: Mapping[str, Any], *, is_read: bool) -> Any:
         """Make a call, and wait for the answer. A read is repeated if its kept connection was closed."""
         route = self._routes.get(key)
         if route is None:
             return self._by_botocore(key, arguments)
-        exchange = self._exchanged(key, route, body, route.connections.kept())
+        kept = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS if is_read else 0.0)
+        exchange = self._exchanged(key, route, body, kept)
         if is_read and exchange.is_stale:
             exchange = self._exchanged(key, route, body, None)
         try:
             return exchange.result()
         except ClientError:
-            if key in self._routes:
+            if not exchange.is_refused:
                 raise
-            return self._by_botocore(key, arguments)  # which knows what is wrong with the signature
+            return self._by_botocore(key, arguments)
 
     def begun(self, key: str, body: bytes) -> Exchange | None:
         """Begin a call that does not block; None if that is impossible now."""
         route = self._routes.get(key)
         if route is None or not route.is_ready:
             return None
-        connection = route.connections.kept()
+        connection = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS)
         if connection is None:
             return None
         connection.begin(route.request(body), NON_BLOCKING)
         return Exchange(self, key, route, connection)
+
+    def knows(self, key: str) -> bool:
+        return key in self._routes
 
     def result(self, key: str, reply: Reply) -> Any:
         """Return what an answer says. Raises ClientError."""
@@ -345,16 +355,22 @@ class _Operation:
         return exchange
 
     def _by_botocore(self, key: str, arguments: Mapping[str, Any]) -> Any:
-        self._here.key = key
+        self._here.key, self._here.sent = key, None
         try:
             return self._whole(**arguments)
         finally:
-            self._here.key = None
+            self._here.key = self._here.sent = None
 
-    def _learn(self, *, request: AWSPreparedRequest, **_event: object) -> None:
-        key = getattr(self._here, "key", None)
-        if key is not None and key not in self._routes:
-            self._routes[key] = _Route.of(request, self._wire)
+    def _note(self, *, request: AWSPreparedRequest, **_event: object) -> None:
+        self._here.sent = request
+
+    def _learn(self, *, response: tuple[AWSResponse, Any] | None, **_event: object) -> None:
+        """Learn from a request that was answered over HTTP, and not by a mock that took it from botocore."""
+        key, sent = getattr(self._here, "key", None), getattr(self._here, "sent", None)
+        if response is None or key is None or sent is None or key in self._routes:
+            return
+        if isinstance(response[0].raw, OnePiece | HTTPResponse):
+            self._routes[key] = _Route.of(sent, self._wire)
 
 
 class GetRecords:

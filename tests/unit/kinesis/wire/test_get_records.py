@@ -26,8 +26,7 @@ from botocore.credentials import (
 from botocore.exceptions import ClientError
 
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.calls import translated
-from kinesis_spout.kinesis.wire.calls import RAW_BODY
+from kinesis_spout.kinesis.calls import RAW_BODY, translated
 from kinesis_spout.model.errors import Unavailable
 from tests.support.kinesis.own_certificate import own_certificate
 
