@@ -29,7 +29,7 @@ class TupleBlock:
     roots: bytes = field(repr=False)
     """One word for each tuple; 0 without a tree."""
     edges: bytes = field(repr=False)
-    """One word for each tuple, the same in all of its trees; none at all, if no tuple is part of a tree."""
+    """One word for each tuple, the same in all of its trees; none at all without ackers."""
     others: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """The other roots of those tuples that are part of several trees, by their number in the block."""
 
@@ -56,6 +56,7 @@ class OpenTrees:
     batch: int
     """Of which slice of the micro-batch the tuples are."""
     roots: bytes = field(repr=False)
+    """For an acker."""
     numbers: bytes = field(repr=False)
     """Which tuple of that slice each is, as words."""
     tuples: bytes = field(default=b"", repr=False)
@@ -64,6 +65,16 @@ class OpenTrees:
 
 class ForDriver:
     __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeReport(ForDriver):
+    """What one task knows of trees that are not complete, and of those that it changed state for."""
+
+    ends: Mapping[int, TreeEnd]
+    """By root."""
+    touched: bytes = field(default=b"", repr=False)
+    """Roots, as words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +100,14 @@ Tell = Callable[[TupleBlock], None]
 class Parcel:
     """A block that is being filled, by one route. Mutable.
 
-    ``refuse`` is called for tuples that cannot travel, ``tell`` for those that do.
+    ``refuse`` is called for tuples that cannot travel, ``tell`` for those that do; None: nobody asks.
     """
 
     __slots__ = ("_refuse", "_tell", "component", "index", "others", "roots", "source", "values")
 
-    def __init__(self, component: str, index: int, source: Source, refuse: Refuse, tell: Tell) -> None:
+    def __init__(
+        self, component: str, index: int, source: Source, refuse: Refuse, tell: Tell | None = None
+    ) -> None:
         self.component = component
         self.index = index
         self.source = source
@@ -122,17 +135,18 @@ class Parcel:
         except Exception:  # noqa: BLE001 - a value's own code may raise anything; which one, is found out now
             self._refuse_unfit()
             values = packed(self.values)
-        is_tracked = any(self.roots)
+        has_edges = self._tell is not None and any(self.roots)
         block = TupleBlock(
             component=self.component,
             index=self.index,
             source=self.source,
             values=values,
             roots=self.roots.tobytes(),
-            edges=randbytes(self.roots.itemsize * len(self.roots)) if is_tracked else b"",  # noqa: S311 - unique, not secret
+            edges=randbytes(self.roots.itemsize * len(self.roots)) if has_edges else b"",  # noqa: S311 - unique, not secret
             others=dict(self.others),
         )
-        self._tell(block)
+        if self._tell is not None:
+            self._tell(block)
         return block
 
     def _refuse_unfit(self) -> None:

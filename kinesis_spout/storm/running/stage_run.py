@@ -127,6 +127,8 @@ class StageRun:
         if self.program.ackers and self._plan.exchanges:
             for block in self.trees.ack_blocks(self.program.ackers):
                 self.outbox.add(block.acker, block)
+        elif self._plan.exchanges and (report := self.trees.report()):
+            self.outbox.add(0, report)
         self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
 
     def _own(self, component: str) -> range:
@@ -207,7 +209,8 @@ class StageRun:
     def _way(self, component: str, index: int, source: Source, collector: Collector) -> Send:
         outbox, trees = self.outbox, self.trees
         is_undone = self._graph[component].is_stateful and self.program.is_exact
-        parcel = Parcel(component, index, source, collector.refused, trees.tell)
+        tell = trees.tell if self.program.ackers else None
+        parcel = Parcel(component, index, source, collector.refused, tell)
         outbox.fill(parcel, is_undone=is_undone)
         add_values, add_root = parcel.values.append, parcel.roots.append
         in_parcel = parcel.values
