@@ -12,7 +12,14 @@ from typing import Any
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
-from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount, CountsBlock, Keyed, TreeReport
+from kinesis_spout.storm.running.blocks import (
+    Block,
+    ChangesDoNotCount,
+    CountsBlock,
+    GroupBlock,
+    Keyed,
+    TreeReport,
+)
 from kinesis_spout.storm.running.clocks import ProcessingClock, TickClock, Ticks
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.one_by_one import RunChoice, run_of
@@ -184,19 +191,21 @@ class LocalTopology:
             blocks = [each for part in self._exchanged(program, stage, blocks, ticks) for each in part]
         if not program.ackers:
             self._add_counts(block for _, block in blocks)
-            reported, has_touched = ends_reported(
-                block for _, block in blocks if isinstance(block, TreeReport)
+            reported = ends_reported(
+                (block for _, block in blocks if isinstance(block, TreeReport)),
+                (block for _, block in blocks if isinstance(block, GroupBlock)),
             )
-            return {numbers[root]: end for root, end in reported.items() if root in numbers}, not has_touched
+            ends = {numbers[root]: end for root, end in reported.ends.items() if root in numbers}
+            return ends, not reported.has_touched
         found = [
             each
             for acker in range(program.ackers)
             for each in decide(block for key, block in blocks if key % program.ackers == acker)
         ]
         self._add_counts(found)
-        ends = [each.ends for each in found if isinstance(each, Unfinished)]
+        of_ackers = [each.ends for each in found if isinstance(each, Unfinished)]
         counts = not any(isinstance(each, ChangesDoNotCount) for each in found)
-        return {number: end for each in ends for number, end in each.items()}, counts
+        return {number: end for each in of_ackers for number, end in each.items()}, counts
 
     def _exchanged(
         self, program: Program, stage: int, blocks: list[Keyed], ticks: Ticks

@@ -8,14 +8,18 @@ import pickle
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, repeat
+from itertools import chain, compress, repeat
 from random import randbytes
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from kinesis_spout.storm.acking import TreeEnd
+import numpy as np
+import pyarrow as pa
+
+from kinesis_spout.storm.acking import TreeEnd, Words
 from kinesis_spout.storm.components.tuples import Source, packed, why_not, why_unfit
 from kinesis_spout.storm.running.counts import ComponentCounts
 
+_COMPRESSION: Final = "lz4"
 FULL_BLOCK: Final = 5_000
 """Tuples. More in one block save next to nothing, and take memory at once."""
 
@@ -75,6 +79,38 @@ class TreeReport(ForDriver):
     """By root."""
     touched: bytes = field(default=b"", repr=False)
     """Roots, as words."""
+    has_groups: bool = False
+    """Whether it has sent a ``GroupBlock``, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupBlock(ForDriver):
+    """Which trees one task has put into groups: what fails of a group fails them all."""
+
+    packed: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, groups: Mapping[int, Sequence[int]]) -> Self:
+        heads = np.array(
+            [word for root, members in groups.items() for word in (root, len(members))], np.uint64
+        )
+        members = np.fromiter(chain.from_iterable(groups.values()), np.uint64)
+        # Roots that follow each other differ little: that packs well.
+        words = np.concatenate(
+            [np.array([len(groups)], np.uint64), heads, np.diff(members, prepend=np.uint64(0))]
+        )
+        return cls(packed=pa.compress(words.tobytes(), codec=_COMPRESSION, asbytes=True))
+
+    def groups(self) -> dict[int, Words]:
+        packed = pa.CompressedInputStream(pa.BufferReader(self.packed), _COMPRESSION).read()
+        words = np.frombuffer(packed, np.uint64)
+        count = int(words[0])
+        heads, members = (
+            words[1 : 1 + 2 * count].reshape(-1, 2),
+            np.cumsum(words[1 + 2 * count :], dtype=np.uint64),
+        )
+        parts = np.split(members, np.cumsum(heads[:-1, 1]).astype(np.int64))
+        return dict(zip(heads[:, 0].tolist(), parts, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,15 @@ from typing import Any
 from kinesis_spout.storm.components.tuples import Source
 from kinesis_spout.storm.graph.grouping import Choose, Send, Target, chooser
 from kinesis_spout.storm.graph.plan import Route, context_of, source_of
-from kinesis_spout.storm.running.blocks import FULL_BLOCK, CountsBlock, Keyed, Outbox, Parcel, TupleBlock
+from kinesis_spout.storm.running.blocks import (
+    FULL_BLOCK,
+    CountsBlock,
+    GroupBlock,
+    Keyed,
+    Outbox,
+    Parcel,
+    TupleBlock,
+)
 from kinesis_spout.storm.running.bolt_task import BoltTask
 from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
 from kinesis_spout.storm.running.collecting import AsRoot, Collector, Output
@@ -58,6 +66,8 @@ class StageRun:
         self._partition = partition
         self._record = record
         self.trees = Trees(clock, program.timeout_seconds)
+        if program.is_tracked and not program.ackers and stage < self._plan.exchanges:
+            self.trees.groups = {}
         self.outbox = Outbox(program.partitions)
         self._tasks: dict[tuple[str, int], BoltTask] = {}
         self._ticks = NO_TICKS
@@ -75,6 +85,8 @@ class StageRun:
         self.trees.begin()
         self._ticks = ticks
         self.outbox.clear()
+        for task in self._tasks.values():
+            task.begin()
         self._give_states(states)
 
     def _give_states(self, states: OpenState | None) -> None:
@@ -129,6 +141,8 @@ class StageRun:
                 self.outbox.add(block.acker, block)
         elif self._plan.exchanges and (report := self.trees.report()):
             self.outbox.add(0, report)
+            if self.trees.groups:
+                self.outbox.add(~self._partition, GroupBlock.of(self.trees.groups))
         self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
 
     def _own(self, component: str) -> range:

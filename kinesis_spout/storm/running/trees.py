@@ -17,10 +17,10 @@ in the block. The XOR would also reveal a tuple that left and never came.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import getrandbits
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from kinesis_spout.storm.running.blocks import (
     AckBlock,
     Block,
     ChangesDoNotCount,
+    GroupBlock,
     OpenTrees,
     TreeReport,
     TupleBlock,
@@ -83,6 +84,8 @@ class Trees:
         self.opened: dict[int, int] = {}
         """By root: how many of its tuples are held here or failed; without those of 0."""
         self.ends: dict[int, TreeEnd] = {}
+        self.groups: dict[int, Sequence[int]] | None = None
+        """By root: the trees that are to fail if that one does. None if nobody would read them."""
         self.touched: set[int] = set()
         """The roots that have changed state here, or could have."""
 
@@ -93,6 +96,8 @@ class Trees:
         self.opened.clear()
         self.ends.clear()
         self.touched.clear()
+        if self.groups:
+            self.groups.clear()
 
     def begin_waiting(self) -> None:
         self._began = self.clock()
@@ -111,6 +116,17 @@ class Trees:
                 opened[root] = held
             else:
                 del opened[root]
+
+    def root_for(self, roots: Iterable[int]) -> tuple[int, tuple[int, ...] | None]:
+        """The root of a tuple that is part of these trees, 0 if of none; and the other roots that it needs."""
+        members = list(dict.fromkeys(roots))
+        if 0 in members:
+            members.remove(0)
+        if len(members) > 1 and self.groups is not None:
+            root = new_root()
+            self.groups[root] = members
+            return root, None
+        return (members[0], tuple(members[1:]) or None) if members else (0, None)
 
     def end(self, root: int, end: TreeEnd) -> None:
         note_end(self.ends, root, end)
@@ -138,11 +154,12 @@ class Trees:
         return told.words()
 
     def report(self) -> TreeReport | None:
-        """Report the trees that are open here, and those that have changed state; None if there are none."""
-        if not (self.opened or self.touched):
+        """Report the trees that are open here, and those that have changed state; None if there is nothing."""
+        if not (self.opened or self.touched or self.groups):
             return None
         ends = {root: self.ends.get(root, NOBODY_SAID) for root in self.opened}
-        return TreeReport(ends=ends, touched=array("Q", self.touched).tobytes())
+        touched = array("Q", self.touched).tobytes()
+        return TreeReport(ends=ends, touched=touched, has_groups=bool(self.groups))
 
     def ack_blocks(self, ackers: int) -> Iterator[AckBlock]:
         roots, values = self.take()
@@ -185,19 +202,40 @@ class Unfinished:
     opened: OpenTrees = field(repr=False)
 
 
-def ends_reported(reports: Iterable[TreeReport]) -> tuple[dict[int, TreeEnd], bool]:
-    """Decide the trees of a micro-batch by what all of its tasks report.
+class Reported(NamedTuple):
+    ends: dict[int, TreeEnd]
+    """Of the trees that are not complete, by root."""
+    has_touched: bool
+    """Whether one of them has changed state."""
 
-    Gives the ends of incomplete trees, by root, and whether one of these has changed state.
-    """
+
+def ends_reported(reports: Iterable[TreeReport], groups: Iterable[GroupBlock] = ()) -> Reported:
+    """Decide the trees of a micro-batch by what all of its tasks report."""
     ends: dict[int, TreeEnd] = {}
-    touched: list[Words] = []
+    touched: list[Words] = [np.empty(0, np.uint64)]
     for report in reports:
         touched.append(np.frombuffer(report.touched, np.uint64))
         for root, end in report.ends.items():
             note_end(ends, root, end)
-    has_touched = bool(ends) and any(np.isin(np.fromiter(ends, np.uint64), roots).any() for roots in touched)
-    return ends, has_touched
+    if not ends:
+        return Reported(ends, has_touched=False)
+    members: dict[int, Words] = {}
+    for block in groups:
+        members.update(block.groups())
+    waiting = [root for root in ends if root in members]
+    while waiting:
+        group = waiting.pop()
+        for root in members[group].tolist():
+            if root in members and root not in ends:
+                waiting.append(root)
+            note_end(ends, root, ends[group])
+    failed, changed = np.fromiter(ends, np.uint64), np.concatenate(touched)
+    while not np.isin(failed, changed).any():
+        inner = [members[root] for root in changed.tolist() if root in members]
+        if not inner:
+            return Reported(ends, has_touched=False)
+        changed = np.concatenate(inner)
+    return Reported(ends, has_touched=True)
 
 
 def decide(blocks: Iterable[Block]) -> Iterator[Unfinished | Block]:

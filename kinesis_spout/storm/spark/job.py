@@ -25,7 +25,14 @@ from pyspark.errors import PySparkException
 
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
-from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount, CountsBlock, Keyed, TreeReport
+from kinesis_spout.storm.running.blocks import (
+    Block,
+    ChangesDoNotCount,
+    CountsBlock,
+    GroupBlock,
+    Keyed,
+    TreeReport,
+)
 from kinesis_spout.storm.running.clocks import Ticks
 from kinesis_spout.storm.running.counts import ComponentCounts, RunningCounts
 from kinesis_spout.storm.running.program import Program
@@ -39,6 +46,7 @@ from kinesis_spout.storm.spark.stages import (
     StateFailed,
     blocks_of,
     contradict,
+    find_groups,
     run_acker,
 )
 from kinesis_spout.storm.spark.tree_delivery import FailedTrees
@@ -126,7 +134,13 @@ class TopologyJobs:
 
     def _decided(self, found: Sequence[Block], exchanged: RDD[Keyed]) -> Iterator[Block]:
         """Decide the trees by what tasks report; gives those that failed, with their records."""
-        ends, has_touched = ends_reported(block for block in found if isinstance(block, TreeReport))
+        reports = [block for block in found if isinstance(block, TreeReport)]
+        partitions = self._program.partitions
+        groups: list[Block] = []
+        if any(report.ends for report in reports) and any(report.has_groups for report in reports):
+            groups = self._context.runJob(exchanged, find_groups, range(partitions, 2 * partitions))
+            yield from groups
+        ends, has_touched = ends_reported(reports, (each for each in groups if isinstance(each, GroupBlock)))
         if has_touched:
             yield ChangesDoNotCount()
         by_batch: defaultdict[int, dict[int, TreeEnd]] = defaultdict(dict)
@@ -139,7 +153,6 @@ class TopologyJobs:
         if not self._has_records:
             yield EndedTuples(ends={number: ended[0] for number, ended in by_batch.items()})
             return
-        partitions = self._program.partitions
         left = sorted({partitions + batch % partitions for batch in by_batch})
         records = self._context.runJob(exchanged, FindFailed(ends=dict(by_batch)), left)
         found_ends = sum(len(block.failed) for block in records if isinstance(block, FailedTrees))

@@ -28,7 +28,14 @@ from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.tuples import packed, why_not
-from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount, ForDriver, Keyed, OpenTrees
+from kinesis_spout.storm.running.blocks import (
+    Block,
+    ChangesDoNotCount,
+    ForDriver,
+    GroupBlock,
+    Keyed,
+    OpenTrees,
+)
 from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
@@ -226,6 +233,16 @@ class FindFailed:
                 yield failed_trees(Unfinished(batch=block.batch, ends=self.ends[block.batch], opened=block))
         yield task.seen
         set_aside_imports()
+
+
+def find_groups(blocks: Iterable[Keyed]) -> Iterator[Block]:
+    """Find which trees are in which groups, where the stages have left that. As ``FindFailed``."""
+    task = TaskRun(_ACKER, partition_here())
+    for _, block in task.without_marks(blocks):
+        if isinstance(block, GroupBlock):
+            yield block
+    yield task.seen
+    set_aside_imports()
 
 
 def blocks_of(keyed: Iterable[Keyed]) -> Iterator[Block]:

@@ -252,7 +252,9 @@ def test_a_record_whose_tree_is_done_at_once_takes_no_room() -> None:
 
 @pytest.mark.parametrize("tracks", [True, False])
 def test_no_more_is_emitted_than_may_be_delivered_though_each_tree_is_done_at_once(*, tracks: bool) -> None:
-    stage = FirstStage(ackers=ACKERS if tracks else 0, holes=((SequenceNumber(0), SequenceNumber(1)),), deliveries=1, room=1)
+    stage = FirstStage(
+        ackers=ACKERS if tracks else 0, holes=((SequenceNumber(0), SequenceNumber(1)),), deliveries=1, room=1
+    )
 
     assert stage.deliver(records("a", "b", "c", "d")) == 2
     assert stage.delivery.delivered == 1
