@@ -13,13 +13,12 @@ from random import randbytes
 from typing import Any, Final, Self
 
 import numpy as np
-import pyarrow as pa
 
 from kinesis_spout.storm.acking import TreeEnd, Words
 from kinesis_spout.storm.components.tuples import Source, packed, why_not, why_unfit
 from kinesis_spout.storm.running.counts import ComponentCounts
 
-_COMPRESSION: Final = "lz4"
+_FAR: Final = 0xFFFF
 FULL_BLOCK: Final = 5_000
 """Tuples. More in one block save next to nothing, and take memory at once."""
 
@@ -87,30 +86,28 @@ class TreeReport(ForDriver):
 class GroupBlock(ForDriver):
     """Which trees one task has put into groups: what fails of a group fails them all."""
 
-    packed: bytes = field(repr=False)
+    heads: bytes = field(repr=False)
+    """The root of each group, and how many trees it has, as words."""
+    steps: bytes = field(repr=False)
+    """From each tree to the next one, as half-words: roots that follow each other differ little."""
+    far: bytes = field(repr=False)
+    """The steps that are ``_FAR`` or more, as words, in their order."""
 
     @classmethod
     def of(cls, groups: Mapping[int, Sequence[int]]) -> Self:
-        heads = np.array(
-            [word for root, members in groups.items() for word in (root, len(members))], np.uint64
-        )
+        heads = array("Q", chain.from_iterable((root, len(members)) for root, members in groups.items()))
         members = np.fromiter(chain.from_iterable(groups.values()), np.uint64)
-        # Roots that follow each other differ little: that packs well.
-        words = np.concatenate(
-            [np.array([len(groups)], np.uint64), heads, np.diff(members, prepend=np.uint64(0))]
-        )
-        return cls(packed=pa.compress(words.tobytes(), codec=_COMPRESSION, asbytes=True))
+        steps = np.diff(members, prepend=np.uint64(0))
+        near = np.minimum(steps, _FAR).astype(np.uint16)
+        return cls(heads=heads.tobytes(), steps=near.tobytes(), far=steps[near == _FAR].tobytes())
 
     def groups(self) -> dict[int, Words]:
-        packed = pa.CompressedInputStream(pa.BufferReader(self.packed), _COMPRESSION).read()
-        words = np.frombuffer(packed, np.uint64)
-        count = int(words[0])
-        heads, members = (
-            words[1 : 1 + 2 * count].reshape(-1, 2),
-            np.cumsum(words[1 + 2 * count :], dtype=np.uint64),
-        )
-        parts = np.split(members, np.cumsum(heads[:-1, 1]).astype(np.int64))
-        return dict(zip(heads[:, 0].tolist(), parts, strict=True))
+        heads = np.frombuffer(self.heads, np.uint64).reshape(-1, 2)
+        near = np.frombuffer(self.steps, np.uint16)
+        steps = near.astype(np.uint64)
+        steps[near == _FAR] = np.frombuffer(self.far, np.uint64)
+        members = np.split(np.cumsum(steps, dtype=np.uint64), np.cumsum(heads[:-1, 1]).astype(np.int64))
+        return dict(zip(heads[:, 0].tolist(), members, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
