@@ -303,7 +303,7 @@ def test_a_lost_session_reloads_the_state_and_counts_nothing_twice(
     put = sentences(40)
     world.put(put)
     with ZooKeeperProxy(world.settings["zookeeper"]) as proxy:
-        cut = {"zookeeper": proxy.connect_string, "session_timeout_seconds": 3.0}
+        cut: dict[str, Any] = {"zookeeper": proxy.connect_string, "session_timeout_seconds": 3.0}
         with topology(world, faults, **cut).run(spark) as query:
             query.processAllAvailable()
             until(lambda: counts(world, faults) == recount(put), "all of this is stored")
