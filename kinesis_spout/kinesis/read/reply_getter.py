@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 from kinesis_spout.kinesis.calls import (
     CONTENT_TYPE,
     JSON,
+    RAW_BODY,
     ResourceNotFound,
     account_arguments,
     shard_text,
     translated,
 )
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.pace import Pacing
 from kinesis_spout.kinesis.read.page import (
     Body,
