@@ -5,6 +5,7 @@ under way is not handed out again: the next one returns what its notes tell (``t
 no next one the job has failed, and the notes are read here, or the micro-batch died: as of any other job.
 """
 
+import contextlib
 import logging
 import secrets
 import socket
@@ -48,6 +49,12 @@ class _Connection:
         return False
 
 
+    def end(self) -> None:
+        """Wake who waits for the task, if anybody."""
+        with contextlib.suppress(OSError):  # the other end has closed it
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+
 class LongTask:
     """Mutable; thread-safe. It is handed one micro-batch at a time, by any thread.
 
@@ -84,6 +91,11 @@ class LongTask:
     def is_busy(self) -> bool:
         with self._changed:
             return self._busy_with is not None
+
+    @property
+    def orders(self) -> int:
+        """How many micro-batches it was given."""
+        return self._orders
 
     def has(self, tag: str) -> bool:
         """Whether it has this micro-batch under way, or is about to get it."""
@@ -170,6 +182,9 @@ class LongTask:
         with self._changed:
             self._has_ended, self._error = True, error
             is_busy = self._busy_with is not None
+            if self._connection is not None:
+                # A worker can outlive its job. Nobody else waits for it.
+                self._connection.end()
             self._changed.notify_all()
         if not is_busy:
             self.job.close()
@@ -185,8 +200,8 @@ class LongTask:
             if self._connection is not None and attempt < self._connection.attempt:
                 return
             if self._connection is not None:
-                # Nothing is known of the earlier attempt: its machine can be gone. Wake who waits for it.
-                self._connection.socket.shutdown(socket.SHUT_RDWR)
+                # Nothing is known of the earlier attempt: its machine can be gone.
+                self._connection.end()
             self._connection = mine
             self._idle_since = self._clock()
             self._changed.notify_all()

@@ -211,6 +211,7 @@ class LongTaskRunner:
             job.close()
             self._rests_until = self._clock() + _LOOK_SECONDS
             return None
+        _log.info("%s: a task begins to be handed micro-batches", tag)
         self._thread.submit(self._run_job, task)
         return task
 
@@ -245,6 +246,12 @@ class LongTaskRunner:
         finally:
             self._cluster.tasks.end(task)
             task.ended(error)
+            _log.info(
+                "%s: the task was handed %d micro-batches%s",
+                task.tag,
+                task.orders,
+                "" if error is None else f", and died: {error}",
+            )
 
 
 class SparkCluster:

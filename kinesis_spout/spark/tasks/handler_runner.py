@@ -93,8 +93,8 @@ class _Folder:
 
     def remove(self, task: int) -> None:
         """Remove a file, and the folder with the last one, unless whoever made it does."""
-        with suppress(OSError):  # it is not ours, or other tasks' files are in it still
-            self.file(task).unlink(missing_ok=True)
+        with suppress(OSError):  # there is none, or other tasks' files are in the folder still
+            self.file(task).unlink()
             if not self.is_read_here:
                 self.path.rmdir()
 
