@@ -10,7 +10,6 @@ import logging
 import secrets
 import socket
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
@@ -48,7 +47,6 @@ class _Connection:
             return False
         return False
 
-
     def end(self) -> None:
         """Wake who waits for the task, if anybody."""
         with contextlib.suppress(OSError):  # the other end has closed it
@@ -61,14 +59,11 @@ class LongTask:
     ``job`` is closed with it. Another thread runs the job and calls ``ended`` after it.
     """
 
-    def __init__(
-        self, tag: str, job: HandlerJob, address: LongTaskAddress, *, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, tag: str, job: HandlerJob, address: LongTaskAddress) -> None:
         self.tag = tag
         """Of its Spark job."""
         self.job = job
         self.address = address
-        self._clock = clock
         self._changed = threading.Condition()
         self._connection: _Connection | None = None
         self._orders = 0
@@ -79,7 +74,7 @@ class LongTask:
         self._is_given_up = False
         self._has_ended = False
         self._error: Exception | None = None
-        self.began = self._idle_since = clock()
+        self._idle_since = monotonic()
 
     @property
     def is_over(self) -> bool:
@@ -127,7 +122,7 @@ class LongTask:
 
     def _free(self) -> None:
         with self._changed:
-            self._busy_with, self._idle_since = None, self._clock()
+            self._busy_with, self._idle_since = None, monotonic()
             has_ended = self._has_ended
             if self._is_given_up or self._waiting:
                 self._changed.notify_all()
@@ -203,12 +198,12 @@ class LongTask:
                 # Nothing is known of the earlier attempt: its machine can be gone.
                 self._connection.end()
             self._connection = mine
-            self._idle_since = self._clock()
+            self._idle_since = monotonic()
             self._changed.notify_all()
             while self._connection is mine and not self._has_ended:
                 left = IDLE_SECONDS
                 if self._busy_with is None:
-                    left = self._idle_since + IDLE_SECONDS - self._clock()
+                    left = self._idle_since + IDLE_SECONDS - monotonic()
                     self._is_given_up |= left <= 0
                     if self._is_given_up:
                         break
@@ -232,9 +227,11 @@ class LongTasks:
         self._server = KeyedServer(listen_at, self._key, self._serve, "kinesis-spout-long-tasks")
         self._machine = Machine(host, self._server.port)
 
-    def begin(self, tag: str, job: HandlerJob, *, at_most: int) -> LongTask | None:
-        """A new one; None if there are so many already. ``end`` follows."""
+    def begin(self, tag: str, job: HandlerJob, *, after: LongTask | None, at_most: int) -> LongTask | None:
+        """A new one; None if there are so many already, without ``after``, which is ending. ``end`` follows."""
         with self._lock:
+            if after is not None:
+                self._of.pop(after.address.task, None)
             if len(self._of) >= at_most:
                 return None
             name = secrets.token_hex(8)

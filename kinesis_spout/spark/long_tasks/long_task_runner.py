@@ -36,10 +36,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from math import inf
 from time import monotonic
 from typing import Any, Final, Protocol
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
 from kinesis_spout.spark.long_tasks.held_task import HeldTask
 from kinesis_spout.spark.long_tasks.long_task import IDLE_SECONDS, LongTask, LongTasks
@@ -111,9 +114,10 @@ class LongTaskRunner:
         self._lock = threading.Lock()
         """Guards changes of what follows."""
         self._task: LongTask | None = None
+        self._lives_until = -inf
         self._jobs_running = 0
         """Of micro-batches that are not small."""
-        self._small_at = -IDLE_SECONDS
+        self._small_at = -inf
         """When the last small one ended."""
         self._rests_until = self._looks_at = clock()
         self._others_waited = False
@@ -139,7 +143,8 @@ class LongTaskRunner:
         now = self._clock()
         with self._lock:
             self._small_at = now
-        if task is not None and now - task.began > self._life_seconds:
+            is_old = now >= self._lives_until
+        if task is not None and is_old:
             task.give_up()
         return results
 
@@ -193,25 +198,29 @@ class LongTaskRunner:
             if task is not None and task.is_over and task.is_busy:
                 return None  # it ends when it is free
             if task is None or task.is_over:
-                self._task = task = self._begun(f"{tag}-long")
+                self._task = task = self._begun(f"{tag}-long", after=task)
             elif self._must_make_room(now):
                 task.give_up()
                 self._rests_until = now + _REST_SECONDS
                 return None
             return task
 
-    def _begun(self, tag: str) -> LongTask | None:
+    def _begun(self, tag: str, after: LongTask | None) -> LongTask | None:
         at_most = self._cluster.slots() // 2
-        if not at_most or self._cluster.has_waiting_tasks():
+        if not at_most:
+            self._rests_until = self._clock() + _REST_SECONDS
+            return None
+        if self._cluster.has_waiting_tasks():
             self._rests_until = self._clock() + _LOOK_SECONDS
             return None
         job = self._jobs.job(tag, 1)
-        task = self._cluster.tasks.begin(tag, job, at_most=at_most)
+        task = self._cluster.tasks.begin(tag, job, after=after, at_most=at_most)
         if task is None:
             job.close()
             self._rests_until = self._clock() + _LOOK_SECONDS
             return None
         _log.info("%s: a task begins to be handed micro-batches", tag)
+        self._lives_until = self._clock() + self._life_seconds
         self._thread.submit(self._run_job, task)
         return task
 
@@ -262,19 +271,27 @@ class SparkCluster:
         self.tasks = tasks
 
     def slots(self) -> int:
-        jvm_context: Any = self._context._jsc.sc()  # noqa: SLF001 - PySpark has no public way
-        profile = jvm_context.resourceProfileManager().defaultResourceProfile()
-        return int(jvm_context.maxNumConcurrentTasks(profile))
+        try:
+            jvm_context: Any = self._context._jsc.sc()  # noqa: SLF001 - PySpark has no public way
+            profile = jvm_context.resourceProfileManager().defaultResourceProfile()
+            return int(jvm_context.maxNumConcurrentTasks(profile))
+        except _NO_ANSWER as error:
+            _log.warning("Spark does not tell how many tasks can run, so none stays: %r", error)
+            return 0
 
     def has_waiting_tasks(self) -> bool:
-        # The public status is written when a task ends, or some seconds late.
-        jvm_context: Any = self._context._jsc.sc()  # noqa: SLF001 - as above
-        task_sets = jvm_context.taskScheduler().rootPool().getSortedTaskSetQueue()
-        return any(
-            task_set.numTasks() > task_set.runningTasks() + task_set.tasksSuccessful()
-            for task_set in map(task_sets.apply, range(task_sets.size()))
-            if not task_set.isZombie()
-        )
+        try:
+            # The public status is written when a task ends, or some seconds late.
+            jvm_context: Any = self._context._jsc.sc()  # noqa: SLF001 - as above
+            task_sets = jvm_context.taskScheduler().rootPool().getSortedTaskSetQueue()
+            return any(
+                task_set.numTasks() > task_set.runningTasks() + task_set.tasksSuccessful()
+                for task_set in map(task_sets.apply, range(task_sets.size()))
+                if not task_set.isZombie()
+            )
+        except _NO_ANSWER as error:
+            _log.warning("Spark does not tell which tasks wait, so no task stays: %r", error)
+            return True
 
     def run(self, tag: str, task: HeldTask) -> list[str]:
         with tagged(self._context, tag):
@@ -312,6 +329,8 @@ def long_tasks_of(context: SparkContext) -> LongTasks | None:
         return _of_application[context.applicationId]
 
 
+_NO_ANSWER: Final = (Py4JError, PySparkException, OSError, AttributeError)
+"""AttributeError: the context was stopped. The next job says it in its own way."""
 _ENCRYPTION: Final = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 _lock: Final = threading.Lock()
 _of_application: Final[dict[str, LongTasks]] = {}
