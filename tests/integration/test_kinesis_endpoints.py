@@ -14,7 +14,7 @@ from kinesis_spout.kinesis import (
     ReadSettings,
 )
 from kinesis_spout.kinesis.aggregated_record import take_apart
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.calls import RAW_BODY
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry
@@ -67,7 +67,7 @@ def test_large_and_small_records_arrive_whole_through_the_buffer(kinesis_endpoin
     _put(client, stream, payloads)
     polled: list[Record] = []
 
-    with Prefetcher(threads=1) as prefetcher:
+    with Prefetcher(most=1) as prefetcher:
         getter = buffered_shard(_getter(client, stream), prefetcher, max_records=50)
 
         def has_all() -> bool:
