@@ -14,7 +14,7 @@ from kinesis_spout.kinesis import (
     ReadSettings,
 )
 from kinesis_spout.kinesis.aggregated_record import take_apart
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.calls import RAW_BODY
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry

@@ -53,9 +53,7 @@ class Exchanges:
         """By descriptor: which connection, and for what."""
         self._is_looking = False
 
-    def make(
-        self, call: GetRecordsCall, exchange: Exchange, done: Done, repeat: Callable[[], None]
-    ) -> None:
+    def make(self, call: GetRecordsCall, exchange: Exchange, done: Done, repeat: Callable[[], None]) -> None:
         """Carry a call out, and give its answer or its error to ``done``, possibly at once.
 
         ``repeat`` is called instead if the call must be made by the client, on another connection. A call fails
