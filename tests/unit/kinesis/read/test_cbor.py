@@ -16,7 +16,9 @@ any_value = st.recursive(
     | st.floats(allow_nan=False)
     | st.text(st.characters(exclude_categories=["Cs"]))
     | st.binary(max_size=300),
-    lambda inside: st.lists(inside) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inside),
+    lambda inside: (
+        st.lists(inside) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inside)
+    ),
 )
 
 
