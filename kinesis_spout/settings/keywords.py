@@ -95,6 +95,7 @@ class SpoutSettings(ZooKeeperKeywords, KinesisKeywords, total=False):
     shards_per_task: int
     max_concurrent_batches: int
     max_batch_seconds: float
+    long_task_seconds: float
     commit_interval_seconds: float
     stop_timeout_seconds: float
     dead_letters: str | None

@@ -102,6 +102,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     shards_per_task: int
     max_concurrent_batches: int
     max_batch_seconds: float
+    long_task_seconds: float
     commit_interval_seconds: float
     stop_timeout_seconds: float
     dead_letters: str | None

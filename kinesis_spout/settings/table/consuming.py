@@ -209,6 +209,9 @@ LIMITS: Final = (
         doc="Micro-batches, over different shards, that may run at the same time."),
     setting("max_batch_seconds", seconds(0), 5.0,
         doc="How long a micro-batch goes on handling records; at most twice that, and one read."),
+    setting("long_task_seconds", seconds(0), 10.0,
+        doc="While records come slowly, one Spark task stays for so long and is handed one micro-batch after "
+            "another; 0: each micro-batch is a Spark job. Of foreach_record and foreach_arrow; needs two cores."),
     setting("commit_interval_seconds", seconds(above=0), 1.0,
         doc="How often progress is written to ZooKeeper."),
     setting("stop_timeout_seconds", seconds(0), 30.0,

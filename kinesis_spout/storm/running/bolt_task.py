@@ -109,14 +109,19 @@ class BoltTask:
 
     def _touching(self, send: Send, state: PartitionState) -> Send:
         """Report which roots change the state. Undo at once what a tuple that failed at once has changed."""
-        log, ends = state.log, self._trees.ends
+        log, ends, touch = state.log, self._trees.ends, self._trees.touched.add
 
         def send_and_tell(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
             if ends and others is None and root in ends:
                 return  # Its tree has failed: what it did here would have to be undone.
             send(values, root, others)
-            if log:
+            if not log:
+                return
+            if ends or others:
                 self._tell_touched((root, *others) if others else (root,), state)
+            else:
+                log.clear()
+                touch(root)
 
         return send_and_tell
 
