@@ -7,9 +7,9 @@ Three kinds of streams, told apart by their names, need no creation:
     backlog-8-10000-1024-2   8 shards with 2 such pages each, in growing sequence; see ``canned_backlog``
     orders-8-10000-1024-2    the same with JSON for data
 
-It speaks plain HTTP, or TLS where it is given a certificate, and answers in CBOR when it is asked in CBOR. It knows
-the actions the spout and its competitors use, keeps no state but the records, and checks nothing: no emulator.
-Clients that also want other services of AWS at the same address get them passed on to ``beside``.
+It speaks plain HTTP, or TLS where it is given a certificate, and answers in CBOR when it is asked in CBOR. It
+knows the actions the spout and its competitors use, keeps no state but the records, and checks nothing: no
+emulator. Clients that also want other services of AWS at the same address get them passed on to ``beside``.
 """
 
 import asyncio
