@@ -148,7 +148,9 @@ class _Bench:
     def cost(self, case: Case) -> Cost:
         load, stream = case.load, case.load.stream(case.app)
         config = spout_config(self._kinesis.settings, stream, self._place, app=case.app)
-        handler = door_handlers.FailsAtFirst(case.failed_percent) if case.failed_percent else door_handlers.look
+        handler = (
+            door_handlers.FailsAtFirst(case.failed_percent) if case.failed_percent else door_handlers.look
+        )
         warm_up, measured = load.records_in(load.warm_up_pages), load.records_in(load.pages)
         with KinesisSpout(config).foreach_record(self._spark, handler) as query:
             _until_acked(query, warm_up)

@@ -49,6 +49,8 @@ class ShardSlices:
         """By ``SlicePlan.is_fresh``."""
         self._fresh_first = False
         """Whose turn it is where only one delivery may be planned: retries that are always due starve nothing."""
+        self._failing = 0.0
+        """The part of the last fresh slice that stayed unfinished."""
         self._suspects: set[SequenceNumber] = set()
         """Records that were under way, with others, when their worker died, and wait for another delivery."""
 
@@ -149,6 +151,9 @@ class ShardSlices:
             isolation.at_most(carried)  # The job that died can have read no further than the tip.
         if isolation.alone:
             limit = min(limit, max_failures)  # If its job dies, all its records are held, to be halved.
+        if self._failing:
+            # It ends once there is no room for failures: what is behind that would travel in vain.
+            limit = min(limit, max(1, int(max_failures / self._failing)))
         self._fresh_out = SlicePlan(
             shard_id=self.state.shard.shard_id,
             epoch=self.state.epoch,
@@ -209,6 +214,8 @@ class ShardSlices:
         if plan.is_fresh:
             if plan.kind is SliceKind.READ:
                 self.backlog = not outcome.at_tip
+            if outcome.count:
+                self._failing = len(outcome.failures) / outcome.count
             isolation.survived(outcome.count, alone=plan.alone)
             self._isolate(outcome)
             return self._acquitted(settle_fresh(self.state, outcome, now, spare=spare))
