@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
 
-from kinesis_spout.consumer.open_ports import RealPorts
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.unfinished_work import refuse_unfinished_function
@@ -202,7 +201,7 @@ class KinesisSpout(RecordSpout):
         context = classic_context(spark)
         return start_query(
             config,
-            self._given_ports or RealPorts(config),
+            self._streams_ports(config),
             context,
             lambda of_one: make_runner(context, task_settings(of_one)),
             name,

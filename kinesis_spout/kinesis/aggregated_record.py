@@ -11,9 +11,6 @@ from functools import lru_cache
 from hashlib import md5
 from typing import Any, Final, NamedTuple
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
-
 from kinesis_spout.model.trace_context import (
     MAX_TRACESTATE_CHARACTERS,
     TRACEPARENT,
@@ -30,6 +27,10 @@ RECORD_BYTES: Final = 20
 """The most bytes of a user record besides its data: the tags, lengths and key numbers around it."""
 KEY_BYTES: Final = 3
 """The most bytes of a key besides its text, once in a message."""
+
+NO_HASH_KEY: Final = 2**64 - 1
+"""The number of the hash key of a user record that has none. Asking whether a field is present takes twice as
+long as reading it."""
 
 
 class UserRecord(NamedTuple):
@@ -113,7 +114,9 @@ def contents(data: bytes | memoryview, *, with_traces: bool = False) -> Contents
     body = message_in(data)
     if body is None:
         return None
-    message = _AggregatedRecord()
+    from kinesis_spout.kinesis import aggregated_message  # noqa: PLC0415 - most streams do without protobuf
+
+    message = aggregated_message.AggregatedRecord()
     try:
         message.ParseFromString(body)
         # The parser does not check that required fields are present.
@@ -122,7 +125,7 @@ def contents(data: bytes | memoryview, *, with_traces: bool = False) -> Contents
         if inside is None or not with_traces or _TRACEPARENT not in bytes(body):
             return inside
         return inside._replace(traces=_traces(message))
-    except (DecodeError, IndexError):
+    except (aggregated_message.DecodeError, IndexError):
         return None
 
 
@@ -150,9 +153,9 @@ def _contents_of(message: Any) -> Contents | None:
 
 def _hash_keys(records: list[Any], hash_keys: list[str]) -> list[str | None] | None:
     numbers = [record.explicit_hash_key_index for record in records]
-    if numbers.count(_NO_HASH_KEY) == len(numbers):
+    if numbers.count(NO_HASH_KEY) == len(numbers):
         return None
-    return [None if number == _NO_HASH_KEY else hash_keys[number] for number in numbers]
+    return [None if number == NO_HASH_KEY else hash_keys[number] for number in numbers]
 
 
 def _traces(message: Any) -> list[TraceContext | None] | None:
@@ -222,48 +225,3 @@ _MORE_FOLLOW: Final = 0x80
 
 def _digest(body: bytes | memoryview) -> bytes:
     return md5(body, usedforsecurity=False).digest()
-
-
-_NO_HASH_KEY: Final = 2**64 - 1
-"""The number of the hash key of a user record that has none. Asking whether a field is present takes twice as
-long as reading it."""
-
-_Field = descriptor_pb2.FieldDescriptorProto
-_MESSAGES: Final = {
-    "Tag": (
-        _Field(name="key", number=1, label=_Field.LABEL_REQUIRED, type=_Field.TYPE_STRING),
-        _Field(name="value", number=2, label=_Field.LABEL_OPTIONAL, type=_Field.TYPE_STRING),
-    ),
-    "Record": (
-        _Field(name="partition_key_index", number=1, label=_Field.LABEL_REQUIRED, type=_Field.TYPE_UINT64),
-        _Field(
-            name="explicit_hash_key_index",
-            number=2,
-            label=_Field.LABEL_OPTIONAL,
-            type=_Field.TYPE_UINT64,
-            default_value=str(_NO_HASH_KEY),
-        ),
-        _Field(name="data", number=3, label=_Field.LABEL_REQUIRED, type=_Field.TYPE_BYTES),
-        _Field(name="tags", number=4, label=_Field.LABEL_REPEATED, type_name="Tag"),
-    ),
-    "AggregatedRecord": (
-        _Field(name="partition_key_table", number=1, label=_Field.LABEL_REPEATED, type=_Field.TYPE_STRING),
-        _Field(
-            name="explicit_hash_key_table", number=2, label=_Field.LABEL_REPEATED, type=_Field.TYPE_STRING
-        ),
-        _Field(name="records", number=3, label=_Field.LABEL_REPEATED, type_name="Record"),
-    ),
-}
-
-
-def _message_class() -> Any:
-    """Make the message's class in a separate pool: other packages use the same name."""
-    file = descriptor_pb2.FileDescriptorProto(name="aggregated_record.proto", syntax="proto2")
-    for name, fields in _MESSAGES.items():
-        file.message_type.add(name=name, field=fields)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("AggregatedRecord"))
-
-
-_AggregatedRecord: Final = _message_class()

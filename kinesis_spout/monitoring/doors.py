@@ -1,18 +1,20 @@
 """How a door is monitored, as its settings ask: most are not, and pay nothing for it."""
 
 import threading
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kinesis_spout.consumer.handle import Handle
-from kinesis_spout.monitoring.server import MonitoringServer
 from kinesis_spout.settings import SpoutConfig
+
+if TYPE_CHECKING:
+    from kinesis_spout.monitoring.server import MonitoringServer
 
 _Place = tuple[str | None, str | None]
 """An address, or a file."""
 
 _sharing = threading.Lock()
 """Guards the two below, and the start and end of what is in them."""
-_servers: dict[_Place, MonitoringServer] = {}
+_servers: dict[_Place, "MonitoringServer"] = {}
 """Those that the settings of doors asked for; doors of one process share each address and each file."""
 _doors: dict[_Place, int] = {}
 
@@ -61,6 +63,8 @@ class _Both:
 
 class _Share:
     def __init__(self, http: str | None, health_file: str | None) -> None:
+        from kinesis_spout.monitoring.server import MonitoringServer  # noqa: PLC0415 - most doors have none
+
         self._key = http, health_file
         self._handles: list[Handle] = []
         self._closed = False

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.handle import Handle
-from kinesis_spout.consumer.open_ports import RealPorts
 from kinesis_spout.consumer.ports import Ports, StreamsPorts, given_ports
 from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.kinesis import Prefetcher
@@ -146,7 +145,7 @@ class RecordSpout(Handle):
             self._given_ports.close()
 
     def _start(self) -> None:
-        ports = self._given_ports or RealPorts(self.config)
+        ports = self._streams_ports(self.config)
         self._clock = ports.clock
         self._prefetcher = self._new_prefetcher(ports.clock)
         streams = StreamSet(self.config, ports, self._open_one)
@@ -185,6 +184,13 @@ class RecordSpout(Handle):
             is_active=lambda: self._active,
             tracing=self._tracing,
         )
+
+    def _streams_ports(self, config: SpoutConfig) -> StreamsPorts:
+        if self._given_ports is not None:
+            return self._given_ports
+        from kinesis_spout.consumer.open_ports import RealPorts  # noqa: PLC0415 - boto3 takes as long as all else
+
+        return RealPorts(config)
 
     def _new_consumer(self, config: SpoutConfig, ports: Ports) -> Consumer:
         return Consumer(config, ports, message_timeout_seconds=config.message_timeout_seconds)

@@ -30,7 +30,6 @@ from kinesis_spout.producer.ticket import Ticket, ticket_of
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import with_settings
 from kinesis_spout.settings.grammar.stream_names import is_same
-from kinesis_spout.settings.kinesis import client_settings
 from kinesis_spout.settings.producer_config import ProducerConfig, ProducerSettings
 from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
 
@@ -96,6 +95,8 @@ class KinesisProducer:
         if isinstance(dead_letters, str):
             url, dead_letters = dead_letters, None
         config_ = self.config = ProducerConfig.of(stream, config, dead_letters=url, **settings)
+        from kinesis_spout.settings.kinesis import client_settings  # noqa: PLC0415 - imports boto3
+
         aws = client_settings(msgspec.structs.asdict(config_), config_.stream_region)
         _check_spool(spool, config_.stream)
         tracing = None

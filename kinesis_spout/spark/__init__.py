@@ -1,15 +1,23 @@
-"""Kinesis on Spark: sessions, handlers, queries."""
+"""Kinesis on Spark: sessions, handlers, queries.
 
-from kinesis_spout.spark.dataframe.dataframe_runner import Collector
-from kinesis_spout.spark.driver.query import SpoutQuery
-from kinesis_spout.spark.per_record.each_record import RecordOutcomes, each_record
-from kinesis_spout.spark.session import LOCAL_CHECKPOINTS, SETTINGS, register, session
-from kinesis_spout.spark.tasks.handlers import ArrowCollector
-from kinesis_spout.structured.progress_listener import (
-    KinesisProgress,
-    KinesisProgressListener,
-    kinesis_progress,
-)
+The names here are loaded when they are first used: a task on an executor needs none of them.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kinesis_spout.model.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from kinesis_spout.spark.dataframe.dataframe_runner import Collector
+    from kinesis_spout.spark.driver.query import SpoutQuery
+    from kinesis_spout.spark.per_record.each_record import RecordOutcomes, each_record
+    from kinesis_spout.spark.session import LOCAL_CHECKPOINTS, SETTINGS, register, session
+    from kinesis_spout.spark.tasks.handlers import ArrowCollector
+    from kinesis_spout.structured.progress_listener import (
+        KinesisProgress,
+        KinesisProgressListener,
+        kinesis_progress,
+    )
 
 __all__ = [
     "LOCAL_CHECKPOINTS",
@@ -25,3 +33,18 @@ __all__ = [
     "register",
     "session",
 ]
+
+_NAMES: Final = {
+    "kinesis_spout.spark.dataframe.dataframe_runner": ("Collector",),
+    "kinesis_spout.spark.driver.query": ("SpoutQuery",),
+    "kinesis_spout.spark.per_record.each_record": ("RecordOutcomes", "each_record"),
+    "kinesis_spout.spark.session": ("LOCAL_CHECKPOINTS", "SETTINGS", "register", "session"),
+    "kinesis_spout.spark.tasks.handlers": ("ArrowCollector",),
+    "kinesis_spout.structured.progress_listener": (
+        "KinesisProgress",
+        "KinesisProgressListener",
+        "kinesis_progress",
+    ),
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -67,7 +67,7 @@ def test_large_and_small_records_arrive_whole_through_the_buffer(kinesis_endpoin
     _put(client, stream, payloads)
     polled: list[Record] = []
 
-    with Prefetcher(threads=1) as prefetcher:
+    with Prefetcher(most=1) as prefetcher:
         getter = buffered_shard(_getter(client, stream), prefetcher, max_records=50)
 
         def has_all() -> bool:

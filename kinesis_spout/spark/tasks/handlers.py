@@ -3,11 +3,8 @@
 import logging
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
-from kinesis_spout.kinesis.read.arrow import batch_of_records
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Failure, failure_of
 from kinesis_spout.model.record import Record
@@ -29,10 +26,13 @@ from kinesis_spout.spark.tasks.delivery import (
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, SliceNotes
 from shard_state import SlicePlan
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _LOOK_UP_SECONDS: Final = 0.1
 """How often a record handler checks whether the driver still waits for its records."""
 
-ArrowFunction = Callable[[pa.RecordBatch, "ArrowCollector"], object]
+ArrowFunction = Callable[["pa.RecordBatch", "ArrowCollector"], object]
 RecordFunction = Callable[[Any], object]
 AnyHandler = Handler | ConcurrentCalls
 
@@ -161,10 +161,12 @@ class ArrowHandler:
         self, records: Sequence[Record], until: float, notes: SliceNotes
     ) -> tuple[int, list[Failed]]:
         del until  # a batch that was begun is finished, whatever the time
+        from kinesis_spout.kinesis.read.arrow import batch_of_records  # noqa: PLC0415 - the other handlers need no pyarrow
+
         batch = batch_of_records(records, stream=records[0].stream, shard_id=records[0].shard_id)
         return len(records), self._handle(batch, 0, notes)
 
-    def _handle(self, batch: pa.RecordBatch, offset: int, notes: SliceNotes) -> list[Failed]:
+    def _handle(self, batch: "pa.RecordBatch", offset: int, notes: SliceNotes) -> list[Failed]:
         collector = ArrowCollector(batch.num_rows)
         notes.together(offset, batch.num_rows)
         notes.tick()

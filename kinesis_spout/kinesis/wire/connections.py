@@ -1,0 +1,199 @@
+"""Connections to one endpoint that are kept from call to call.
+
+A connection serves one call at a time, on a socket with a time-out (``advance`` then returns when the answer is
+there) or on a non-blocking one (``advance`` then says what it waits for).
+
+A connection that nothing was sent over for some time is closed, because the server does that soon. If the server
+was first, the next call finds out before it sends anything, or, when both happen at once, by ``is_stale``.
+"""
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from urllib3.util import wait_for_read
+
+from kinesis_spout.kinesis.wire.http import Reply, ReplyReader
+
+IDLE_SECONDS: Final = 45.0
+"""Load balancers close connections after 60 s without a request."""
+NON_BLOCKING: Final = 0.0
+
+
+class Want(Enum):
+    """What a call waits for on its socket."""
+
+    READ = auto()
+    WRITE = auto()
+
+
+class Address(NamedTuple):
+    host: str
+    """Without the brackets of IPv6."""
+    port: int
+    is_secure: bool
+
+
+class Connection:
+    """A connected socket. Mutable, and for one call at a time; its user gives it back, or closes it."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._reader = ReplyReader()
+        self._unsent = memoryview(b"")
+        self.calls = 0
+        """How many were answered."""
+        self.idle_since = 0.0
+        """Monotonic."""
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def begin(self, request: bytes, timeout_seconds: float) -> None:
+        """Take a request, of which ``advance`` sends the first byte; ``timeout_seconds``: see ``advance``."""
+        self._socket.settimeout(timeout_seconds)
+        self._unsent = memoryview(request)
+
+    def advance(self) -> Reply | Want:
+        """Send and receive: until the reply is there, or, if the socket does not block, as far as it goes.
+
+        Raises:
+            TimeoutError: the server took longer than the time-out for one step.
+            OSError: the connection broke, or the answer is not HTTP; ``is_stale`` tells more.
+        """
+        try:
+            self._send()
+        except (BlockingIOError, ssl.SSLWantWriteError):
+            return Want.WRITE
+        except ssl.SSLWantReadError:
+            return Want.READ
+        receive_into, reader = self._socket.recv_into, self._reader
+        try:
+            while (reply := reader.received(receive_into(reader.space()))) is None:
+                pass
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return Want.READ
+        except ssl.SSLWantWriteError:
+            return Want.WRITE
+        self.calls += 1
+        return reply
+
+    def _send(self) -> None:
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        except BrokenPipeError:
+            # The server takes no more; it may have said why.
+            self._unsent = memoryview(b"")
+
+    @property
+    def is_stale(self) -> bool:
+        """Of one that broke: whether the server had closed it before the call, as far as one can tell."""
+        return self.calls > 0 and not self._reader.has_begun
+
+    @property
+    def session(self) -> ssl.SSLSession | None:
+        """What a later connection resumes; of TLS 1.3 the server sends it after the handshake."""
+        return self._socket.session if isinstance(self._socket, ssl.SSLSocket) else None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the server closed it, or sent something that nobody asked for."""
+        return wait_for_read(self._socket, timeout=0)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+
+class Connections:
+    """Those to one endpoint. Thread-safe.
+
+    Args:
+        trust: makes the context of TLS when the first connection is opened.
+        kept: how many are kept open while nobody uses them.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        trust: Callable[[], ssl.SSLContext],
+        kept: int,
+        connect_timeout_seconds: float,
+    ) -> None:
+        self._address = address
+        self._trust = trust
+        self._kept = kept
+        self._connect_timeout = connect_timeout_seconds
+        self._context: ssl.SSLContext | None = None
+        self._session: ssl.SSLSession | None = None
+        self._idle: deque[Connection] = deque()
+        """The one that was used last comes last. Under the lock, like all that is assigned below."""
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def kept(self) -> Connection | None:
+        """Take a connection that is open; None if there is none. Does not block."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                connection = self._idle.pop()
+            if time.monotonic() - connection.idle_since < IDLE_SECONDS and not connection.is_ended:
+                return connection
+            connection.close()
+
+    def open(self) -> Connection:
+        """Open a connection; blocks.
+
+        Raises:
+            OSError: in particular ssl.SSLError, socket.gaierror, and TimeoutError after ``connect_timeout``.
+        """
+        host, port, is_secure = self._address
+        plain = socket.create_connection((host, port), self._connect_timeout)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            return Connection(self._secured(plain) if is_secure else plain)
+        except BaseException:
+            plain.close()
+            raise
+
+    def _secured(self, plain: socket.socket) -> ssl.SSLSocket:
+        with self._lock:
+            if self._context is None:
+                self._context = self._trust()
+            context, session = self._context, self._session
+        return context.wrap_socket(plain, server_hostname=self._address.host, session=session)
+
+    def give_back(self, connection: Connection) -> None:
+        """Keep a connection whose reply was read, unless there are enough."""
+        connection.idle_since = time.monotonic()
+        session = connection.session if connection.calls == 1 else None
+        surplus = []
+        with self._lock:
+            self._session = session or self._session
+            self._idle.append(connection)
+            while self._idle and (
+                self._closed
+                or len(self._idle) > self._kept
+                or connection.idle_since - self._idle[0].idle_since >= IDLE_SECONDS
+            ):
+                surplus.append(self._idle.popleft())
+        for each in surplus:
+            each.close()
+
+    def close(self) -> None:
+        """Close those that nobody uses now, and the others when they are given back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, deque()
+        for connection in idle:
+            connection.close()
