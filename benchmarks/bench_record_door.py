@@ -1,8 +1,8 @@
 """What a record costs at ``foreach_record``, by the number of shards and by what its handler does with it.
 
-JSON of 1 KB over plain HTTP, without Kinesis' read limits, as ``backlog_reading`` measures it.
-CPU is that of all processes. The records that fail do so once, spread evenly, and are acked by their first retry. What one of them costs is what
-a run with failures used beyond one without, by failed record.
+JSON of 1 KB over plain HTTP, without Kinesis' read limits, as ``backlog_reading`` measures it. CPU is that of all
+processes. The records that fail do so once, spread evenly, and are acked by their first retry. What one of them
+costs is what a run with failures used beyond one without, by failed record.
 """
 
 import tempfile

@@ -74,7 +74,11 @@ class ShardSlices:
     @property
     def is_for_executors(self) -> bool:
         """Whether executors read the shard, as it has a backlog. What is under suspicion the driver carries."""
-        return self.backlog and not self._isolation[True].alone
+        return self.backlog and not self.is_suspect
+
+    @property
+    def is_suspect(self) -> bool:
+        return self._isolation[True].alone
 
     def may_plan_retries(self, now: float) -> bool:
         due = self.next_due

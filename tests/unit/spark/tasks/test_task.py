@@ -59,10 +59,6 @@ def world() -> World:
     return World()
 
 
-def fail(_: Record) -> None:
-    raise ValueError("no")
-
-
 def data_of(records: Sequence[Record]) -> list[bytes]:
     return [record.data for record in records]
 
@@ -105,25 +101,27 @@ def test_the_next_slice_goes_on_with_the_iterator_it_is_given(world: World) -> N
 
 def test_a_slice_that_was_read_further_than_it_was_handled_gives_no_iterator(world: World) -> None:
     world.put(10)
-    (result,) = run(task_settings(world.client), read_slice(max_failures=3), handle=fail)
+    (result,) = run(task_settings(world.client), read_slice(limit=3))
 
     assert (result.outcome.count, result.outcome.at_tip) == (3, False)
     assert result.cursor.iterator is None
 
 
-def test_a_slice_reads_no_more_records_than_it_may_handle(world: World) -> None:
-    records = world.put(10)
-    (result,) = run(task_settings(world.client, records_per_fetch=2), read_slice(limit=3))
+def test_a_slice_fetches_little_more_than_it_may_handle(world: World) -> None:
+    records = world.put(2_000)
+    (small,) = run(task_settings(world.client, max_left_bytes=1 << 20), read_slice(limit=3))
+    assert data_of(small.left) == data_of(records[3:1_000])
+    (result,) = run(task_settings(world.client), read_slice(limit=1_500))
 
-    assert (result.outcome.count, result.outcome.last) == (3, records[2].sequence)
-    assert (result.left, result.bytes_read) == ((), sum(len(record.data) + 3 for record in records[:3]))
+    assert (result.outcome.count, result.outcome.last) == (1_500, records[1_499].sequence)
+    assert result.left == ()
     assert result.cursor.iterator is not None
 
 
 def test_the_end_of_a_closed_shard_is_told_only_when_all_before_it_is_handled(world: World) -> None:
     world.put(4)
     world.stream.split(FIRST)
-    (cut,) = run(task_settings(world.client), read_slice(max_failures=3), handle=fail)
+    (cut,) = run(task_settings(world.client), read_slice(limit=3))
     (whole,) = run(task_settings(world.client), read_slice())
 
     assert (cut.outcome.at_end, cut.outcome.at_tip) == (False, False)
@@ -360,8 +358,9 @@ def test_a_slice_ends_before_the_record_that_ends_its_shard(
 def test_records_that_were_not_reached_come_back_before_the_bound_is_told(world: World) -> None:
     world.put(6)
     late = world.put(2)
+    limit = {"limit": 4, "max_failures": 4}
     settings = task_settings(world.client, max_left_bytes=1 << 20)
-    (result,) = run(settings, bounded(Position.at(late[0].sequence), max_failures=4), handle=fail)
+    (result,) = run(settings, bounded(Position.at(late[0].sequence), **limit))
     assert result.outcome.count == 4
     assert not result.outcome.at_bound
     assert data_of(result.left) == [b"4", b"5"]
