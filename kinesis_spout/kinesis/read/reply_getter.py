@@ -8,12 +8,20 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
-from kinesis_spout.kinesis.calls import ResourceNotFound, account_arguments, shard_text, translated
+from kinesis_spout.kinesis.calls import (
+    CONTENT_TYPE,
+    JSON,
+    ResourceNotFound,
+    account_arguments,
+    shard_text,
+    translated,
+)
 from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.pace import Pacing
 from kinesis_spout.kinesis.read.page import (
+    Body,
     ChildShard,
     GetRecordsReply,
     decode_reply,
@@ -48,19 +56,22 @@ _log = logging.getLogger(__name__)
 
 
 class ReplyForm(Protocol[_Made_co]):
-    def decode(self, body: bytes) -> _Made_co:
-        """Decode the body of a good JSON reply. Raises Unavailable for anything else."""
+    def decode(self, body: Body, content_type: str) -> _Made_co:
+        """Decode the body of a good reply. Raises Unavailable for anything else."""
         ...
 
     def convert(self, reply: GetRecordsReply) -> _Made_co: ...
 
 
-class RecordsForm:
-    def decode(self, body: bytes) -> GetRecordsReply:
-        return decode_reply(body)
+class RecordsForm(NamedTuple):
+    stream: str
+    shard_id: str
+
+    def decode(self, body: Body, content_type: str) -> GetRecordsReply:
+        return decode_reply(body, content_type, stream=self.stream, shard_id=self.shard_id)
 
     def convert(self, reply: GetRecordsReply) -> GetRecordsReply:
-        return reply
+        return reply.placed(self.stream, self.shard_id)
 
 
 def get_records(
@@ -79,7 +90,9 @@ def get_records(
     body = response.get(RAW_BODY)
     if body is None or len(body) > IN_PLACE_BYTES:
         yield MAY_BLOCK
-    return form.convert(reply_from_botocore(response)) if body is None else form.decode(body)
+    if body is None:
+        return form.convert(reply_from_botocore(response))
+    return form.decode(body, response.get(CONTENT_TYPE, JSON))
 
 
 def call_get_records(
@@ -185,8 +198,7 @@ class ReplyGetter(ABC):
     def reading(self, limit: int) -> Steps[Page]:
         """The steps of ``read``."""
         start = self._start
-        reply = yield from self._next_reply(limit, RecordsForm())
-        page = page_of(reply, stream=self._stream, shard_id=self._shard_id)
+        page = page_of((yield from self._next_reply(limit, RecordsForm(self._stream, self._shard_id))))
         return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
 
     def reading_arrow(self, limit: int) -> "Steps[ArrowPage]":

@@ -9,12 +9,14 @@ from typing import Any, Final
 from kinesis_spout.model.handler import failure_of, failure_saying
 from kinesis_spout.model.unfinished_work import refuse_unfinished
 from kinesis_spout.storm.components.bolt import VERDICTS, Bolt, StatefulBolt
+from kinesis_spout.storm.components.combiner_bolt import CombinerBolt
 from kinesis_spout.storm.components.given import KeyValueState, TaskContext
 from kinesis_spout.storm.components.tuples import TICK, Source, Tuple, TupleState
 from kinesis_spout.storm.graph.grouping import Send
 from kinesis_spout.storm.running.blocks import TupleBlock
 from kinesis_spout.storm.running.clocks import Ticks
 from kinesis_spout.storm.running.collecting import Collector
+from kinesis_spout.storm.running.combining import Combining
 from kinesis_spout.storm.running.trees import Trees
 from kinesis_spout.storm.state.key_values import PartitionState
 
@@ -57,7 +59,10 @@ class BoltTask:
         self._tells_touched = tells_touched
         self._came: list[TupleBlock] = []
         """What has come to a bolt with state in this micro-batch."""
-        self.does_flush = type(bolt).flush is not Bolt.flush
+        self._combining: Combining | None = None
+        if isinstance(bolt, CombinerBolt):
+            self._combining = Combining(bolt, collector, trees, self._raised)
+        self.does_flush = self._combining is not None or type(bolt).flush is not Bolt.flush
         self._remembers_as_one = isinstance(bolt, StatefulBolt) or bolt.is_sticky
         try:
             bolt.prepare(conf, context, collector)
@@ -75,7 +80,13 @@ class BoltTask:
         if self._state is not None:
             self._came.append(block)
 
+    def begin(self) -> None:
+        if self._combining is not None:
+            self._combining.begin()
+
     def sender(self, source: Source) -> Send:
+        if self._combining is not None:
+            return self._combining.sender(source)
         counts, call, hold = self._counts, self._call, self._hold
 
         def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
@@ -166,6 +177,8 @@ class BoltTask:
     def release(self) -> None:
         """Flush the bolt. What it still holds then fails only if ``flush`` raised."""
         try:
+            if self._combining is not None:
+                self._combining.flush()
             self._bolt.flush()
         except BaseException as error:  # noqa: BLE001 - it fails what the bolt still holds
             if not isinstance(error, VERDICTS):

@@ -139,6 +139,11 @@ class Collector:
         output.send(values, anchors.root, anchors.others)
         self.counts.emitted += 1
 
+    def emit_combined(self, values: Sequence[Any], roots: Iterable[int]) -> None:
+        """Emit a tuple that is made of several, by the roots of those."""
+        self.outputs[DEFAULT_STREAM].send(values, *self._trees.root_for(roots))
+        self.counts.emitted += 1
+
     def emit_telling_tasks(
         self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] = (), stream: str = DEFAULT_STREAM
     ) -> list[int]:

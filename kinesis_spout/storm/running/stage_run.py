@@ -18,7 +18,15 @@ from typing import Any
 from kinesis_spout.storm.components.tuples import Source
 from kinesis_spout.storm.graph.grouping import Choose, Send, Target, chooser
 from kinesis_spout.storm.graph.plan import Route, context_of, source_of
-from kinesis_spout.storm.running.blocks import FULL_BLOCK, CountsBlock, Keyed, Outbox, Parcel, TupleBlock
+from kinesis_spout.storm.running.blocks import (
+    FULL_BLOCK,
+    CountsBlock,
+    GroupBlock,
+    Keyed,
+    Outbox,
+    Parcel,
+    TupleBlock,
+)
 from kinesis_spout.storm.running.bolt_task import BoltTask
 from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
 from kinesis_spout.storm.running.collecting import AsRoot, Collector, Output
@@ -58,6 +66,8 @@ class StageRun:
         self._partition = partition
         self._record = record
         self.trees = Trees(clock, program.timeout_seconds)
+        if program.is_tracked and not program.ackers and stage < self._plan.exchanges:
+            self.trees.groups = {}
         self.outbox = Outbox(program.partitions)
         self._tasks: dict[tuple[str, int], BoltTask] = {}
         self._ticks = NO_TICKS
@@ -75,6 +85,8 @@ class StageRun:
         self.trees.begin()
         self._ticks = ticks
         self.outbox.clear()
+        for task in self._tasks.values():
+            task.begin()
         self._give_states(states)
 
     def _give_states(self, states: OpenState | None) -> None:
@@ -127,6 +139,10 @@ class StageRun:
         if self.program.ackers and self._plan.exchanges:
             for block in self.trees.ack_blocks(self.program.ackers):
                 self.outbox.add(block.acker, block)
+        elif self._plan.exchanges and (report := self.trees.report()):
+            self.outbox.add(0, report)
+            if self.trees.groups:
+                self.outbox.add(~self._partition, GroupBlock.of(self.trees.groups))
         self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
 
     def _own(self, component: str) -> range:
@@ -207,7 +223,8 @@ class StageRun:
     def _way(self, component: str, index: int, source: Source, collector: Collector) -> Send:
         outbox, trees = self.outbox, self.trees
         is_undone = self._graph[component].is_stateful and self.program.is_exact
-        parcel = Parcel(component, index, source, collector.refused, trees.tell)
+        tell = trees.tell if self.program.ackers else None
+        parcel = Parcel(component, index, source, collector.refused, tell)
         outbox.fill(parcel, is_undone=is_undone)
         add_values, add_root = parcel.values.append, parcel.roots.append
         in_parcel = parcel.values
