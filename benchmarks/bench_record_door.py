@@ -23,7 +23,7 @@ from read_limits import UNPACED_WORKERS, lift_read_limits
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.spark.driver.query import SpoutQuery
-from kinesis_spout.spark.session import LOCAL_CHECKPOINTS
+from kinesis_spout.spark.sessions import LOCAL_CHECKPOINTS
 
 SIZE_BYTES: Final = 1024
 FEW: Final = 8
