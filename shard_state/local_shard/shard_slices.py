@@ -300,7 +300,7 @@ class ShardSlices:
         fresh.survived(held.count, alone=True)
         suspects = [failure for failure in held.failures if failure.held]
         if retried.died(len(suspects), alone=True):
-            guilty = replace(suspects[0], fate=Fate.KILLED_WORKER, attempt=suspects[0].attempt + 1)
+            guilty = suspects[0]._replace(fate=Fate.KILLED_WORKER, attempt=suspects[0].attempt + 1)
             held = replace(held, failures=(guilty,))
             self._isolate(held)
         return self._acquitted(settle_fresh(self.state, held, now, spare=spare))

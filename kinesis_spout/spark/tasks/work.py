@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import astuple
 
 from kinesis_spout.consumer.limits.record_age import RecordAge
@@ -42,8 +43,7 @@ class WorkSlice:
         return _slice_of, (_packed_plan(self.plan), _packed_records(self.records), *others)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unfinished:
+class Unfinished(Struct, frozen=True, kw_only=True, gc=False):
     """A record that was not acked, with its handler's error; an empty error: it was held back."""
 
     record: Record
