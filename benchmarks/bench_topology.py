@@ -36,6 +36,7 @@ from other_services import other_services
 from pyspark.sql import DataFrame, SparkSession
 from read_limits import UNPACED_WORKERS, lift_read_limits
 from topology_components import Ack, Count, CountWord, CountWords, Key, PassOn, Repeat, Split
+from unpaced import UnpacedKinesis
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.storm import CombinerBolt, ShellBolt, TopologyBuilder
@@ -195,6 +196,7 @@ def _plain_spark(spark: SparkSession, kinesis: CannedKinesis, load: Load, direct
         words = batch.selectExpr("explode(split(cast(data AS STRING), ' ')) AS word")
         words.groupBy("word").count().write.format("noop").mode("append").save()
 
+    spark.dataSource.register(UnpacedKinesis)
     with SourceQuery(spark, kinesis, part.stream("plain"), directory, count) as reading:
         cost = cost_of(reading, kinesis, "plain", part)
     return Figure(
