@@ -6,13 +6,14 @@ leaves its process it travels with one root, of a *group*; which trees are in a 
 """
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final
 
 from kinesis_spout.storm.components.combiner_bolt import CombinerBolt
 from kinesis_spout.storm.components.tuples import Source, Tuple
 from kinesis_spout.storm.graph.grouping import Send
-from kinesis_spout.storm.running.collecting import Collector
+from kinesis_spout.storm.running.collecting import Collector, SendAll
 from kinesis_spout.storm.running.trees import Trees
 
 _GATHERED: Final = 5_000
@@ -31,12 +32,20 @@ class Combining:
         self._collector = collector
         self._trees = trees
         self._raised = raised
+        self._senders: dict[Source, tuple[Send, SendAll]] = {}
         self._gathered: list[Callable[[], None]] = []
         """By source: combines what was gathered of it."""
-        self._combined: dict[Any, tuple[Any, list[int]]] = {}
+        self._combined: dict[Any, list[Any]] = {}
         """By key: the value, and the roots of all tuples in it."""
 
-    def sender(self, source: Source) -> Send:
+    def senders(self, source: Source) -> tuple[Send, SendAll]:
+        """Take one tuple of a source; take several of the same trees."""
+        known = self._senders.get(source)
+        if known is None:
+            known = self._senders[source] = self._new_senders(source)
+        return known
+
+    def _new_senders(self, source: Source) -> tuple[Send, SendAll]:
         rows: list[Sequence[Any]] = []
         roots: list[int] = []
         others_of: dict[int, tuple[int, ...]] = {}
@@ -58,12 +67,17 @@ class Combining:
             if len(rows) >= most:
                 combine()
 
-        self._gathered.append(combine)
-        return send
+        def send_all(many: Sequence[Sequence[Any]], root: int, others: tuple[int, ...] | None) -> None:
+            if others is not None:
+                others_of.update(dict.fromkeys(range(len(rows), len(rows) + len(many)), others))
+            trees.has_left = True
+            rows.extend(many)
+            roots.extend(repeat(root, len(many)))
+            if len(rows) >= most:
+                combine()
 
-    def begin(self) -> None:
-        """Forget what a micro-batch has left that did not end in order."""
-        self._combined.clear()
+        self._gathered.append(combine)
+        return send, send_all
 
     def flush(self) -> None:
         for combine in self._gathered:
@@ -81,29 +95,25 @@ class Combining:
         others_of: dict[int, tuple[int, ...]],
     ) -> None:
         bolt, combined, ends = self._bolt, self._combined, self._trees.ends
-        pick = itemgetter(*map(source.index, bolt.key))
-        value_at = None if bolt.value is None else source.index(bolt.value)
-        combine, value = bolt.combine, 1
-        get = combined.get
+        combine, get = bolt.combine, combined.get
+        keys = map(itemgetter(*map(source.index, bolt.key)), rows)
+        values = repeat(1) if bolt.value is None else map(itemgetter(source.index(bolt.value)), rows)
         failed = 0
-        for at, (values, root) in enumerate(zip(rows, roots, strict=True)):
+        for at, (key, value, root) in enumerate(zip(keys, values, roots, strict=False)):
             if ends and root in ends:
                 continue  # Its tree has failed, and comes again.
             try:
-                if value_at is not None:
-                    value = values[value_at]
-                key = pick(values)
                 known = get(key)
                 if known is None:
-                    combined[key] = known = (value, [root])
+                    combined[key] = known = [value, [root]]
                 else:
-                    combined[key] = (combine(known[0], value), known[1])
+                    known[0] = combine(known[0], value)
                     known[1].append(root)
             except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tuple
                 failed += 1
-                self._raised(error, Tuple(values, source, root, others_of.get(at)))
+                self._raised(error, Tuple(rows[at], source, root, others_of.get(at)))
                 continue
-            if at in others_of:
+            if others_of and at in others_of:
                 known[1].extend(others_of[at])
         self._collector.counts.executed += len(rows)
         self._collector.counts.acked += len(rows) - failed
