@@ -334,6 +334,6 @@ def test_refused_records_and_failed_calls_at_a_rate_lose_nothing_and_keep_the_or
     by_key: dict[str, list[bytes]] = {}
     for data, key in on_stream(kinesis):
         by_key.setdefault(key, []).append(data)
-    for key, data in by_key.items():
-        assert data == [each for each, of in records if of == key]
+    for key, found in by_key.items():
+        assert found == [each for each, of in records if of == key]
     assert len(by_key) == 500
