@@ -29,6 +29,7 @@ def ends_its_worker(payload: str, _: int) -> None:
 
 
 def main() -> None:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local[2,3]")
         .config("spark.ui.enabled", "false")
