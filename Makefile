@@ -16,6 +16,8 @@ BIN := $(VENV)/bin
 UNFINISHED := $(VENV)/.unfinished
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
+# The optional native decoder: installed again, its module is built again.
+NATIVE := kinesis_spout/kinesis/read/_native.c
 CLASSES := $(VENV)/.classes
 ENGINE := localstack/.run/node_modules/.kinesis-local-$(KINESIS_LOCAL_VERSION)
 # What draws the diagrams of the documentation, so that a reader's browser need not fetch it from elsewhere.
@@ -40,7 +42,7 @@ WORKERS := 3
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo demo-topology test test-oldest test-lowest test-aws fault fault-spool bench docs lint clean set-up java engine mermaid
+.PHONY: help demo demo-topology test test-oldest test-lowest test-aws fault fault-spool fuzz bench docs lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +53,7 @@ demo: set-up  ## the whole pipeline on this machine, from a Kinesis endpoint to 
 demo-topology: set-up  ## Storm's word count on Spark, over Kinesis, with failures and kills, and its counts checked
 	@$(BIN)/python -m examples.demo_topology $(ARGS)
 
+# KINESIS_SPOUT_PURE_PYTHON=1 make test: the same without the native decoder.
 test: lint docs $(CLASSES)  ## formatting, lint, types, import contract, documentation and all tests, as in CI
 	@echo '== tests (pytest)'
 	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -89,6 +92,9 @@ fault-spool: set-up  ## producers with a spool under kill -9: no record is lost;
 	@$(BIN)/python -m tests.fault.spool_kills $(ARGS)
 	@$(BIN)/python -m tests.fault.producer_kills $(ARGS)
 
+fuzz: set-up  ## a million damaged replies for the native decoder, under sanitizers; ARGS="--replies 10000 --seed 7"
+	@$(BIN)/python -m tests.fuzz_native --sanitize $(ARGS)
+
 test-aws: set-up  ## whether all holds in your account of AWS: makes a stream, asks first, removes it; ARGS="--yes --profile me"
 	@$(BIN)/python -m tests.aws $(ARGS)
 
@@ -112,6 +118,7 @@ lint: set-up  ## formatting, lint, types, import contract
 clean:  ## stop the local endpoint; remove the virtual environment and everything that was made
 	@localstack/down
 	rm -rf $(VENV) $(OLDEST) $(LOWEST) localstack/.run docs/.mermaid .kinesis-spout spark-warehouse build dist site *.egg-info
+	rm -f kinesis_spout/kinesis/read/_native*.so
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -120,7 +127,7 @@ set-up: java $(COMPILED) engine  ## only install what the other targets need
 # Editable in setuptools' compat mode: Spark finds pyspark_kinesis by listing the folders of sys.path.
 # A whole venv is brought up to date in place. An interrupted one is made anew: pip takes a package of
 # which it wrote only a part for an installed one.
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt setup.py $(NATIVE)
 	@supported() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }; \
 	if [ -e $(UNFINISHED) ] || ! supported $(BIN)/python; then \
 	  python=; \
@@ -152,6 +159,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo 'Installing PySpark and the other packages into $(VENV): 1.3 GB, about a minute the first time.'
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt --config-settings editable_mode=compat -e '.[demo,dev]' \
 	  || { echo 'The installation failed (see above); run make again once the cause is gone.' >&2; exit 1; }
+	@ls $(NATIVE:.c=)*.so >/dev/null 2>&1 \
+	  || echo 'Notice: without a C compiler the native decoder was not built, so Python decodes replies.'
 	@rm -f $(UNFINISHED)
 	@touch $@
 

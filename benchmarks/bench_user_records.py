@@ -71,7 +71,7 @@ def _figure(
 
 
 def _page(body: bytes, *, look: bool, hash_keys: HashKeys | None = None, with_traces: bool = False) -> Page:
-    page = page_of(decode_reply(body), stream="orders", shard_id="shard-1")
+    page = page_of(decode_reply(body, stream="orders", shard_id="shard-1"))
     if not look:
         return page
     return with_user_records(page, start=None, hash_keys=hash_keys, with_traces=with_traces)

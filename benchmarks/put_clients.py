@@ -19,6 +19,8 @@ from typing import Any, Final
 _WARM_UP: Final = 20_000
 _WARM_UP_OF_DISKS: Final = 500
 _KEYS: Final = 10_000
+_AT_ONCE: Final = 5_000
+"""How many records are put together."""
 
 Records = list[tuple[str, bytes]]
 Taken = tuple[float, float]
@@ -81,6 +83,62 @@ def producer_ordered(*arguments: Any) -> Taken:
 def producer_aggregated(*arguments: Any) -> Taken:
     """Ours, several records in one."""
     return _ours(*arguments, aggregation=True)
+
+
+def _ours_many(
+    endpoint: str, stream: str, count: int, size_bytes: int, *, spool: Any = None, **options: Any
+) -> Taken:
+    from kinesis_spout import KinesisProducer  # noqa: PLC0415
+
+    with KinesisProducer(stream, endpoint_url=endpoint, spool=spool, **options) as producer:
+
+        def put(records: list[tuple[bytes, str]]) -> float:
+            started = time.thread_time()
+            for at in range(0, len(records), _AT_ONCE):
+                producer.put_many(records[at : at + _AT_ONCE])
+            in_caller = time.thread_time() - started
+            producer.flush()
+            return in_caller
+
+        taken = _measured(put, count, size_bytes, turned=_turned)
+    counts = producer.counts()
+    assert counts.sent == counts.put == count + _WARM_UP, counts
+    return taken
+
+
+def _turned(records: Records) -> list[tuple[bytes, str]]:
+    return [(data, key) for key, data in records]
+
+
+def producer_many(*arguments: Any) -> Taken:
+    """Ours, records put together, with one ticket."""
+    return _ours_many(*arguments)
+
+
+def producer_many_aggregated(*arguments: Any) -> Taken:
+    """The same, several records in one."""
+    return _ours_many(*arguments, aggregation=True)
+
+
+def producer_send_aggregated(endpoint: str, stream: str, count: int, size_bytes: int) -> Taken:
+    """Ours, several records in one, without tickets."""
+    from kinesis_spout import KinesisProducer  # noqa: PLC0415
+
+    with KinesisProducer(stream, endpoint_url=endpoint, aggregation=True) as producer:
+
+        def put(records: Records) -> float:
+            started = time.thread_time()
+            send = producer.send
+            for key, data in records:
+                send(data, key)
+            in_caller = time.thread_time() - started
+            producer.flush()
+            return in_caller
+
+        taken = _measured(put, count, size_bytes)
+    counts = producer.counts()
+    assert counts.sent == counts.put == count + _WARM_UP, counts
+    return taken
 
 
 def _spooled(durability: str, endpoint: str, stream: str, count: int, size_bytes: int) -> Taken:
@@ -152,10 +210,14 @@ def _texts(count: int, size_bytes: int) -> list[tuple[str, str]]:
 
 
 def _measured(
-    put: Callable[[Records], float | None], count: int, size_bytes: int, warm_up: int = _WARM_UP
+    put: Callable[[Any], float | None],
+    count: int,
+    size_bytes: int,
+    warm_up: int = _WARM_UP,
+    turned: Callable[[Records], Any] = list,
 ) -> Taken:
-    put(_records(warm_up, size_bytes))
-    records = _records(count, size_bytes)
+    put(turned(_records(warm_up, size_bytes)))
+    records = turned(_records(count, size_bytes))
     started = time.process_time()
     in_caller = put(records)
     return time.process_time() - started, in_caller or 0.0
@@ -168,6 +230,9 @@ CLIENTS: Final = {
         producer_plain,
         producer_ordered,
         producer_aggregated,
+        producer_many,
+        producer_many_aggregated,
+        producer_send_aggregated,
         producer_spool_record,
         producer_spool_interval,
         producer_spool_system,

@@ -219,6 +219,7 @@ class KinesisSpout(RecordSpout):
         door: str,
         coalescing: "CoalescingKey | None" = None,
     ) -> "SpoutQuery":
+        from kinesis_spout.spark.long_tasks.long_task_runner import with_long_tasks  # noqa: PLC0415
         from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
         from kinesis_spout.spark.tasks.coalescing import order_with  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
@@ -226,7 +227,8 @@ class KinesisSpout(RecordSpout):
         pickled = PickledHandler.of(handler)
 
         def runner(context: "SparkContext", settings: "TaskSettings") -> "BatchRunner":
-            return HandlerRunner(context, replace(settings, coalescing=coalescing), pickled)
+            jobs = HandlerRunner(context, replace(settings, coalescing=coalescing), pickled)
+            return with_long_tasks(jobs, context, life_seconds=self.config.long_task_seconds)
 
         config = self.config
         if coalescing is not None:

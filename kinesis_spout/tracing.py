@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Failure, NotNow
@@ -47,6 +47,7 @@ MAX_LINKS: Final = 32
 
 _W3C: Final = TraceContextTextMapPropagator()
 _Function = Callable[[Any], Any]
+_Made = TypeVar("_Made")
 
 
 class PutTracing:
@@ -70,6 +71,14 @@ class PutTracing:
         trace = TraceContext(carrier[TRACEPARENT], carrier.get(TRACESTATE, ""))
         self._last = context, trace
         return trace
+
+    def traced(self, make: Callable[..., _Made]) -> Callable[..., _Made]:
+        """Return a function that makes what is put, and gives it the trace context that is current then."""
+
+        def traced(*arguments: Any, **options: Any) -> _Made:
+            return make(*arguments, trace=self.current(), **options)
+
+        return traced
 
     @contextmanager
     def sending(self, records: int, traces: Iterable[TraceContext | None]) -> Iterator[None]:

@@ -36,6 +36,7 @@ pytest_plugins = [
     "tests.support.zookeeper.server",
     "tests.support.zookeeper.secured",
     "tests.support.zookeeper.places",
+    "tests.support.kinesis.decoders",
     "tests.support.kinesis.endpoints",
     "tests.support.kinesis.streams_under_test",
     "tests.support.spark.session",

@@ -91,6 +91,8 @@ class Company:
             stream=_STREAM,
             app="allocator",
             initial_position="trim_horizon",
+            # That a leader lost its office says nothing against the order it held: try it until it is done.
+            retry_limit=None,
         )
 
     def _trouble(self, name: str, term: Term) -> None:

@@ -79,6 +79,8 @@ class Consumer(ConsumerState):
         companionship = Companionship(self, companion)
         self._ownership = Ownership(self, companionship, self._life)
         self._chores = _Chores(ports.clock)
+        self.chores_since: float | None = None
+        """When the round of chores that is under way began; monotonic. None between two rounds."""
         self._chore_due = threading.Event()
         self._commits = Commits(self, self._ownership, companionship, self._life, ended=self._chore_due.set)
         self._letter_due = threading.Event()
@@ -343,6 +345,14 @@ class Consumer(ConsumerState):
         return min(look_at, max(chores.dead_lettering.until, now + 0.01)) if some_wait else look_at
 
     def _do_chores(self, now: float) -> float:
+        self.chores_since = now
+        try:
+            return self._done_chores(now)
+        finally:
+            self.chores_since = None
+
+    def _done_chores(self, now: float) -> float:
+        """Do what is due; return when more is."""
         chores = self._chores
         self._ownership.take_lost()
         is_leaving = self._share(now)

@@ -9,6 +9,7 @@ https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-forma
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import md5
+from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
 from kinesis_spout.model.trace_context import (
@@ -55,7 +56,7 @@ def aggregate(records: Iterable[UserRecord]) -> bytes:
 def aggregate_columns(
     partition_keys: Sequence[str],
     data: Sequence[bytes],
-    explicit_hash_keys: Sequence[str | None],
+    explicit_hash_keys: Sequence[str | None] | None = None,
     traces: Sequence[TraceContext | None] | None = None,
 ) -> bytes:
     """Encode user records as one record's data, in order.
@@ -64,23 +65,20 @@ def aggregate_columns(
     each different partition key and explicit hash key its UTF-8 and `KEY_BYTES`. The message is written by hand:
     protobuf takes twice as long, because it first makes an object of each record.
     """
-    keys = {key: number for number, key in enumerate(dict.fromkeys(partition_keys))}
-    hash_keys = {
-        key: number
-        for number, key in enumerate(dict.fromkeys(key for key in explicit_hash_keys if key is not None))
-    }
+    keys = dict(zip(dict.fromkeys(partition_keys), count()))
     pieces = [_text_field(_KEY_TABLE, key) for key in keys]
-    pieces += [_text_field(_HASH_KEY_TABLE, key) for key in hash_keys]
-    if hash_keys or traces is not None:
-        for key, each, hash_key, trace in zip(
-            partition_keys, data, explicit_hash_keys, traces or [None] * len(data), strict=True
-        ):
+    if explicit_hash_keys is None and traces is None:
+        heads = map(_head, map(keys.__getitem__, partition_keys), map(len, data))
+        pieces += chain.from_iterable(zip(heads, data, strict=True))
+    else:
+        nothing = [None] * len(data)
+        given = explicit_hash_keys or nothing
+        hash_keys = dict(zip(dict.fromkeys(key for key in given if key is not None), count()))
+        pieces += [_text_field(_HASH_KEY_TABLE, key) for key in hash_keys]
+        for key, each, hash_key, trace in zip(partition_keys, data, given, traces or nothing, strict=True):
             number = None if hash_key is None else hash_keys[hash_key]
             tags = b"" if trace is None else tags_of(trace)
             pieces += (_head(keys[key], len(each), number, len(tags)), each, tags)
-    else:
-        for key, each in zip(partition_keys, data, strict=True):
-            pieces += (_head(keys[key], len(each)), each)
     body = b"".join(pieces)
     return b"".join((MAGIC, body, _digest(body)))
 

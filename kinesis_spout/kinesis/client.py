@@ -11,7 +11,7 @@ parses all other replies (errors, another content type).
 
 *Bodies are read in one piece*; see ``whole_body``.
 
-*GetRecords and PutRecords are called with little CPU*; see ``lean_calls``.
+*GetRecords and PutRecords are called with little CPU*; see ``wire``.
 
 *SubscribeToShard returns a socket*, not a parsed stream; see ``fan_out.subscribe_call``.
 """
@@ -34,10 +34,10 @@ from botocore.credentials import (
     DeferredRefreshableCredentials,
 )
 
-from kinesis_spout.kinesis.calls import translated
-from kinesis_spout.kinesis.lean_calls import RAW_BODY, LeanGetRecords, LeanPutRecords, is_good_json
+from kinesis_spout.kinesis.calls import CONTENT_TYPE, RAW_BODY, translated
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
-from kinesis_spout.kinesis.whole_body import WholeBodySession
+from kinesis_spout.kinesis.wire.calls import GetRecords, PutRecords, Wire, is_page
+from kinesis_spout.kinesis.wire.whole_body import WholeBodySession
 from kinesis_spout.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class KinesisClientSettings:
     """A PEM file, on every machine: the only CA certificates that verify endpoints."""
     proxy_url: str | None = field(default=None, repr=False)
     """For all calls, also to STS and SSO; may hold a password. None: as the environment says."""
+    wire_format: str = "json"
+    """What GetRecords asks for: json, or cbor. An endpoint that refuses CBOR is asked for JSON."""
     connect_timeout_seconds: float = 5.0
     read_timeout_seconds: float = 20.0
     """A page of 10 MiB must pass in this time."""
@@ -94,7 +96,8 @@ class KinesisClientSettings:
     def create(self) -> "KinesisClient":
         """Make a client that is not shared. Raises like ``connect``."""
         with translated("Making a Kinesis client"):
-            client = self.session().client(
+            session, core = self._sessions()
+            client = session.client(
                 "kinesis",
                 endpoint_url=self.endpoint_url,
                 config=Config(
@@ -109,9 +112,10 @@ class KinesisClientSettings:
         client.meta.events.register("before-parse.kinesis.GetRecords", _take_body)
         endpoint: Any = client._endpoint  # type: ignore[attr-defined]  # noqa: SLF001 - botocore offers no other way
         endpoint.http_session = WholeBodySession(endpoint.http_session)
-        client.get_records = LeanGetRecords(client)  # type: ignore[method-assign]
-        client.put_records = LeanPutRecords(client)  # type: ignore[method-assign]
         PushedSubscriptions(client)
+        ca_bundle = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
+        asks_cbor = self.wire_format == "cbor"
+        _call_by_wire(client, Wire(client, session.get_credentials, ca_bundle, asks_cbor=asks_cbor))
         return client
 
     def session(self) -> boto3.Session:
@@ -123,6 +127,10 @@ class KinesisClientSettings:
             InvalidConfig: the CA bundle is no PEM file.
             botocore.exceptions.BotoCoreError: a profile does not exist, or cannot be read.
         """
+        return self._sessions()[0]
+
+    def _sessions(self) -> tuple[boto3.Session, botocore.session.Session]:
+        """Return the session, and the one of botocore that it stands on or has its credentials from."""
         core = self._core()
         session = boto3.Session(
             aws_access_key_id=self.aws_access_key_id,
@@ -132,7 +140,7 @@ class KinesisClientSettings:
             botocore_session=core,
         )
         if self.role_arn is None:
-            return session
+            return session, core
         role = _AssumedRole(
             self.role_arn,
             core,
@@ -143,7 +151,7 @@ class KinesisClientSettings:
         )
         assumed = self._core()
         assumed.register_component("credential_provider", CredentialResolver([role]))
-        return boto3.Session(region_name=session.region_name, botocore_session=assumed)
+        return boto3.Session(region_name=session.region_name, botocore_session=assumed), core
 
     def _check_proxy(self, endpoint_url: str) -> None:
         """Refuse TLS to a proxy for plain HTTP: botocore sends the password before it verifies the proxy."""
@@ -216,11 +224,25 @@ def _check_certificates(path: str) -> None:
         ) from error
 
 
+def _call_by_wire(client: "KinesisClient", wire: Wire) -> None:
+    close = client.close
+
+    def close_both() -> None:
+        close()
+        wire.close()
+
+    client.get_records = GetRecords(wire)  # type: ignore[method-assign]
+    client.put_records = PutRecords(wire)  # type: ignore[method-assign]
+    client.close = close_both  # type: ignore[method-assign]
+
+
 def _take_body(
     *, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_event: object
 ) -> None:
-    if is_good_json(response_dict["status_code"], response_dict["headers"]):
+    content_type = response_dict["headers"].get("content-type", "")
+    if is_page(response_dict["status_code"], content_type):
         customized_response_dict[RAW_BODY] = response_dict["body"]
+        customized_response_dict[CONTENT_TYPE] = content_type
         response_dict["body"] = b"{}"
 
 

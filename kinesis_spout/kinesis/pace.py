@@ -162,19 +162,22 @@ class Pacing:
         self._failures = 0
         self._lock = threading.Lock()
 
-    def await_turn(self, clock: Clock) -> float:
-        """Wait until a read may begin, and return the time at which this one begins.
+    def take_turn(self, now: float) -> float:
+        """Begin a read now, or return the later time at which to ask again; ``now`` says that it has begun.
 
         Whatever its outcome, the call counts against five a second: no other begins before the interval is over.
         """
-        while True:
-            with self._lock:
-                now = clock.monotonic()
-                wait = self.ready_at - now
-                if wait < _ROUNDING_SECONDS:
-                    self.ready_at = now + self._pace.seconds_for(0) / self.throttled_to
-                    return now
-            clock.sleep(wait)
+        with self._lock:
+            if self.ready_at - now >= _ROUNDING_SECONDS:
+                return self.ready_at
+            self.ready_at = now + self._pace.seconds_for(0) / self.throttled_to
+            return now
+
+    def await_turn(self, clock: Clock) -> float:
+        """Wait until a read may begin, and return the time at which this one begins; see ``take_turn``."""
+        while (begins_at := self.take_turn(now := clock.monotonic())) > now:
+            clock.sleep(begins_at - now)
+        return now
 
     def succeeded(self, started: float, size_bytes: int) -> None:
         with self._lock:

@@ -153,6 +153,9 @@ class ConsumerLook:
     delivered_per_second: float
     acked_per_second: float
     commit_interval_seconds: float
+    hung_seconds: float
+    """For how long a call of the housekeeper has kept everything else of it waiting (assignments, commits); 0 if
+    that is less than ``stalled_after_seconds``."""
     late_seconds: float = 0.0
     """For how long it could not be looked at again, as another thread has kept its lock."""
 
@@ -350,6 +353,7 @@ class ConsumerWatch:
             delivered_per_second=self._rate(1),
             acked_per_second=self._rate(2),
             commit_interval_seconds=config.commit_interval_seconds,
+            hung_seconds=self._hung_seconds(now),
             **copied,
         )
 
@@ -403,6 +407,11 @@ class ConsumerWatch:
             if serves or due_at is None or due_at > now:
                 turn_seconds = inf
         return _Patience(now=now, seconds=seconds, turn_seconds=turn_seconds)
+
+    def _hung_seconds(self, now: float) -> float:
+        since = self._consumer.chores_since
+        hung = 0.0 if since is None else now - since
+        return hung if hung >= self._consumer.config.stalled_after_seconds else 0.0
 
     def _unstored_seconds(self, now: float, uncommitted: int, committed_at: float | None) -> float:
         if not uncommitted:

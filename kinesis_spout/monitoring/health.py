@@ -6,8 +6,9 @@ loop has not turned for three times its longest wait, and when an error has ende
 whole process stood still (it was stopped, or its machine) is not held against the loop.
 
 **Ready** asks whether records move. It is false while a shard that has something to deliver stands still,
-while nothing is handed out (a pause), while ZooKeeper does not answer, before the first assignment, and while
-finished records are not stored. Each reason is named, with its shard.
+while nothing is handed out (a pause), while ZooKeeper does not answer, before the first assignment, while a
+call keeps assignments and commits waiting, and while finished records are not stored. Each reason is named,
+with its shard.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -97,6 +98,10 @@ def _not_ready(look: ConsumerLook) -> Iterator[Reason]:
         yield _reason(look, "ZooKeeper does not answer; nothing is handed out until it does")
     elif not look.is_placed:
         yield _reason(look, "waits for its first assignment of shards")
+    elif look.hung_seconds:
+        yield _reason(
+            look, f"shards are neither assigned nor stored: a call has lasted {look.hung_seconds:.0f} s"
+        )
     if look.pause is not None:
         yield _reason(look, look.pause)
     if look.paused_by_operator is not None:

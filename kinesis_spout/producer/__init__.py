@@ -5,13 +5,16 @@ Begin with ``producer``; ``outbox`` decides.
 """
 
 from kinesis_spout.model.errors import BufferFull, InvalidRecord, ProducerClosed, RecordDropped, SpoolError
+from kinesis_spout.producer.batch import BatchTicket, FailedRecord
 from kinesis_spout.producer.inbox import ProducerCounts
 from kinesis_spout.producer.producer import KinesisProducer
 from kinesis_spout.producer.ticket import PutResult, Ticket
 from kinesis_spout.settings.producer_config import ProducerSettings
 
 __all__ = [
+    "BatchTicket",
     "BufferFull",
+    "FailedRecord",
     "InvalidRecord",
     "KinesisProducer",
     "ProducerClosed",

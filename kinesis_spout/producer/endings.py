@@ -13,8 +13,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from kinesis_spout.model.errors import KinesisSpoutError
-from kinesis_spout.producer.departures import tickets_of
-from kinesis_spout.producer.inbox import Inbox
+from kinesis_spout.producer.batch import BatchTicket, Held, put_of
+from kinesis_spout.producer.departures import held_in
+from kinesis_spout.producer.inbox import Inbox, Put
 from kinesis_spout.producer.taken_records import TakenRecords
 from kinesis_spout.producer.ticket import GIVEN_UP, Ticket
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 class Letters:
     """Records to write to the dead letters together. Mutable."""
 
-    tickets: list[Ticket]
+    held: list[Held]
     error: KinesisSpoutError
     reason: str
     """As `DeadLetter.reason`."""
@@ -46,10 +47,10 @@ class UnwrittenLetters:
         self._backoff_seconds = backoff_seconds
         self._letters: list[Letters] = []
 
-    def add(self, tickets: list[Ticket], error: KinesisSpoutError, reason: str) -> None:
-        for ticket in tickets:
-            ticket.place = GIVEN_UP
-        self._letters.append(Letters(tickets, error, reason))
+    def add(self, held: list[Held], error: KinesisSpoutError, reason: str) -> None:
+        for each in held:
+            each.place = GIVEN_UP
+        self._letters.append(Letters(held, error, reason))
 
     def next(self, now: float) -> Letters | None:
         """Return what must be written now, once until the write has ended."""
@@ -64,8 +65,8 @@ class UnwrittenLetters:
         return min([each.repeat_at for each in self._letters if not each.is_under_way], default=inf)
 
     @property
-    def tickets(self) -> list[Ticket]:
-        return [ticket for letters in self._letters for ticket in letters.tickets]
+    def held(self) -> list[Held]:
+        return [each for letters in self._letters for each in letters.held]
 
     def written(self, letters: Letters) -> None:
         self._letters.remove(letters)
@@ -90,8 +91,10 @@ class Ended:
     """What ended since the shell last looked. Mutable."""
 
     count: int = 0
-    to_tell: list[Ticket] = field(default_factory=list)
+    to_tell: list[Put] = field(default_factory=list)
     """Those with callbacks."""
+    to_report: list[tuple[Held, KinesisSpoutError]] = field(default_factory=list)
+    """Those that failed, of records without a ticket."""
     to_confirm: list[int] = field(default_factory=list)
     failures: list[tuple[int, KinesisSpoutError]] = field(default_factory=list)
     """How many failed, and why."""
@@ -115,23 +118,29 @@ class Endings:
     def sent(self, taken: "Sequence[tuple[Puttable, Result]]") -> None:
         sent = size_bytes = 0
         for put, answer in taken:
-            is_single = isinstance(put, Ticket)
-            for index, ticket in enumerate(tickets_of(put)):
-                if ticket.outcome is None:
+            if isinstance(put, Ticket):
+                if put.outcome is None:
                     sent += 1
-                    size_bytes += ticket.size_bytes
-                    if not is_single:
-                        ticket.sub_sequence_number = index
-                    ticket.outcome = answer
-                    if ticket.callbacks is not None or ticket.number_in_spool is not None:
-                        self._note(ticket, is_over=True)
-        self._ended.count += sent
-        self._inbox.ended(sent=sent, size_bytes=size_bytes)
-        self._taken.forget_ended(self._inbox.waiting)
+                    size_bytes += put.size_bytes
+                    put.outcome = answer
+                    if put.callbacks or put.number_in_spool is not None or put.batch is not None:
+                        self._note(put, is_over=True)
+                continue
+            index = 0
+            for part in held_in(put):
+                if part.outcome is None:
+                    sent += part.count
+                    size_bytes += part.size_bytes
+                    if isinstance(part, Ticket):
+                        part.sub_sequence_number = index
+                    part.outcome = answer
+                    self._note(part, is_over=True)
+                index += part.count
+        self._count(sent=sent, size_bytes=size_bytes)
 
-    def give_up(self, tickets: Iterable[Ticket], error: KinesisSpoutError, *, is_over: bool) -> None:
+    def give_up(self, held: Iterable[Held], error: KinesisSpoutError, *, is_over: bool) -> None:
         """Fail records, by way of the dead letters if there are some; ``is_over`` as in ``failed``."""
-        left = [ticket for ticket in tickets if not ticket.is_gone]
+        left = [each for each in held if not each.is_gone]
         if left and self._letters is not None:
             self._letters.add(left, error, "rejected" if is_over else "exhausted")
         elif left:
@@ -139,7 +148,7 @@ class Endings:
 
     def failed(
         self,
-        tickets: Iterable[Ticket],
+        held: Iterable[Held],
         error: KinesisSpoutError,
         *,
         is_over: bool,
@@ -149,28 +158,44 @@ class Endings:
 
         ``is_over``: sending them again would change nothing, so the spool forgets them.
         """
-        left = [ticket for ticket in tickets if ticket.outcome is None]
-        size_bytes = self._end(left, error, is_over=is_over)
-        if left:
-            self._ended.failures.append((len(left), error))
-        self._inbox.ended(failed=len(left), dead_lettered=len(left) * dead_lettered, size_bytes=size_bytes)
+        count, size_bytes = self._end(held, error, is_over=is_over)
+        if count:
+            self._ended.failures.append((count, error))
+        self._count(failed=count, dead_lettered=count * dead_lettered, size_bytes=size_bytes)
+
+    def dropped(self, held: Sequence[Held], error: KinesisSpoutError) -> int:
+        """End records to make room, and return their number."""
+        count, size_bytes = self._end(held, error, is_over=True)
+        self._count(dropped=count, size_bytes=size_bytes)
+        return count
+
+    def _count(
+        self, *, sent: int = 0, failed: int = 0, dropped: int = 0, dead_lettered: int = 0, size_bytes: int
+    ) -> None:
+        self._ended.count += sent + failed + dropped
+        self._inbox.ended(
+            sent=sent, failed=failed, dropped=dropped, dead_lettered=dead_lettered, size_bytes=size_bytes
+        )
         self._taken.forget_ended(self._inbox.waiting)
 
-    def dropped(self, tickets: Sequence[Ticket], error: KinesisSpoutError) -> None:
-        size_bytes = self._end(tickets, error, is_over=True)
-        self._inbox.ended(dropped=len(tickets), size_bytes=size_bytes)
-        self._taken.forget_ended(self._inbox.waiting)
+    def _end(self, held: Iterable[Held], error: KinesisSpoutError, *, is_over: bool) -> tuple[int, int]:
+        """Give records their error; returns their number and their size in bytes."""
+        count = size_bytes = 0
+        for each in held:
+            if each.outcome is None:
+                each.outcome = error
+                count += each.count
+                size_bytes += each.size_bytes
+                self._note(each, is_over=is_over, error=error)
+        return count, size_bytes
 
-    def _end(self, tickets: Sequence[Ticket], error: KinesisSpoutError, *, is_over: bool) -> int:
-        """Give records their error; returns their size in bytes."""
-        for ticket in tickets:
-            ticket.outcome = error
-            self._note(ticket, is_over=is_over)
-        self._ended.count += len(tickets)
-        return sum(each.size_bytes for each in tickets)
-
-    def _note(self, ticket: Ticket, *, is_over: bool) -> None:
-        if ticket.callbacks is not None:
-            self._ended.to_tell.append(ticket)
-        if is_over and ticket.number_in_spool is not None:
-            self._ended.to_confirm.append(ticket.number_in_spool)
+    def _note(self, held: Held, *, is_over: bool, error: KinesisSpoutError | None = None) -> None:
+        if is_over:
+            self._ended.to_confirm += held.numbers_in_spool
+        put = put_of(held)
+        if isinstance(put, BatchTicket):
+            if error is not None and put.reports:
+                self._ended.to_report.append((held, error))
+            put.ended(held, error)
+        if put.outcome is not None and put.callbacks is not None:
+            self._ended.to_tell.append(put)

@@ -1,7 +1,6 @@
 """The entrance of a producer: records come from any thread, within a limit, and are counted to their end."""
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
@@ -9,8 +8,11 @@ from typing import Self
 
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
+from kinesis_spout.producer.batch import BatchTicket
 from kinesis_spout.producer.ticket import Ticket
 from kinesis_spout.settings.producer_config import ProducerConfig
+
+Put = Ticket | BatchTicket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +20,7 @@ class ProducerCounts:
     """The records so far, by their outcome. Always ``put == sent + failed + dropped + refused + waiting``."""
 
     put: int
-    """How many calls of ``put`` had a good record, and how many records came from the spool."""
+    """How many good records were put, by ``put``, ``put_many`` or ``send``, or came from the spool."""
     sent: int
     failed: int
     """How many were given up with an error, including the dead-lettered ones."""
@@ -64,14 +66,17 @@ class Shares:
         left = {name: (most - has, most_bytes - of_bytes) for name, has, of_bytes in records.backlogs()}
         return cls(records.ranges, left) if left else None
 
-    def take(self, ticket: Ticket) -> bool:
-        """Count a record in, if its shard's share has room."""
-        name = self._ranges.shard_of(ticket.hash_key)
-        left = self._left.get(name)
-        if left is not None:
-            if min(left) <= 0:
-                return False
-            self._left[name] = left[0] - 1, left[1] - ticket.size_bytes
+    def take(self, put: Put) -> bool:
+        """Count records in, if the shares of all their shards have room."""
+        left = dict(self._left)
+        for entry in put.user_records:
+            name = self._ranges.shard_of(entry.hash_key)
+            if name in left:
+                records, size_bytes = left[name]
+                if min(records, size_bytes) <= 0:
+                    return False
+                left[name] = records - 1, size_bytes - entry.size_bytes
+        self._left = left
         return True
 
 
@@ -93,8 +98,11 @@ class Inbox:
         self._ring = ring
         self._wake_at: float = 1
         self._wake_at_bytes: float = inf
-        self._fresh: deque[Ticket] = deque()
+        self._fresh: list[Put] = []
+        self._fresh_records = 0
         self._fresh_bytes = 0
+        self._sending: BatchTicket | None = None
+        """The last of the fresh ones, if it takes the records of ``send``."""
         self._held = 0
         self._held_bytes = 0
         self._sent = self._failed = self._dropped = self._refused = 0
@@ -107,38 +115,59 @@ class Inbox:
         self.calls = 0
         self.retried = 0
 
-    def add(self, ticket: Ticket) -> bool:
-        size_bytes = ticket.size_bytes
+    def add(self, put: Put) -> bool:
+        """Take records over, if there is room and it is open."""
         with self._lock:
-            held_bytes = self._held_bytes + size_bytes
-            held = self._held
-            if self.is_closed or held >= self._max_records or (held_bytes > self._max_bytes and held):
+            if not self._has_taken(put, put.count, put.size_bytes):
                 return False
-            if self._shares is not None and self._is_shared and not self._shares.take(ticket):
-                return False
-            self._held = held + 1
-            self._held_bytes = held_bytes
-            self._fresh.append(ticket)
-            fresh_bytes = self._fresh_bytes = self._fresh_bytes + size_bytes
-            if len(self._fresh) < self._wake_at and fresh_bytes < self._wake_at_bytes:
+            self._sending = None
+            self._fresh.append(put)
+            if not self._is_enough(put.count, put.size_bytes):
                 return True
-            self._wake_at = self._wake_at_bytes = inf
         self._ring()
         return True
 
-    def reserve(self, ticket: Ticket) -> bool:
-        """Keep room for a record, if there is some and it is open."""
+    def send(self, data: bytes, partition_key: str) -> bool:
+        """Take a plain record over that has no ticket, if there is room and it is open."""
+        size_bytes = len(data) + len(partition_key)
         with self._lock:
-            held_bytes = self._held_bytes + ticket.size_bytes
-            held = self._held
-            if self.is_closed or held >= self._max_records or (held_bytes > self._max_bytes and held):
+            if self._shares is not None or not self._has_taken(None, 1, size_bytes):
                 return False
-            if self._shares is not None and self._is_shared and not self._shares.take(ticket):
+            if self._sending is None:
+                self._sending = BatchTicket(reports=True)
+                self._fresh.append(self._sending)
+            self._sending.add(data, partition_key, size_bytes)
+            if not self._is_enough(1, size_bytes):
+                return True
+        self._ring()
+        return True
+
+    def reserve(self, put: Put) -> bool:
+        """Keep room for records, if there is some and it is open."""
+        with self._lock:
+            if not self._has_taken(put, put.count, put.size_bytes):
                 return False
-            self._held = held + 1
-            self._held_bytes = held_bytes
             self._reserved += 1
             return True
+
+    def _has_taken(self, put: Put | None, count: int, size_bytes: int) -> bool:
+        """Count records in, if there is room, and it is open. What is larger than the buffer needs all of it."""
+        held, held_bytes = self._held + count, self._held_bytes + size_bytes
+        if self.is_closed or (self._held and (held > self._max_records or held_bytes > self._max_bytes)):
+            return False
+        if self._shares is not None and self._is_shared and put is not None and not self._shares.take(put):
+            return False
+        self._held, self._held_bytes = held, held_bytes
+        return True
+
+    def _is_enough(self, count: int, size_bytes: int) -> bool:
+        """Count fresh records; returns whether to ring."""
+        self._fresh_records += count
+        self._fresh_bytes += size_bytes
+        if self._fresh_records < self._wake_at and self._fresh_bytes < self._wake_at_bytes:
+            return False
+        self._wake_at = self._wake_at_bytes = inf
+        return True
 
     def share(self, shares: Shares | None) -> None:
         """Use these shares from now on, when a quarter of the buffer is taken."""
@@ -151,17 +180,16 @@ class Inbox:
         with self._lock:
             self._waiters.append(call)
 
-    def add_reserved(self, ticket: Ticket) -> bool:
-        """Take over a record with reserved room; False if it would never be taken out."""
+    def add_reserved(self, put: Put) -> bool:
+        """Take over records with reserved room; False if they would never be taken out."""
         with self._lock:
             self._use_reserved()
             if self._is_shut:
                 return False
-            self._fresh.append(ticket)
-            self._fresh_bytes += ticket.size_bytes
-            if len(self._fresh) < self._wake_at and self._fresh_bytes < self._wake_at_bytes:
+            self._sending = None
+            self._fresh.append(put)
+            if not self._is_enough(put.count, put.size_bytes):
                 return True
-            self._wake_at = self._wake_at_bytes = inf
         self._ring()
         return True
 
@@ -172,20 +200,20 @@ class Inbox:
             self._held += len(tickets)
             self._held_bytes += sum(ticket.size_bytes for ticket in tickets)
 
-    def refuse(self, reserved_bytes: int | None = None) -> None:
-        """Count a record that is not taken over; free the room that was reserved for it."""
+    def refuse(self, put: Put, *, is_reserved: bool = False) -> None:
+        """Count records that are not taken over; free the room that was reserved for them."""
         with self._lock:
-            self._refused += 1
-            if reserved_bytes is not None:
+            self._refused += put.count
+            if is_reserved:
                 self._use_reserved()
-                self._release(1, reserved_bytes)
+                self._release(put.count, put.size_bytes)
         self._wake_waiters()
 
-    def take(self) -> list[Ticket]:
+    def take(self) -> list[Put]:
         with self._lock:
             return self._take_fresh()
 
-    def peek(self) -> list[Ticket]:
+    def peek(self) -> list[Put]:
         """Return at least what the next ``take`` returns."""
         with self._lock:
             return list(self._fresh)
@@ -193,7 +221,7 @@ class Inbox:
     def arm(self, records: float, size_bytes: float) -> bool:
         """Ring when so much has come since the last ``take``; False if it has already."""
         with self._lock:
-            if len(self._fresh) >= records or self._fresh_bytes >= size_bytes:
+            if self._fresh_records >= records or self._fresh_bytes >= size_bytes:
                 return False
             self._wake_at, self._wake_at_bytes = records, size_bytes
             return True
@@ -209,10 +237,11 @@ class Inbox:
             self._release(sent + failed + dropped, size_bytes)
         self._wake_waiters()
 
-    def missing(self, size_bytes: int) -> tuple[int, int]:
-        """Return how many records, and bytes, must end before there is room for a record."""
+    def missing(self, put: Put) -> tuple[int, int]:
+        """Return how many records, and bytes, must end before there is room for these."""
         with self._lock:
-            return self._held + 1 - self._max_records, self._held_bytes + size_bytes - self._max_bytes
+            records = min(self._held, self._held + put.count - self._max_records)
+            return records, min(self._held_bytes, self._held_bytes + put.size_bytes - self._max_bytes)
 
     @property
     def has_room(self) -> bool:
@@ -233,7 +262,7 @@ class Inbox:
         with self._lock:
             self._all_added.wait_for(lambda: not self._reserved, timeout)
 
-    def shut(self) -> list[Ticket]:
+    def shut(self) -> list[Put]:
         """Return what came since the last ``take``, and take nothing any more, not even reserved records."""
         with self._lock:
             self.is_closed = self._is_shut = True
@@ -255,10 +284,9 @@ class Inbox:
                 retried=self.retried,
             )
 
-    def _take_fresh(self) -> list[Ticket]:
-        fresh = list(self._fresh)
-        self._fresh.clear()
-        self._fresh_bytes = 0
+    def _take_fresh(self) -> list[Put]:
+        fresh, self._fresh, self._sending = self._fresh, [], None
+        self._fresh_records = self._fresh_bytes = 0
         return fresh
 
     @property

@@ -28,9 +28,10 @@ from kinesis_spout.model.errors import (
     RecordDropped,
     Unavailable,
 )
-from kinesis_spout.producer.departures import Departures, tickets_of
+from kinesis_spout.producer.batch import Held, put_of
+from kinesis_spout.producer.departures import Departures, held_in
 from kinesis_spout.producer.endings import Ended, Endings, Letters, UnwrittenLetters
-from kinesis_spout.producer.inbox import Inbox, Shares
+from kinesis_spout.producer.inbox import Inbox, Put, Shares
 from kinesis_spout.producer.taken_records import TakenRecords
 from kinesis_spout.producer.ticket import IN_CALL, WAITS, Ticket
 from kinesis_spout.settings.producer_config import ProducerConfig
@@ -54,8 +55,8 @@ class Call:
     repeat_at: float = -inf
 
     @property
-    def tickets(self) -> list[Ticket]:
-        return [ticket for each in self.batch for ticket in tickets_of(each)]
+    def held(self) -> list[Held]:
+        return [part for each in self.batch for part in held_in(each)]
 
 
 class Listing:
@@ -173,10 +174,9 @@ class Outbox:
         # A producer that never got an answer has a wrong set-up; else the error may pass.
         reaction = reaction_to(error, Work.CONSUME if self._was_answered else Work.CALL)
         self._last_failure = error
-        tickets = call.tickets
-        for ticket in tickets:
-            ticket.tries += 1
-        self._inbox.retried += len(tickets)
+        for each in call.held:
+            each.tries += 1
+            self._inbox.retried += each.count
         if reaction.action is not Action.RETRY:
             self._give_up_call(call, error)
             return
@@ -193,13 +193,13 @@ class Outbox:
 
     def written(self, letters: Letters) -> None:
         self._letters.written(letters)
-        self._endings.failed(letters.tickets, letters.error, is_over=True, dead_lettered=True)
+        self._endings.failed(letters.held, letters.error, is_over=True, dead_lettered=True)
 
     def not_written(self, letters: Letters, error: Exception) -> None:
         """Note that records could not be made dead letters now. It is retried for a delivery's time-out."""
         failure = self._letters.not_written(letters, error, self._clock.monotonic())
         if failure is not None:
-            self._endings.failed(letters.tickets, failure, is_over=False)
+            self._endings.failed(letters.held, failure, is_over=False)
 
     def recovered(self, tickets: list[Ticket]) -> None:
         """Take in what an earlier producer left; empty when that is all."""
@@ -208,14 +208,14 @@ class Outbox:
             self.is_recovering = False
             return
         self._inbox.recovered(tickets)
-        self._hold(tickets, self._clock.monotonic())
+        self._hold(list(tickets), self._clock.monotonic())
 
     # Requests of the producer.
 
-    def drop_oldest(self, size_bytes: int) -> bool:
-        """Make room for a record by dropping the oldest; False: what is not in calls is not enough."""
+    def drop_oldest(self, put: Put) -> bool:
+        """Make room for records by dropping the oldest; False: what is not in calls is not enough."""
         self._take_in(self._clock.monotonic())
-        records, more_bytes = self._inbox.missing(size_bytes)
+        records, more_bytes = self._inbox.missing(put)
         dropped = self._taken.take_oldest(records, more_bytes)
         if not dropped:
             return records <= 0 and more_bytes <= 0
@@ -223,26 +223,28 @@ class Outbox:
             "the record was dropped, the oldest of a full buffer, for a newer one; raise `max_buffered_records` "
             "or `max_buffered_bytes`, or set `when_full=block`"
         )
-        self._endings.dropped(dropped, error)
-        self.departures.leave_out(len(dropped), of=self._inbox.waiting)
+        count = self._endings.dropped(dropped, error)
+        self.departures.leave_out(count, of=self._inbox.waiting)
         return True
 
     def abandon(self, reason: str) -> int:
         """Fail everything that has not ended, and return its number. This is the last call."""
-        left = [*self._not_ended_here(), *self._inbox.shut()]
-        in_calls = [ticket for ticket in left if ticket.place == IN_CALL]
-        others = [ticket for ticket in left if ticket.place != IN_CALL]
+        puts = [*self._not_ended_here(), *self._inbox.shut()]
+        count = sum([put.left for put in puts])
+        left = [piece for put in puts for piece in put.pieces]
+        in_calls = [piece for piece in left if piece.place == IN_CALL]
+        others = [piece for piece in left if piece.place != IN_CALL]
         self._endings.failed(others, ProducerClosed(f"{reason}; the record was not sent"), is_over=False)
         unknown = f"{reason} while the record was in a call without an answer; it may be on the stream"
         self._endings.failed(in_calls, ProducerClosed(unknown), is_over=False)
-        return len(left)
+        return count
 
-    def not_ended(self) -> list[Ticket]:
+    def not_ended(self) -> list[Put]:
         return [*self._not_ended_here(), *self._inbox.peek()]
 
-    def _not_ended_here(self) -> list[Ticket]:
-        held = [*self._taken.not_ended(), *self._letters.tickets]
-        return [ticket for ticket in dict.fromkeys(held) if not ticket.done()]  # some are in both
+    def _not_ended_here(self) -> list[Put]:
+        held = [*self._taken.not_ended(), *map(put_of, self._letters.held)]
+        return [put for put in dict.fromkeys(held) if not put.done()]  # some are in both
 
     # How it continues.
 
@@ -253,18 +255,22 @@ class Outbox:
     def _take_in(self, now: float) -> None:
         if self.is_recovering or self._records.must_list_first:
             return
-        tickets = self._inbox.take()
-        if tickets:
-            self._hold(tickets, now)
+        puts = self._inbox.take()
+        if puts:
+            self._hold(puts, now)
 
-    def _hold(self, tickets: list[Ticket], now: float) -> None:
-        row = self._rows
-        for ticket in tickets:
-            row += 1
-            ticket.row = row  # type: ignore[misc] # Entry's is read-only
-        self._rows = row
-        self._taken.add(tickets, now + self._config.delivery_timeout_seconds)
-        self.departures.hold(tickets, now)
+    def _hold(self, puts: list[Put], now: float) -> None:
+        row = self._rows + 1
+        for put in puts:
+            if isinstance(put, Ticket):
+                put.row = row  # type: ignore[misc] # Entry's is read-only
+                row += 1
+            else:
+                put.number_from(row)
+                row += put.count
+        self._rows = row - 1
+        self.departures.hold(puts, now)
+        self._taken.add(puts, now + self._config.delivery_timeout_seconds)
 
     def _next_call(self, now: float) -> Call | None:
         for call in self._to_repeat:
@@ -278,8 +284,8 @@ class Outbox:
         if not batch:
             return None
         call = Call(batch)
-        for ticket in call.tickets:
-            ticket.place = IN_CALL
+        for each in call.held:
+            each.place = IN_CALL
         self._open_calls += 1
         self._inbox.calls += 1
         return call
@@ -291,19 +297,19 @@ class Outbox:
         if len(settled.taken) < len(call.batch):
             self._note_refusals(call, results)
         for given_up in settled.given_up:
-            lost = [ticket for each in given_up.records for ticket in tickets_of(each)]
+            lost = [part for each in given_up.records for part in held_in(each)]
             self._endings.give_up(lost, given_up.error, is_over=False)
         if self._config.order == "key" or len(settled.taken) < len(call.batch):
             self.departures.hurry()  # what was in a call, or waited for one of its key
         self._expire_overdue()
 
     def _note_refusals(self, call: Call, results: "Sequence[Result]") -> None:
-        tickets = [ticket for ticket in call.tickets if not ticket.done()]
-        for ticket in tickets:
-            ticket.place = WAITS
-            ticket.tries += 1
-        self._taken.wait_again(tickets)
-        self._inbox.retried += len(tickets)
+        held = [each for each in call.held if not each.done()]
+        for each in held:
+            each.place = WAITS
+            each.tries += 1
+            self._inbox.retried += each.count
+        self._taken.wait_again(held)
         refusal = next((each for each in results if each.get("ErrorCode")), None)
         if refusal is not None:
             self._last_failure = refusal_error(refusal, "refused")
@@ -315,7 +321,7 @@ class Outbox:
         if isinstance(error, ResourceNotFound):
             error = no_such_stream(error)
         is_over = isinstance(error, KinesisError) and is_about_its_size(call.batch, error)
-        self._endings.give_up(call.tickets, error, is_over=is_over)
+        self._endings.give_up(call.held, error, is_over=is_over)
 
     def _share(self) -> None:
         shares = None
@@ -334,14 +340,14 @@ class Outbox:
         self._fail_expired(self._taken.expire_overdue())
 
     def _expire_in_call(self, call: Call) -> None:
-        expired = self._taken.overdue_among(call.tickets)
+        expired = self._taken.overdue_among(call.held)
         if expired:
-            for ticket in expired:
-                ticket.place = WAITS
+            for each in expired:
+                each.place = WAITS
             self._expire_overdue()
             call.batch = self.departures.left_of(call.batch)
 
-    def _fail_expired(self, expired: list[Ticket]) -> None:
+    def _fail_expired(self, expired: list[Held]) -> None:
         if not expired:
             return
         last = self._last_failure
@@ -352,7 +358,7 @@ class Outbox:
         )
         error.__cause__ = last
         self._endings.give_up(expired, error, is_over=False)
-        self.departures.leave_out(len(expired), of=self._inbox.waiting)
+        self.departures.leave_out(sum([each.count for each in expired]), of=self._inbox.waiting)
 
     def _backoff_seconds(self, failures: int) -> float:
         return backoff_seconds(

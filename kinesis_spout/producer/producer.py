@@ -7,9 +7,8 @@ import os
 import random
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from functools import partial
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
@@ -17,12 +16,12 @@ from typing import TYPE_CHECKING, Final, Self, Unpack
 import msgspec
 
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
 from kinesis_spout.model.logs import counted
-from kinesis_spout.producer.inbox import ProducerCounts
+from kinesis_spout.producer.batch import BatchTicket, FailedRecord, PutRecord, batch_of, is_plain
+from kinesis_spout.producer.inbox import ProducerCounts, Put
 from kinesis_spout.producer.producer_engine import Engine
 from kinesis_spout.producer.room import Room
 from kinesis_spout.producer.spool import Spool
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
     from kinesis_spout.ports import DeadLetterSink
-    from kinesis_spout.tracing import PutTracing
 
 _EXIT_SECONDS: Final = 5.0
 """How long the end of a program waits for a producer that was not closed."""
@@ -63,6 +61,8 @@ class KinesisProducer:
             ticket = producer.put(b"...", "customer-7")
             print(ticket.result().sequence_number)
 
+    `put_many` takes many records for one ticket, and `send` one without a ticket: both are cheaper.
+
     In asyncio: ``async with`` it, ``ticket = await producer.put_async(...)``, ``await ticket``.
 
     Args:
@@ -73,6 +73,8 @@ class KinesisProducer:
             belongs to the producer, which closes it.
         dead_letters: a sink, or its name (a directory, ``file://``, ``s3://``, ``kinesis://stream``), for
             records that could not be put until their time was over, or never can be. None: they fail.
+        on_failure: called for each record put by `send` that is not on the stream, on a thread of the producer,
+            where the same holds as for a ticket's callback; see `Ticket.add_done_callback`.
         settings: see below.
 
     Raises:
@@ -89,6 +91,7 @@ class KinesisProducer:
         client: "KinesisClient | None" = None,
         spool: Spool | None = None,
         dead_letters: "DeadLetterSink | str | None" = None,
+        on_failure: Callable[[FailedRecord], object] | None = None,
         **settings: Unpack[ProducerSettings],
     ) -> None:
         url = None
@@ -100,12 +103,16 @@ class KinesisProducer:
         aws = client_settings(msgspec.structs.asdict(config_), config_.stream_region)
         _check_spool(spool, config_.stream)
         tracing = None
-        self._ticket_of = ticket_of
+        self._ticket_of: Callable[..., Ticket] = ticket_of
+        self._batch_of: Callable[..., BatchTicket] = batch_of
         if config_.tracing:
             from kinesis_spout.tracing import PutTracing  # noqa: PLC0415 - it needs an extra
 
             tracing = PutTracing(config_.stream)
-            self._ticket_of = partial(_traced_ticket_of, tracing)
+            self._ticket_of = tracing.traced(ticket_of)
+            self._batch_of = tracing.traced(batch_of)
+        self._may_send = spool is None and tracing is None
+        """Whether ``send`` may hand records over in columns."""
         client = client or aws.connect()
         self._spool = spool
         self._own_sink: DeadLetterSink | None = None
@@ -123,6 +130,7 @@ class KinesisProducer:
             sink=dead_letters,
             spool=spool,
             tracing=tracing,
+            on_failure=on_failure,
             clock=self._clock,
             jitter=random.random,
         )
@@ -146,11 +154,7 @@ class KinesisProducer:
             ProducerClosed: the producer was closed.
         """
         ticket = self._ticket_of(data, partition_key, explicit_hash_key)
-        if self._spool is None and self._inbox.add(ticket):
-            return ticket
-        if self._spool is None or not self._inbox.reserve(ticket):
-            self._room.make(ticket)
-        self._accept(ticket)
+        self._take_over(ticket)
         return ticket
 
     async def put_async(
@@ -161,15 +165,50 @@ class KinesisProducer:
         If it is cancelled while it waits for room, the record is refused; if later, it may be taken over.
         """
         ticket = self._ticket_of(data, partition_key, explicit_hash_key)
-        if self._spool is None and self._inbox.add(ticket):
-            return ticket
-        if self._spool is None or not self._inbox.reserve(ticket):
-            await self._room.make_async(ticket)
-        if self._spool is None:
-            self._accept(ticket)
-        else:
-            await self._accept_async(ticket)
+        await self._take_over_async(ticket)
         return ticket
+
+    def put_many(self, records: Iterable[PutRecord]) -> BatchTicket:
+        """Take records over, all or none of them, and return one ticket for all of them.
+
+        Cheaper than `put` for each, above all with ``aggregation``. Where the buffer has no room for all of
+        them, see `when_full`; what is larger than the whole buffer needs an empty one.
+
+        Args:
+            records: each a tuple ``(data, partition_key)`` or ``(data, partition_key, explicit_hash_key)``, as
+                `put` takes them. Records of one key go in their order.
+
+        Raises:
+            InvalidRecord: no stream takes one of them; names its place. None is taken over.
+            BufferFull, SpoolError, ProducerClosed: as `put`. None is taken over.
+        """
+        batch = self._batch_of(records)
+        if batch.count:
+            self._take_over(batch)
+        return batch
+
+    async def put_many_async(self, records: Iterable[PutRecord]) -> BatchTicket:
+        """Do what `put_many` does, without blocking the event loop; if it is cancelled, as `put_async`."""
+        batch = self._batch_of(records)
+        if batch.count:
+            await self._take_over_async(batch)
+        return batch
+
+    def send(self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None) -> None:
+        """Take a record over without a ticket: `counts` and ``on_failure`` tell what became of it.
+
+        Everything else is as with `put`.
+        """
+        if not self._has_sent(data, partition_key, explicit_hash_key):
+            self._take_over(self._batch_of(((data, partition_key, explicit_hash_key),), reports=True))
+
+    async def send_async(
+        self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None
+    ) -> None:
+        """Do what `send` does, without blocking the event loop; if it is cancelled, as `put_async`."""
+        if not self._has_sent(data, partition_key, explicit_hash_key):
+            batch = self._batch_of(((data, partition_key, explicit_hash_key),), reports=True)
+            await self._take_over_async(batch)
 
     def flush(self, timeout: float | None = None) -> None:
         """Return when every record put before this call has ended.
@@ -194,7 +233,7 @@ class KinesisProducer:
             self._await(lambda: not self._engine.is_recovering, deadline)
             left = self._engine.not_ended()
             self._await(lambda: _have_ended(left), deadline)
-        waiting = sum(not ticket.done() for ticket in left)
+        waiting = sum([put.left for put in left])
         if waiting or self._engine.is_recovering:
             raise TimeoutError(
                 f"expected all records to end within {timeout} s; {waiting} for {self.config.stream} still wait"
@@ -284,10 +323,10 @@ class KinesisProducer:
                 return
             self._engine.await_end(is_over, min(_LOOK_SECONDS, seconds))
 
-    def _await_room(self, ticket: Ticket) -> bool:
+    def _await_room(self, put: Put) -> bool:
         if self._engine.is_called_back:  # it would wait for itself
             return False
-        return self._room.wait(ticket)
+        return self._room.wait(put)
 
     # The end.
 
@@ -327,36 +366,57 @@ class KinesisProducer:
 
     # Taking records over.
 
-    def _accept(self, ticket: Ticket) -> None:
-        """Take over a record with reserved room."""
+    def _has_sent(self, data: bytes, partition_key: str, explicit_hash_key: str | int | None) -> bool:
+        """Take a record over in columns, if it is plain and there is room."""
+        return (
+            self._may_send
+            and is_plain(data, partition_key, explicit_hash_key)
+            and self._inbox.send(data, partition_key)
+        )
+
+    def _take_over(self, put: Put) -> None:
+        if self._spool is None and self._inbox.add(put):
+            return
+        if self._spool is None or not self._inbox.reserve(put):
+            self._room.make(put)
+        self._accept(put)
+
+    async def _take_over_async(self, put: Put) -> None:
+        if self._spool is None and self._inbox.add(put):
+            return
+        if self._spool is None or not self._inbox.reserve(put):
+            await self._room.make_async(put)
+        if self._spool is None:
+            self._accept(put)
+        else:
+            await self._accept_async(put)
+
+    def _accept(self, put: Put) -> None:
+        """Take over records with reserved room."""
         if self._spool is not None:
             try:
-                ticket.number_in_spool = self._spool.append(
-                    Entry(ticket.partition_key, ticket.data, ticket.explicit_hash_key)
-                )
+                put.spooled(self._spool.append(*put.user_records))
             except BaseException:
-                self._inbox.refuse(ticket.size_bytes)
+                self._inbox.refuse(put, is_reserved=True)
                 raise
-        if not self._inbox.add_reserved(ticket):
+        if not self._inbox.add_reserved(put):
             # It was closed meanwhile, and its time was over.
-            ticket.outcome = ProducerClosed(
-                f"the producer of {self.config.stream} was closed; the record was not sent"
+            error = ProducerClosed(
+                f"the producer of {self.config.stream} was closed; {counted(put.count, 'record')} not sent"
             )
-            self._inbox.ended(failed=1, size_bytes=ticket.size_bytes)
+            for piece in put.pieces:
+                piece.outcome = error
+                if piece.batch is not None:
+                    piece.batch.ended(piece, error)
+            self._inbox.ended(failed=put.count, size_bytes=put.size_bytes)
 
-    async def _accept_async(self, ticket: Ticket) -> None:
+    async def _accept_async(self, put: Put) -> None:
         try:
-            accepting = asyncio.get_running_loop().run_in_executor(None, self._accept, ticket)
+            accepting = asyncio.get_running_loop().run_in_executor(None, self._accept, put)
         except BaseException:  # the loop is about to end
-            self._inbox.refuse(ticket.size_bytes)
+            self._inbox.refuse(put, is_reserved=True)
             raise
         await asyncio.shield(accepting)  # a cancelled caller must not leave reserved room behind
-
-
-def _traced_ticket_of(
-    tracing: "PutTracing", data: bytes, partition_key: str, explicit_hash_key: str | int | None
-) -> Ticket:
-    return ticket_of(data, partition_key, explicit_hash_key, tracing.current())
 
 
 def _check_spool(spool: Spool | None, stream: str) -> None:
@@ -366,11 +426,11 @@ def _check_spool(spool: Spool | None, stream: str) -> None:
         )
 
 
-def _have_ended(tickets: list[Ticket]) -> bool:
+def _have_ended(puts: list[Put]) -> bool:
     """Whether all have ended; removes those at the end that have, to look at each once."""
-    while tickets and tickets[-1].done():
-        tickets.pop()
-    return not tickets
+    while puts and puts[-1].done():
+        puts.pop()
+    return not puts
 
 
 def _close_all() -> None:

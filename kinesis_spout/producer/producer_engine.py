@@ -5,6 +5,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from kinesis_spout.kinesis.calls import translate
 from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
-from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
+from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.write.record_putter import PutCalls, waiting_records
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.dead_letter import DeadLetter
@@ -21,10 +22,12 @@ from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, SpoolDamaged, SpoolError
 from kinesis_spout.model.logs import counted
 from kinesis_spout.ports import DeadLetterSink
-from kinesis_spout.producer.departures import tickets_of
+from kinesis_spout.producer.batch import FailedRecord, Held
+from kinesis_spout.producer.departures import held_in
 from kinesis_spout.producer.endings import Letters
-from kinesis_spout.producer.inbox import Inbox
+from kinesis_spout.producer.inbox import Inbox, Put
 from kinesis_spout.producer.outbox import Call, Outbox, Recovery, WorkToDo
+from kinesis_spout.producer.promise import called_back
 from kinesis_spout.producer.spool import Spool, Spooled
 from kinesis_spout.producer.ticket import Ticket
 from kinesis_spout.settings.producer_config import ProducerConfig
@@ -58,6 +61,7 @@ class Engine:
         sink: DeadLetterSink | None,
         spool: Spool | None,
         tracing: "PutTracing | None",
+        on_failure: Callable[[FailedRecord], object] | None,
         clock: Clock,
         jitter: Jitter,
     ) -> None:
@@ -66,6 +70,7 @@ class Engine:
         self._sink = sink
         self._spool = spool
         self._tracing = tracing
+        self._on_failure = on_failure
         self._clock = clock
         # Each record has its own deadline.
         retry_policy = RetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
@@ -178,9 +183,9 @@ class Engine:
             self._list()
         self._tell()
 
-    def drop_oldest(self, size_bytes: int) -> bool:
+    def drop_oldest(self, put: Put) -> bool:
         with self._lock:
-            has_room = self._outbox.drop_oldest(size_bytes)
+            has_room = self._outbox.drop_oldest(put)
         self._tell()
         return has_room
 
@@ -195,7 +200,7 @@ class Engine:
             with self._lock:
                 self._outbox.departures.flushes -= 1
 
-    def not_ended(self) -> list[Ticket]:
+    def not_ended(self) -> list[Put]:
         with self._lock:
             return [] if self.is_stopped else self._outbox.not_ended()
 
@@ -251,8 +256,8 @@ class Engine:
 
     def _put_traced(self, batch: "Sequence[Puttable]") -> "Sequence[Result]":
         assert self._tracing is not None, "asked before"
-        tickets = [ticket for put in batch for ticket in tickets_of(put)]
-        with self._tracing.sending(len(tickets), (ticket.trace for ticket in tickets)):
+        held = [part for put in batch for part in held_in(put)]
+        with self._tracing.sending(sum([each.count for each in held]), (each.trace for each in held)):
             return self._calls.put(batch)
 
     def _list(self) -> None:
@@ -269,7 +274,13 @@ class Engine:
     def _write(self, letters: Letters) -> None:
         assert self._sink is not None, "only with a sink there are dead letters"
         try:
-            self._sink.write([self._letter(ticket, letters) for ticket in letters.tickets])
+            self._sink.write(
+                [
+                    self._letter(entry, each.tries, letters)
+                    for each in letters.held
+                    for entry in each.user_records
+                ]
+            )
         except Exception as error:  # noqa: BLE001 - a sink may be the user's own, and the records must end
             _log.warning("Dead letters of %s could not be written: %s", self._stream, error)
             with self._lock:
@@ -278,17 +289,17 @@ class Engine:
             with self._lock:
                 self._outbox.written(letters)
 
-    def _letter(self, ticket: Ticket, letters: Letters) -> DeadLetter:
+    def _letter(self, entry: Entry, tries: int, letters: Letters) -> DeadLetter:
         return DeadLetter(
             application=APPLICATION,
             stream=self._stream,
             shard_id=self._name,
-            sequence_number=str(ticket.row),
-            partition_key=ticket.partition_key,
+            sequence_number=str(entry.row),
+            partition_key=entry.partition_key,
             arrival_timestamp=None,
-            data=ticket.data,
-            explicit_hash_key=ticket.explicit_hash_key,
-            attempts=ticket.tries,
+            data=entry.data,
+            explicit_hash_key=entry.explicit_hash_key,
+            attempts=tries,
             error=f"{type(letters.error).__name__}: {letters.error}",
             reason=letters.reason,
             died_at=self._clock.time(),
@@ -339,8 +350,17 @@ class Engine:
             self._confirm(ended.to_confirm)
         for count, error in ended.failures:
             _log.warning("%s for %s failed: %s", counted(count, "record"), self._stream, error)
+        for held, error in ended.to_report:
+            self._report(held, error)
         for ticket in ended.to_tell:
             ticket.tell()
+
+    def _report(self, held: Held, error: KinesisSpoutError) -> None:
+        if self._on_failure is None:
+            return
+        for entry in held.user_records:
+            failed = FailedRecord(entry.data, entry.partition_key, entry.explicit_hash_key, error)
+            called_back(partial(self._on_failure, failed))
 
     def _confirm(self, numbers: Sequence[int]) -> None:
         assert self._spool is not None, "only with a spool is anything confirmed"

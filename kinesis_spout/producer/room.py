@@ -1,4 +1,4 @@
-"""Room for a record in a full buffer: waited for, made by dropping others, or refused."""
+"""Room for records in a full buffer: waited for, made by dropping others, or refused."""
 
 import asyncio
 import threading
@@ -7,19 +7,20 @@ from typing import NoReturn
 
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import BufferFull, ProducerClosed
+from kinesis_spout.model.logs import counted
+from kinesis_spout.producer.inbox import Put
 from kinesis_spout.producer.producer_engine import Engine
-from kinesis_spout.producer.ticket import Ticket
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 
 class Room:
-    """Applies ``when_full`` to records that found no room at once. Thread-safe.
+    """Applies ``when_full`` to what found no room at once. Thread-safe.
 
-    ``await_room`` waits until room is reserved for a record, and returns whether it is. It may refuse to wait.
+    ``await_room`` waits until room is reserved for records, and returns whether it is. It may refuse to wait.
     """
 
     def __init__(
-        self, config: ProducerConfig, engine: Engine, clock: Clock, await_room: Callable[[Ticket], bool]
+        self, config: ProducerConfig, engine: Engine, clock: Clock, await_room: Callable[[Put], bool]
     ) -> None:
         self._config = config
         self._engine = engine
@@ -27,37 +28,37 @@ class Room:
         self._clock = clock
         self._await_room = await_room
 
-    def make(self, ticket: Ticket) -> None:
+    def make(self, put: Put) -> None:
         try:
-            has_room = self._now(ticket) or (self._may_wait and self._await_room(ticket))
+            has_room = self._now(put) or (self._may_wait and self._await_room(put))
         except BaseException:  # Ctrl-C
-            self._inbox.refuse()
+            self._inbox.refuse(put)
             raise
         if not has_room:
-            self._refuse()
+            self._refuse(put)
 
-    async def make_async(self, ticket: Ticket) -> None:
+    async def make_async(self, put: Put) -> None:
         try:
-            has_room = self._now(ticket) or (self._may_wait and await self._await_room_async(ticket))
+            has_room = self._now(put) or (self._may_wait and await self._await_room_async(put))
         except BaseException:  # it was cancelled
-            self._inbox.refuse()
+            self._inbox.refuse(put)
             raise
         if not has_room:
-            self._refuse()
+            self._refuse(put)
 
-    def wait(self, ticket: Ticket) -> bool:
-        """Block until room is reserved for a record; False if there was none in time."""
+    def wait(self, put: Put) -> bool:
+        """Block until room is reserved for records; False if there was none in time."""
         deadline = self._clock.monotonic() + self._config.block_timeout_seconds
         while not self._inbox.is_closed:
             may_have_room = threading.Event()
             self._inbox.call_when_there_is_room(may_have_room.set)
-            if self._inbox.reserve(ticket):
+            if self._inbox.reserve(put):
                 return True
             if not may_have_room.wait(max(0.0, deadline - self._clock.monotonic())):
                 break
         return False
 
-    async def _await_room_async(self, ticket: Ticket) -> bool:
+    async def _await_room_async(self, put: Put) -> bool:
         deadline = self._clock.monotonic() + self._config.block_timeout_seconds
         loop = asyncio.get_running_loop()
         while not self._inbox.is_closed:
@@ -70,7 +71,7 @@ class Room:
                     return
 
             self._inbox.call_when_there_is_room(told)
-            if self._inbox.reserve(ticket):
+            if self._inbox.reserve(put):
                 return True
             try:
                 await asyncio.wait_for(may_have_room.wait(), deadline - self._clock.monotonic())
@@ -78,13 +79,13 @@ class Room:
                 break
         return False
 
-    def _now(self, ticket: Ticket) -> bool:
-        if self._inbox.reserve(ticket):
+    def _now(self, put: Put) -> bool:
+        if self._inbox.reserve(put):
             return True
         if self._config.when_full == "drop_oldest":
             # Another thread may take the room first: then there is an older one to drop.
-            while not self._inbox.is_closed and self._engine.drop_oldest(ticket.size_bytes):
-                if self._inbox.reserve(ticket):
+            while not self._inbox.is_closed and self._engine.drop_oldest(put):
+                if self._inbox.reserve(put):
                     return True
         return False
 
@@ -92,13 +93,14 @@ class Room:
     def _may_wait(self) -> bool:
         return self._config.when_full == "block" and not self._inbox.is_closed
 
-    def _refuse(self) -> NoReturn:
-        self._inbox.refuse()
+    def _refuse(self, put: Put) -> NoReturn:
+        self._inbox.refuse(put)
         stream = self._config.stream
         if self._inbox.is_closed:
             raise ProducerClosed(f"the producer of {stream} is closed: it takes no more records")
         counts = self._inbox.counts()
         raise BufferFull(
-            f"expected room for a record, got {counts.waiting} records of {counts.waiting_bytes} bytes that wait "
-            f"for {stream}; raise `max_buffered_records` or `max_buffered_bytes`, or put less"
+            f"expected room for {counted(put.count, 'record')}, got {counts.waiting} records of "
+            f"{counts.waiting_bytes} bytes that wait for {stream}; raise `max_buffered_records` or "
+            "`max_buffered_bytes`, or put less"
         )

@@ -3,10 +3,13 @@
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from typing import Final
 
-from kinesis_spout.producer.ticket import IN_CALL, WAITS, Ticket
+from kinesis_spout.producer.batch import Held, put_of
+from kinesis_spout.producer.inbox import Put
+from kinesis_spout.producer.ticket import IN_CALL, WAITS
 
 _FEW_ENDED: Final = 1_000
 
@@ -14,7 +17,7 @@ _FEW_ENDED: Final = 1_000
 @dataclass(slots=True, eq=False)
 class _Taken:
     expire_at: float
-    tickets: list[Ticket]
+    puts: list[Put]
     ended: int = 0
     """How many at its beginning have ended."""
 
@@ -28,10 +31,10 @@ class TakenRecords:
     def __init__(self, *, drops: bool) -> None:
         self._taken: deque[_Taken] = deque()
         self._count = 0
-        """How many tickets are held there, including the ended ones."""
-        self._overdue: list[Ticket] = []
+        """How many are held there, including the ended ones."""
+        self._overdue: list[Held] = []
         """Those whose time ended while they were in a call."""
-        self._line: deque[Ticket] | None = deque() if drops else None
+        self._line: deque[Held] | None = deque() if drops else None
         """Oldest first: all that wait in no call, and others."""
         self._longest_line = _FEW_ENDED
 
@@ -43,87 +46,95 @@ class TakenRecords:
     def next_expiry(self) -> float:
         return self._taken[0].expire_at if self._taken else inf
 
-    def add(self, tickets: list[Ticket], expire_at: float) -> None:
-        self._taken.append(_Taken(expire_at, tickets))
-        self._count += len(tickets)
+    def add(self, puts: list[Put], expire_at: float) -> None:
+        """Take in what is held elsewhere already: a batch is in its parts."""
+        self._taken.append(_Taken(expire_at, puts))
+        self._count += len(puts)
         if self._line is not None:
-            self._line.extend(tickets)
+            self._line.extend(_pieces(puts))
             self._shorten_line()
 
-    def expire(self, now: float) -> list[Ticket]:
+    def expire(self, now: float) -> list[Held]:
         """Return and forget those whose time is over. Those in calls are overdue from now on."""
-        expired: list[Ticket] = []
+        expired: list[Held] = []
         while self.next_expiry <= now:
             taken = self._taken.popleft()
-            self._count -= len(taken.tickets)
-            for ticket in taken.tickets:
-                if not ticket.is_gone:
-                    (self._overdue if ticket.place == IN_CALL else expired).append(ticket)
+            self._count -= len(taken.puts)
+            for piece in _pieces(taken.puts):
+                if not piece.is_gone:
+                    (self._overdue if piece.place == IN_CALL else expired).append(piece)
         return expired
 
-    def expire_overdue(self) -> list[Ticket]:
+    def expire_overdue(self) -> list[Held]:
         """Return the overdue ones that are no longer in a call."""
         if not self._overdue:
             return []
-        left = [ticket for ticket in self._overdue if not ticket.is_gone]
-        self._overdue = [ticket for ticket in left if ticket.place == IN_CALL]
-        return [ticket for ticket in left if ticket.place == WAITS]
+        left = [piece for piece in _pieces(self._overdue) if not piece.is_gone]
+        self._overdue = [piece for piece in left if piece.place == IN_CALL]
+        return [piece for piece in left if piece.place == WAITS]
 
-    def overdue_among(self, tickets: Iterable[Ticket]) -> list[Ticket]:
-        overdue = set(map(id, self._overdue))
-        return [ticket for ticket in tickets if id(ticket) in overdue] if overdue else []
+    def overdue_among(self, held: Iterable[Held]) -> list[Held]:
+        overdue = set(map(id, _pieces(self._overdue)))
+        return [each for each in held if id(each) in overdue] if overdue else []
 
-    def take_oldest(self, records: int, size_bytes: int) -> list[Ticket]:
+    def take_oldest(self, records: int, size_bytes: int) -> list[Held]:
         """Return the oldest that wait in no call: so many records and bytes, or none if there are too few."""
         line = self._line
         assert line is not None, "only a producer that drops asks for it"
-        oldest: list[Ticket] = []
-        while line and (len(oldest) < records or size_bytes > 0):
-            ticket = line.popleft()
-            if ticket.place == WAITS and not ticket.done():
-                oldest.append(ticket)
-                size_bytes -= ticket.size_bytes
-        if len(oldest) < records or size_bytes > 0:
+        oldest: list[Held] = []
+        while line and (records > 0 or size_bytes > 0):
+            first = line.popleft()
+            if first.pieces != (first,):
+                line.extendleft(reversed(first.pieces))
+            elif first.place == WAITS and not first.done():
+                oldest.append(first)
+                records -= first.count
+                size_bytes -= first.size_bytes
+        if records > 0 or size_bytes > 0:
             line.extendleft(reversed(oldest))
             return []
         return oldest
 
-    def wait_again(self, tickets: list[Ticket]) -> None:
+    def wait_again(self, held: list[Held]) -> None:
         """Note that these were in a call, and wait again: they may be the oldest, and be there twice."""
         if self._line is not None:
-            self._line.extendleft(reversed(tickets))
+            self._line.extendleft(reversed(held))
             self._shorten_line()
 
     def _shorten_line(self) -> None:
         assert self._line is not None, "only a producer that drops has a line"
         if len(self._line) > self._longest_line:
-            self._line = deque(dict.fromkeys(ticket for ticket in self._line if not ticket.is_gone))
+            self._line = deque(dict.fromkeys(each for each in _pieces(self._line) if not each.is_gone))
             self._longest_line = 2 * len(self._line) + _FEW_ENDED
 
-    def not_ended(self) -> list[Ticket]:
+    def not_ended(self) -> list[Put]:
         """Return all that have not ended, except those given up and no longer held."""
-        held = [ticket for taken in self._taken for ticket in taken.tickets]
-        return [ticket for ticket in [*held, *self._overdue] if not ticket.done()]
+        held = [put for taken in self._taken for put in taken.puts]
+        return [put for put in [*held, *map(put_of, self._overdue)] if not put.done()]
 
     def forget_ended(self, waiting: int) -> None:
         """Drop what has ended. A few of all that are ``waiting`` may keep others that came with them."""
         while self._taken:
             taken = self._taken[0]
-            tickets = taken.tickets
+            puts = taken.puts
             at = taken.ended
-            while at < len(tickets) and tickets[at].outcome is not None:
+            while at < len(puts) and puts[at].outcome is not None:
                 at += 1
             taken.ended = at
-            if at < len(tickets):
+            if at < len(puts):
                 break
-            self._count -= len(tickets)
+            self._count -= len(puts)
             self._taken.popleft()
         if self._count > 2 * waiting + _FEW_ENDED:
             self._leave_out_ended()
 
     def _leave_out_ended(self) -> None:
         for taken in self._taken:
-            taken.tickets = [ticket for ticket in taken.tickets if not ticket.done()]
+            taken.puts = [put for put in taken.puts if not put.done()]
             taken.ended = 0
-        self._taken = deque(taken for taken in self._taken if taken.tickets)
-        self._count = sum(len(taken.tickets) for taken in self._taken)
+        self._taken = deque(taken for taken in self._taken if taken.puts)
+        self._count = sum(len(taken.puts) for taken in self._taken)
+
+
+def _pieces(puts: Iterable[Put | Held]) -> Iterable[Held]:
+    return chain.from_iterable([put.pieces for put in puts])

@@ -4,28 +4,24 @@ A record that no stream takes gets no ticket: one such record makes PutRecords r
 https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecordsRequestEntry.html
 """
 
-import asyncio
 import copy
-import logging
-import threading
-from collections.abc import Callable, Generator
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
 from kinesis_spout.kinesis.write.put_records import MAX_KEY_CHARACTERS, MAX_RECORD_BYTES, Entry
 from kinesis_spout.model.errors import InvalidRecord, KinesisSpoutError
 from kinesis_spout.model.trace_context import TraceContext
-from kinesis_spout.model.unfinished_work import refuse_unfinished
+from kinesis_spout.producer.promise import Promise
 
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from kinesis_spout.producer.batch import BatchTicket
+
 WAITS: Final = 0
 IN_CALL: Final = 1
 GIVEN_UP: Final = 2
 
 _LONGEST_SHOWN: Final = 50
-
-_lock = threading.Lock()
-"""Guards the lists of callbacks of all tickets: few have one."""
 
 
 class PutResult(NamedTuple):
@@ -44,7 +40,7 @@ class PutResult(NamedTuple):
         return f"{self.shard_id}:{self.sequence_number}{sub}"
 
 
-class Ticket(Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # msgspec allows it
+class Ticket(Promise, Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # msgspec allows it
     """A record that a producer took over. Made by `KinesisProducer.put`.
 
     It ends exactly once: the record is on the stream, or an error says why it is not. Every method may be
@@ -66,10 +62,8 @@ class Ticket(Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # m
     """The answer that names its place, or the error."""
     sub_sequence_number: int | None = None
     callbacks: list[Callable[["Ticket"], object]] | None = None
-
-    def done(self) -> bool:
-        """Return whether it has ended."""
-        return self.outcome is not None
+    batch: "BatchTicket | None" = None
+    """Whose record it is, of those that were put together: it has no other ticket then."""
 
     def result(self, timeout: float | None = None) -> PutResult:
         """Wait until the record has ended, and return where it is.
@@ -96,53 +90,12 @@ class Ticket(Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # m
         Raises:
             TimeoutError: as `result`.
         """
-        if self.outcome is None:
-            ended = threading.Event()
-
-            def tell(_: Ticket) -> None:
-                ended.set()
-
-            self.add_done_callback(tell)
-            try:
-                is_over = ended.wait(timeout)
-            finally:
-                self._forget(tell)
-            if not is_over:
-                raise TimeoutError(f"expected the record to end within {timeout} s; it is still waiting")
+        self._wait(timeout)
         if not isinstance(self.outcome, KinesisSpoutError):
             return None
         error = copy.copy(self.outcome)  # each with a traceback of its own, which refers to its frames only
         error.__cause__ = self.outcome.__cause__
         return error
-
-    def add_done_callback(self, callback: Callable[["Ticket"], object]) -> None:
-        """Have ``callback(ticket)`` called once when it has ended: at once if it has.
-
-        It is called on a thread of the producer, and should be quick: other records wait for it. It may put
-        records, and close the producer, neither of which waits there; it must not wait for other tickets.
-        What it raises is logged, and changes nothing.
-        """
-        with _lock:
-            if self.callbacks is None:
-                self.callbacks = []
-            self.callbacks.append(callback)
-        if self.outcome is not None:
-            self.tell()
-
-    def __await__(self) -> Generator[Any, None, PutResult]:
-        if self.outcome is None:
-            loop = asyncio.get_running_loop()
-            ended: asyncio.Future[None] = loop.create_future()
-
-            def tell(_: Ticket) -> None:
-                _wake(loop, ended)
-
-            self.add_done_callback(tell)
-            try:
-                yield from ended
-            finally:
-                self._forget(tell)
-        return self.result()
 
     def __repr__(self) -> str:
         state = "waiting"
@@ -150,28 +103,29 @@ class Ticket(Entry, frozen=False, gc=False, eq=False):  # type: ignore[misc] # m
             state = "failed" if isinstance(self.outcome, KinesisSpoutError) else self.result().message_id
         return f"<Ticket {state}>"
 
-    def tell(self) -> None:
-        """Call the callbacks, each once. For the producer, after it has set the ``outcome``."""
-        callbacks = self.callbacks
-        while callbacks:
-            try:
-                callback = callbacks.pop(0)
-            except IndexError:  # another thread calls them, too
-                return
-            try:
-                returned = callback(self)
-                if returned is not None:
-                    refuse_unfinished(returned)
-            except KeyboardInterrupt:
-                raise
-            except BaseException:  # noqa: BLE001 - a user's own, perhaps `sys.exit`; the others must be called
-                _log.exception("A callback of a record that was put failed; the record is not concerned")
+    @property
+    def left(self) -> int:
+        """How many records have not ended."""
+        return int(self.outcome is None)
 
-    def _forget(self, callback: Callable[["Ticket"], object]) -> None:
-        """Stop calling it: a caller that asks repeatedly would leave many."""
-        with _lock:
-            if self.callbacks and callback in self.callbacks:
-                self.callbacks.remove(callback)
+    @property
+    def pieces(self) -> "tuple[Ticket, ...]":
+        """What ends as one of it."""
+        return (self,)
+
+    @property
+    def places(self) -> Sequence[int]:
+        """Its place in its batch, if it has one."""
+        return () if self.batch is None else (self.row - self.batch.first_row,)
+
+    def spooled(self, number: int) -> None:
+        """Note its number in the spool."""
+        self.number_in_spool = number
+
+    @property
+    def numbers_in_spool(self) -> Sequence[int]:
+        """Its number, if it has one."""
+        return () if self.number_in_spool is None else (self.number_in_spool,)
 
     @property
     def is_gone(self) -> bool:
@@ -243,15 +197,3 @@ def _shown(given: object) -> str:
     if isinstance(given, int) and given.bit_length() > 2 * 128:
         return f"one of {given.bit_length()} bits"
     return str(given)[:_LONGEST_SHOWN]
-
-
-def _wake(loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[None]") -> None:
-    try:
-        loop.call_soon_threadsafe(_set, ended)
-    except RuntimeError:  # the loop was closed, and with it the wait
-        return
-
-
-def _set(ended: "asyncio.Future[None]") -> None:
-    if not ended.done():
-        ended.set_result(None)

@@ -78,6 +78,7 @@ class SpoutSettings(ZooKeeperKeywords, KinesisKeywords, total=False):
     max_fetch_bytes_per_second: int
     max_total_fetch_bytes_per_second: int | None
     fetch_period_seconds: float
+    wire_format: Literal["json", "cbor"]
     deaggregate: bool
     poll_interval_seconds: float
     idle_poll_interval_seconds: float
@@ -94,6 +95,7 @@ class SpoutSettings(ZooKeeperKeywords, KinesisKeywords, total=False):
     shards_per_task: int
     max_concurrent_batches: int
     max_batch_seconds: float
+    long_task_seconds: float
     commit_interval_seconds: float
     stop_timeout_seconds: float
     dead_letters: str | None

@@ -12,13 +12,20 @@ from typing import Any
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
-from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount, CountsBlock, Keyed
+from kinesis_spout.storm.running.blocks import (
+    Block,
+    ChangesDoNotCount,
+    CountsBlock,
+    GroupBlock,
+    Keyed,
+    TreeReport,
+)
 from kinesis_spout.storm.running.clocks import ProcessingClock, TickClock, Ticks
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.one_by_one import RunChoice, run_of
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.running.trees import Unfinished, decide, new_root, open_trees
+from kinesis_spout.storm.running.trees import Unfinished, decide, ends_reported, open_trees, root_of
 from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue
 
 Values = Sequence[Any]
@@ -179,19 +186,26 @@ class LocalTopology:
         if not program.plan.exchanges:
             self._add_counts(block for _, block in blocks)
             return first.trees.all_decided(numbers), True
-        blocks += open_trees(numbers, program.ackers, 0)
+        blocks += open_trees(numbers, program.ackers, 0)  # none without ackers
         for stage in range(1, len(program.plan.stages)):
             blocks = [each for part in self._exchanged(program, stage, blocks, ticks) for each in part]
-        ackers = max(1, program.ackers)
+        if not program.ackers:
+            self._add_counts(block for _, block in blocks)
+            reported = ends_reported(
+                (block for _, block in blocks if isinstance(block, TreeReport)),
+                (block for _, block in blocks if isinstance(block, GroupBlock)),
+            )
+            ends = {numbers[root]: end for root, end in reported.ends.items() if root in numbers}
+            return ends, not reported.has_touched
         found = [
             each
-            for acker in range(ackers)
-            for each in decide(block for key, block in blocks if key % ackers == acker)
+            for acker in range(program.ackers)
+            for each in decide(block for key, block in blocks if key % program.ackers == acker)
         ]
         self._add_counts(found)
-        ends = [each.ends for each in found if isinstance(each, Unfinished)]
+        of_ackers = [each.ends for each in found if isinstance(each, Unfinished)]
         counts = not any(isinstance(each, ChangesDoNotCount) for each in found)
-        return {number: end for each in ends for number, end in each.items()}, counts
+        return {number: end for each in of_ackers for number, end in each.items()}, counts
 
     def _exchanged(
         self, program: Program, stage: int, blocks: list[Keyed], ticks: Ticks
@@ -244,7 +258,7 @@ def _emitted(run: StageRun, batch: Sequence[Values], stream: str) -> tuple[dict[
     run.spout.output(stream)  # Raises even where there are no tuples.
     numbers: dict[int, int] = {}
     for number, values in enumerate(batch):
-        root = new_root() if run.program.ackers else 0
+        root = root_of(number, 0) if run.program.is_tracked else 0
         if run.emit_root(values, root, stream):
             numbers[root] = number
     run.finish()

@@ -37,9 +37,10 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     times out. A job of Spark that takes three times as long, and a minute at least, is cancelled, and its
     records are retried."""
     ackers: _Ackers | None = None
-    """How many tasks share the trees that do not end where they began; None: one for each partition of an
-    exchange. 0 acks each record when its tuple is emitted: then failures are not retried. Not with state,
-    which could not be exact then."""
+    """Who decides whether a tree is complete. None: it is, unless a task reports that it held or failed one of its
+    tuples, which costs a tuple nothing. A number: so many tasks share the trees, and count the edges of each as
+    Storm's ackers do, for the price of one more exchange. 0 acks each record when its tuple is emitted: then
+    failures are not retried. Not 0 with state, which could not be exact then."""
     partitions: _Partitions | None = None
     """Of an exchange: at most this many tasks of Spark run the bolts after it. None: as many as the bolts there
     have tasks, and no more than Spark runs at a time."""

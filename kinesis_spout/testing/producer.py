@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import SpoolError
-from kinesis_spout.producer import KinesisProducer, Ticket
+from kinesis_spout.producer import KinesisProducer
+from kinesis_spout.producer.inbox import Put
 from kinesis_spout.producer.outbox import WorkToDo
 from kinesis_spout.producer.spool import Spooled
 from kinesis_spout.testing.clock import ManualClock
@@ -49,9 +50,9 @@ class SteppedProducer(KinesisProducer):
         while not is_over() and self._go_on(deadline):
             pass
 
-    def _await_room(self, ticket: Ticket) -> bool:
+    def _await_room(self, put: Put) -> bool:
         deadline = self.clock.monotonic() + self.config.block_timeout_seconds
-        while not self._inbox.reserve(ticket):
+        while not self._inbox.reserve(put):
             if not self._go_on(deadline):
                 return False
         return True
@@ -113,13 +114,14 @@ class InMemorySpool:
         self._unread: list[Spooled] = []
         self._is_open = True
 
-    def append(self, entry: Entry) -> int:
+    def append(self, *entries: Entry) -> int:
         self._check_open()
         if self._folder.refuses_for is not None:
             raise SpoolError(f"expected to keep a record, got {self._folder.refuses_for}")
-        self._number += 1
-        self._own[self._number] = entry
-        return self._number
+        first = self._number + 1
+        self._own |= dict(enumerate(entries, first))
+        self._number += len(entries)
+        return first
 
     def confirm(self, numbers: Iterable[int]) -> None:
         self._check_open()

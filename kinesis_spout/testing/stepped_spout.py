@@ -18,7 +18,8 @@ from math import inf
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.stream_set import StreamSet
-from kinesis_spout.kinesis.read.prefetcher import Fetch, Prefetcher
+from kinesis_spout.kinesis.read.polling.prefetcher import Fetch, Prefetcher
+from kinesis_spout.kinesis.read.polling.steps import run_here
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import Emitted, StreamTuples
@@ -170,8 +171,8 @@ class _SteppedPrefetcher(Prefetcher):
 
     def submit(self, fetch: Fetch, due_at: float) -> None:
         """Have ``fetch`` run by the first ``fetch_due`` at ``due_at`` or later."""
-        with self._changed:
-            self._put(fetch, due_at)
+        with self._lock:
+            self._schedule.put(fetch, due_at, max(0.0, due_at - self._clock.monotonic()))
 
     @property
     def due_at(self) -> float:
@@ -181,6 +182,6 @@ class _SteppedPrefetcher(Prefetcher):
     def fetch_due(self) -> None:
         now = self._clock.monotonic()
         while (fetch := self._schedule.take(now)) is not None:
-            again_at = fetch()
+            again_at = run_here(fetch(), self._clock)
             if again_at is not None:
                 self.submit(fetch, again_at)

@@ -26,7 +26,12 @@ def _read_throttle(scene: Scene) -> None:
         try:
             with translated("GetRecords"):
                 call_get_records(
-                    scene.client, iterator, 1, RecordsForm(), stream=scene.stream, shard_id=shard_id
+                    scene.client,
+                    iterator,
+                    1,
+                    RecordsForm(scene.stream, shard_id),
+                    stream=scene.stream,
+                    shard_id=shard_id,
                 )
         except Throttled:
             return True

@@ -50,8 +50,10 @@ def faults(tmp_path: Path) -> Faults:
     return Faults(folder=tmp_path)
 
 
-def topology(world: MicroBatchWorld, faults: Faults, **settings: Any) -> Topology:
-    return faulty_word_count(faults, world.log, world.settings | settings)
+def topology(
+    world: MicroBatchWorld, faults: Faults, *, ackers: int | None = None, **settings: Any
+) -> Topology:
+    return faulty_word_count(faults, world.log, world.settings | settings, ackers=ackers)
 
 
 def counts(world: MicroBatchWorld, faults: Faults) -> dict[str, int]:
@@ -92,7 +94,8 @@ def test_a_worker_killed_in_a_stage_loses_no_word_and_counts_none_twice(
     put = sentences(60, f"a {stage} b")
     world.put(put)
 
-    with topology(world, faults, retry_limit=5).run(spark) as query:
+    ackers = 2 if stage == ACKER else None
+    with topology(world, faults, retry_limit=5, ackers=ackers).run(spark) as query:
         query.processAllAvailable()
         # Any worker may be the acker: it takes some micro-batches until one is that was told to die.
         for _ in range(30):
@@ -300,7 +303,7 @@ def test_a_lost_session_reloads_the_state_and_counts_nothing_twice(
     put = sentences(40)
     world.put(put)
     with ZooKeeperProxy(world.settings["zookeeper"]) as proxy:
-        cut = {"zookeeper": proxy.connect_string, "session_timeout_seconds": 3.0}
+        cut: dict[str, Any] = {"zookeeper": proxy.connect_string, "session_timeout_seconds": 3.0}
         with topology(world, faults, **cut).run(spark) as query:
             query.processAllAvailable()
             until(lambda: counts(world, faults) == recount(put), "all of this is stored")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from kinesis_spout.kinesis import (
     ReadSettings,
 )
 from kinesis_spout.kinesis.aggregated_record import take_apart
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.calls import RAW_BODY
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry
@@ -61,13 +62,25 @@ def test_pages_come_past_botocores_parser(kinesis_endpoint: KinesisEndpoint) -> 
     assert b'"Records"' in reply[RAW_BODY]
 
 
+def test_pages_in_cbor_are_the_same_or_asked_for_in_json(kinesis_endpoint: KinesisEndpoint) -> None:
+    stream = kinesis_endpoint.create_stream()
+    payloads = [b"", b"one", bytes(range(256)) * 300]
+    _put(kinesis_endpoint.client(), stream, payloads)
+    client = replace(kinesis_endpoint.settings, wire_format="cbor").connect()
+    pages = [_getter(client, stream).read(10) for _ in range(3)]
+    in_json = _getter(kinesis_endpoint.client(), stream).read(10)
+
+    assert [page.records for page in pages] == [in_json.records] * 3
+    assert [record.data for record in in_json.records] == payloads
+
+
 def test_large_and_small_records_arrive_whole_through_the_buffer(kinesis_endpoint: KinesisEndpoint) -> None:
     client, stream = kinesis_endpoint.client(), kinesis_endpoint.create_stream()
     payloads = [os.urandom(size) for size in [0, 1, 1000, 900_000, *[100] * 200]]
     _put(client, stream, payloads)
     polled: list[Record] = []
 
-    with Prefetcher(threads=1) as prefetcher:
+    with Prefetcher(most=1) as prefetcher:
         getter = buffered_shard(_getter(client, stream), prefetcher, max_records=50)
 
         def has_all() -> bool:

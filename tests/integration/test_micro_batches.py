@@ -17,6 +17,7 @@ from kinesis_spout import Reject, RetryLater
 from kinesis_spout.model.errors import InvalidConfig, StreamNotFound
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark import ArrowCollector, Collector
+from kinesis_spout.spark.long_tasks.long_task_runner import LongTaskRunner
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
 from tests.support.spark.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
 from tests.support.waiting import wait_until
@@ -641,3 +642,96 @@ def test_a_door_that_coalesces_handles_the_newest_of_each_key(
     assert counters.coalesced >= 57 - 3 * 2  # by how many pages they came
     with pytest.raises(InvalidConfig, match="coalesce: expected"):
         world.spout().foreach_record(spark, print, coalesce="product")  # type: ignore[arg-type]
+
+
+# Tasks that stay
+
+
+def test_a_slow_stream_is_handled_in_a_task_that_stays_and_one_that_kills_it_is_found_there(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    def act(payload: str, _: int) -> None:
+        if payload == "r20":
+            os._exit(3)
+
+    with world.spout(retry_limit=2).foreach_record(spark, logging_handler(world.log, act)) as query:
+        runner = query._engines[0]._running._runner
+        assert isinstance(runner, LongTaskRunner)
+        handed = []
+        for payload in texts(30):
+            task = runner._task
+            handed += [] if task is None or task in handed else [task]
+            world.put([payload])
+            wait_until(lambda: payload in world.log.payloads(), f"{payload} is handled")  # noqa: B023
+        query.processAllAvailable()
+        assert query.counters.acked == 29
+
+    assert sum(task.handed for task in handed) > 10, "they were not handed over"
+    (letter,) = world.dead_letters()
+    assert (letter.data, letter.attempts) == (b"r20", 3)
+    assert world.log.attempts("r20") == [1, 2, 3]
+    counts = world.log.counts()
+    del counts["r20"]
+    assert set(counts.values()) == {1}
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds(), "a stop ends the task"
+
+
+def test_a_task_that_stays_makes_room_for_another_job(spark: SparkSession, world: MicroBatchWorld) -> None:
+    with world.spout().foreach_record(spark, logging_handler(world.log)) as query:
+        runner = query._engines[0]._running._runner
+        assert isinstance(runner, LongTaskRunner)
+        putting = threading.Event()
+
+        def put() -> None:
+            for number in range(10_000):
+                if putting.wait(0.2):
+                    return
+                world.put([f"r{number}"])
+
+        thread = threading.Thread(target=put)
+        thread.start()
+        try:
+            wait_until(
+                lambda: runner._task is not None and runner._task.handed > 2, "a task is handed slices"
+            )
+            first = runner._task
+            slots = runner._cluster.slots()
+            both = spark.sparkContext.parallelize(range(slots * 4), slots * 4)
+            assert both.map(lambda _: time.sleep(0.7)).count() == slots * 4
+            assert first is not None
+            assert first.is_over
+        finally:
+            putting.set()
+            thread.join()
+        query.processAllAvailable()
+
+
+def test_a_handler_that_hangs_in_a_task_that_stays_is_timed_out_alone(
+    spark: SparkSession, make_world: MakeWorld
+) -> None:
+    world = make_world(shards=1)
+
+    def act(payload: str, _: int) -> None:
+        if payload == "hangs":
+            threading.Event().wait()
+
+    spout = world.spout(retry_limit=0, message_timeout_seconds=5.0)
+    with spout.foreach_record(spark, logging_handler(world.log, act)) as query:
+        runner = query._engines[0]._running._runner
+        assert isinstance(runner, LongTaskRunner)
+        for number in range(1_000):
+            world.put([f"r{number}"])
+            wait_until(lambda: f"r{number}" in world.log.payloads(), "it is handled")  # noqa: B023
+            task = runner._task
+            if task is not None and task.handed > 1 and not task.is_over:
+                break
+        before = task.handed if task is not None else 0
+        world.put(["hangs"])
+        query.processAllAvailable()
+        assert task is not None
+        assert task.handed > before, "it was not handed over"
+        assert query.counters.timed_out == 1
+
+    (letter,) = world.dead_letters()
+    assert (letter.data, letter.error) == (b"hangs", "timed out after 5 s")
+    assert set(world.log.counts().values()) == {1}

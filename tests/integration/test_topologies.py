@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kinesis_spout.storm import Topology, TopologyBuilder
+from kinesis_spout.storm import CombinerBolt, Topology, TopologyBuilder
 from tests.support.spark.micro_batch_world import DeliveryLog, MakeWorld, MicroBatchWorld
 from tests.support.storm.components import (
     CountWords,
@@ -61,6 +61,28 @@ def test_a_record_is_done_when_its_whole_tree_is(spark: SparkSession, world: Mic
     assert (spout.emitted, spout.acked, spout.failed, spout.timed_out) == (206, 200, 4, 2)
     assert query.spouts["sentences"].counters.timed_out == 2
     assert spout.complete_latency_ms > components["split"].latency_ms > 0
+
+
+def test_a_record_whose_words_travel_combined_with_those_of_others_fails_by_its_word(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    builder = TopologyBuilder()
+    spout = world.spout(scheme="text", retry_limit=1)
+    builder.set_spout("sentences", spout, fields=["sentence"])
+    builder.set_bolt("split", Split(), 2).shuffle_grouping("sentences")
+    builder.set_bolt("tally", CombinerBolt(["word"]), 2).shuffle_grouping("split")
+    builder.set_bolt("log", LogWords(world.log), 2).fields_grouping("tally", ["word"])
+    world.put([f"good {number}" for number in range(100)] + ["good poison", "unsplittable"])
+
+    with builder.build("words").run(spark) as query:
+        query.processAllAvailable()
+        components = query.components
+
+    letters = {letter.data: letter.error for letter in world.dead_letters()}
+    assert letters == {b"good poison": "log: poisoned", b"unsplittable": "split: cannot be split"}
+    assert query.spouts["sentences"].counters.acked == 100
+    assert components["tally"].executed == 204, "each sentence of two words once, and the poisoned one twice"
+    assert components["log"].executed < 204, "the same word of many sentences travels once"
 
 
 def test_user_records_of_one_aggregate_are_acked_retried_and_given_up_one_by_one(

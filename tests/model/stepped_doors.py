@@ -16,6 +16,7 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
+from kinesis_spout.spark.tasks.jobs import WORTH_A_TASK_SECONDS
 from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import SteppedSpout
@@ -140,6 +141,7 @@ class _Runner:
     """A ``BatchRunner`` whose executors are this thread. Each slice is a task of its own."""
 
     ticks = None
+    worth_a_task_seconds = WORTH_A_TASK_SECONDS
 
     def __init__(self, process: Process) -> None:
         self._world = process.world
@@ -160,6 +162,9 @@ class _Runner:
     def settled(self, tag: str, *, is_whole: bool) -> bool:
         del tag, is_whole
         return True
+
+    def close(self) -> None:
+        """Nothing is kept."""
 
     def _deliver(self, plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
         return HandlerDelivery(plan, MortalHandler(self._handle), rules)

@@ -1,4 +1,7 @@
-"""The acker, fed by tasks that count and XOR first, against trees of tuples written down in full."""
+"""Who decides trees: the acker, fed by tasks that XOR first, or those tasks, which report what they hold.
+
+Both against trees of tuples written down in full, and against each other.
+"""
 
 from array import array
 from collections import defaultdict
@@ -16,7 +19,7 @@ from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.tuples import Source, Tuple
 from kinesis_spout.storm.running.blocks import AckBlock, Block, OpenTrees, Parcel, TupleBlock
 from kinesis_spout.storm.running.collecting import Collector, Output
-from kinesis_spout.storm.running.trees import Trees, Unfinished, decide
+from kinesis_spout.storm.running.trees import Trees, Unfinished, acker_of, decide, ends_reported
 
 ACKED, FAILED, FORGOTTEN, ACKED_TWICE, FAILED_AFTER_ACK = (
     "acked",
@@ -85,18 +88,19 @@ class Tasks:
         blocks: list[tuple[int, Block]] = []
         for root, number in opened.items():
             words = {"roots": array("Q", [root]).tobytes(), "numbers": array("Q", [number]).tobytes()}
-            blocks.append((root % ACKERS, OpenTrees(acker=root % ACKERS, batch=0, **words)))
+            acker = acker_of(root, ACKERS)
+            blocks.append((acker, OpenTrees(acker=acker, batch=0, **words)))
         for trees in self.trees:
             values = dict(zip(*(words.tolist() for words in trees.take()), strict=True))
             for root in values.keys() | trees.ends.keys():
                 known = [root] if root in values else []
                 block = AckBlock(
-                    acker=root % ACKERS,
+                    acker=acker_of(root, ACKERS),
                     roots=array("Q", known).tobytes(),
                     values=array("Q", [values[each] for each in known]).tobytes(),
                     ends={root: trees.ends[root]} if root in trees.ends else {},
                 )
-                blocks.append((root % ACKERS, block))
+                blocks.append((block.acker, block))
         return blocks
 
 
@@ -148,6 +152,15 @@ def test_a_tree_is_complete_if_and_only_if_every_tuple_of_it_was_acked(
             assert isinstance(unfinished, Unfinished)
             assert not found.keys() & unfinished.ends.keys()
             found |= unfinished.ends
+
+    reported, has_touched = ends_reported(
+        report for report in (trees.report() for trees in tasks.trees) if report is not None
+    )
+    numbers = {root: number for number, root in enumerate(root_ids)}
+    assert {numbers[root]: end.timed_out for root, end in reported.items()} == {
+        number: end.timed_out for number, end in found.items()
+    }
+    assert not has_touched
 
     fates: dict[int, set[str]] = defaultdict(set)
     for each in drawn:

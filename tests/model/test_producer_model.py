@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import BufferFull, KinesisSpoutError
-from kinesis_spout.producer import Ticket
+from kinesis_spout.producer import BatchTicket, FailedRecord, Ticket
 from kinesis_spout.producer.outbox import WorkToDo
 from kinesis_spout.producer.spool import Spooled
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock, SteppedProducer
@@ -46,10 +46,10 @@ class SpoolInMemory:
         self._left = sorted(content)
         self.is_closed = False
 
-    def append(self, entry: Entry) -> int:
-        number = max(self.content, default=0) + 1
-        self.content[number] = entry
-        return number
+    def append(self, *entries: Entry) -> int:
+        first = max(self.content, default=0) + 1
+        self.content |= dict(enumerate(entries, first))
+        return first
 
     def confirm(self, numbers: Any) -> None:
         for number in numbers:
@@ -75,6 +75,10 @@ class World:
     clock: ManualClock = field(default_factory=ManualClock)
     kinesis: WritableKinesis = field(default_factory=lambda: WritableKinesis(s=2))
     tickets: list[Ticket] = field(default_factory=list)
+    batches: dict[BatchTicket, list[tuple[bytes, str]]] = field(default_factory=dict)
+    quiet: list[tuple[bytes, str]] = field(default_factory=list)
+    """What was put without a ticket."""
+    reported: list[FailedRecord] = field(default_factory=list)
     told: Counter[int] = field(default_factory=Counter)
     under_way: list[WorkToDo] = field(default_factory=list)
     refused: int = 0
@@ -92,6 +96,7 @@ class World:
             clock=self.clock,
             spool=self.spool,
             dead_letters=self.sink,
+            on_failure=self._report,
             **self.options,
         )
 
@@ -107,17 +112,35 @@ class World:
             raise LOST
 
     def put(self, number: int, keys: int) -> None:
-        if self.producer.counts().waiting >= self.producer.config.max_buffered_records:
+        """Put a record, or some together, or one without a ticket."""
+        how = self.chance.choice(["one", "one", "many", "without"])
+        count = self.chance.choice([1, 3, 20]) if how == "many" else 1
+        if self.producer.counts().waiting + count > self.producer.config.max_buffered_records:
             self.do_all()  # who blocks waits for other threads
+        records = [
+            (str(100 * number + at).zfill(60).encode(), f"key-{self.chance.randrange(keys)}")
+            for at in range(count)
+        ]
         try:
-            ticket = self.producer.put(str(number).zfill(60).encode(), f"key-{self.chance.randrange(keys)}")
+            if how == "many":
+                batch = self.producer.put_many(records)
+                self.batches[batch] = records
+                batch.add_done_callback(self._tell)
+            elif how == "one":
+                self.tickets.append(self.producer.put(*records[0]))
+                self.tickets[-1].add_done_callback(self._tell)
+            else:
+                self.producer.send(*records[0])
+                self.quiet += records
         except BufferFull:
-            self.refused += 1
-            return
-        self.tickets.append(ticket)
-        ticket.add_done_callback(self._tell)
+            self.refused += count
 
-    def _tell(self, ticket: Ticket) -> None:
+    def _report(self, failed: FailedRecord) -> None:
+        self.reported.append(failed)
+        if self.happens("callback crashes"):
+            raise RuntimeError("as told")
+
+    def _tell(self, ticket: Ticket | BatchTicket) -> None:
         self.told[id(ticket)] += 1
         if self.happens("callback crashes"):
             raise RuntimeError("as told")
@@ -144,19 +167,26 @@ class World:
 
     def check_counts(self) -> None:
         counts = self.producer.counts()
-        ended = Counter(kind_of(ticket) for ticket in self.tickets if ticket.done())
+        failed = Counter(
+            [kind_of(ticket) for ticket in self.tickets if ticket.done() and ticket.exception(0)]
+            + [type(error).__name__ for batch in self.batches for error in batch.failed.values()]
+            + [type(failed.error).__name__ for failed in self.reported]
+        )
         assert counts.refused == self.refused
-        assert counts.put == len(self.tickets) + self.refused + counts.recovered
+        assert counts.put == len(self.accepted) + self.refused + counts.recovered
         assert counts.put == counts.sent + counts.failed + counts.dropped + counts.refused + counts.waiting
         if not counts.recovered:
-            assert (counts.sent, counts.dropped, counts.failed) == (
-                ended["sent"],
-                ended["RecordDropped"],
-                sum(ended.values()) - ended["sent"] - ended["RecordDropped"],
-            )
-            assert counts.waiting_bytes == sum(
-                ticket.size_bytes for ticket in self.tickets if not ticket.done()
-            )
+            dropped = failed.pop("RecordDropped", 0)
+            assert (counts.dropped, counts.failed) == (dropped, sum(failed.values()))
+            if not self.quiet:
+                puts: list[Ticket | BatchTicket] = [*self.tickets, *self.batches]
+                assert counts.waiting == sum(put.left for put in puts)
+                assert 0 <= counts.waiting_bytes <= sum(put.size_bytes for put in puts if put.left)
+
+    @property
+    def accepted(self) -> list[bytes]:
+        together = [data for records in self.batches.values() for data, _ in records]
+        return [*(ticket.data for ticket in self.tickets), *together, *(data for data, _ in self.quiet)]
 
     def on_stream(self) -> list[tuple[Sent, int | None, UserRecord]]:
         return [
@@ -186,6 +216,16 @@ def check_all_ended(world: World) -> None:
             placed = ticket.result(0)
             place = (placed.shard_id, placed.sequence_number, placed.sub_sequence_number)
             assert places[place] == (ticket.partition_key, ticket.data)
+    there = Counter(places.values())
+    failed = {report.data for report in world.reported}
+    assert len(failed) == len(world.reported), "each once"
+    for data, key in world.quiet:
+        assert data in failed or there[key, data], "it is on the stream, or was reported"
+    for batch, records in world.batches.items():
+        assert world.told[id(batch)] == 1
+        failures = batch.failures(0)
+        for at, (data, key) in enumerate(records):
+            assert at in failures or there[key, data]
     dead = world.producer.counts().dead_lettered
     assert dead <= len(letters)
     assert not world.producer.counts().waiting
@@ -260,6 +300,9 @@ def test_every_ticket_ends_once_the_counts_add_up_and_keys_keep_their_order(
     is_smooth = not (shares["refused"] or shares["failed"] or shares["lost"])
     has_time = close_timeout and options["delivery_timeout_seconds"] > RECORDS / 10 and seed % 2
     if is_smooth and has_time:
+        assert {type(error).__name__ for batch in world.batches for error in batch.failures(0).values()} <= {
+            "RecordDropped"
+        }
         assert {kind_of(ticket) for ticket in world.tickets} <= {"sent", "RecordDropped"}
 
 
@@ -291,9 +334,12 @@ def test_with_a_spool_what_is_on_no_stream_and_in_no_letter_is_put_by_a_later_pr
             world.producer.close(1.0)
             assert world.spool is not None
             assert world.spool.is_closed
-        accepted |= {ticket.data for ticket in world.tickets}
-        world.tickets, world.under_way, world.refused = [], [], 0
+        accepted |= set(world.accepted)
+        world.tickets, world.batches, world.quiet, world.reported = [], {}, [], []
+        world.under_way, world.refused = [], 0
         world.spool = SpoolInMemory(content)
+        if life == len(ends) - 1:  # it has the time to put what all before it left
+            world.options |= {"delivery_timeout_seconds": 3_600.0}
         world.producer = world.open()
     world.shares = {}
     for _ in range(10_000):
@@ -309,9 +355,8 @@ def test_with_a_spool_what_is_on_no_stream_and_in_no_letter_is_put_by_a_later_pr
 
 def test_the_error_of_a_ticket_is_a_fresh_one_for_each_who_asks() -> None:
     world = World(random.Random(1), {"failed": 1.0}, {"delivery_timeout_seconds": 1.0})
-    world.put(1, 1)
+    ticket = world.producer.put(b"1", "k")
     world.producer.flush()
-    (ticket,) = world.tickets
     errors: list[KinesisSpoutError | None] = [ticket.exception(), ticket.exception()]
     assert errors[0] is not errors[1]
     assert str(errors[0]) == str(errors[1])

@@ -15,7 +15,15 @@ from tests.spark_classes import keep_classes
 from tests.wheel.documents import REPOSITORY
 
 SECONDS = 1_500
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "kinesis_spout", "pyspark_kinesis", "shard_state")
+SOURCES = (
+    "pyproject.toml",
+    "setup.py",
+    "README.md",
+    "LICENSE",
+    "kinesis_spout",
+    "pyspark_kinesis",
+    "shard_state",
+)
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 import kinesis_spout, pandas

@@ -1,25 +1,26 @@
 """A page as Arrow columns for Spark, with the names and types that Kinesis sources use there."""
 
-import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import pyarrow as pa
 
-from kinesis_spout.kinesis.read.page import GetRecordsReply, decode_reply
+from kinesis_spout.kinesis.calls import JSON
+from kinesis_spout.kinesis.read import native
+from kinesis_spout.kinesis.read.page import Body, GetRecordsReply, decode_reply, decode_rest, is_cbor
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
-from kinesis_spout.kinesis.read.record_columns import NOTHING, RecordColumns, columns_of, with_user_rows
-from kinesis_spout.kinesis.read.regular_records import WORTHWHILE_BYTES, regular_columns
+from kinesis_spout.kinesis.read.record_columns import (
+    NOTHING,
+    RecordColumns,
+    columns_of,
+    columns_taken,
+    with_user_rows,
+)
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.columns import ARROW_TYPES, EXTRA_COLUMNS, HANDLED_SCHEMA, SCHEMA
 from kinesis_spout.model.record import Record
 from shard_state import Position, SequenceNumber, Shard
-
-_one_at_a_time: Final = threading.Lock()
-"""Threads that decode large pages at the same time compete for the interpreter and evict each other's pages
-from the caches: eight together need a quarter more CPU than one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,23 +73,26 @@ class ArrowForm:
     hash_keys: HashKeys | None = None
     """The shard's, to count the user records outside of them; None: not counted."""
 
-    def decode(self, body: bytes) -> ArrowPage:
-        if len(body) < WORTHWHILE_BYTES:
-            return self.convert(decode_reply(body))
-        with _one_at_a_time:
-            regular = regular_columns(body)
-            if regular is None:
-                return self.convert(decode_reply(body))
-            columns, rest = regular
-            return self._reply(columns, decode_reply(rest))
+    def decode(self, body: Body, content_type: str = JSON) -> ArrowPage:
+        if native.decoder is None:
+            return self.convert(decode_reply(body, content_type))
+        taken = native.decoder.columns(body, is_cbor(content_type))
+        rest = None if taken is None else decode_rest(taken[-1], content_type)
+        if rest is None:
+            return self.convert(decode_reply(body, content_type))
+        return self._reply(columns_taken(taken), rest, may_have_aggregates=taken[-2])
 
     def convert(self, reply: GetRecordsReply) -> ArrowPage:
         encryption_type = "encryptionType" in self.settings.extra_columns
         return self._reply(columns_of(reply.records, encryption_type=encryption_type), reply)
 
-    def _reply(self, read: RecordColumns, rest: GetRecordsReply) -> ArrowPage:
+    def _reply(
+        self, read: RecordColumns, rest: GetRecordsReply, *, may_have_aggregates: bool = True
+    ) -> ArrowPage:
         columns, counts = (
-            with_user_rows(read, self.hash_keys) if self.settings.deaggregate else (read, NOTHING)
+            with_user_rows(read, self.hash_keys)
+            if self.settings.deaggregate and may_have_aggregates
+            else (read, NOTHING)
         )
         batch = _batch_of(columns, stream=self.stream, shard_id=self.shard_id)
         for name in self.settings.extra_columns:

@@ -1,22 +1,27 @@
-"""A GetRecords reply, decoded.
+"""A GetRecords reply, decoded: JSON or CBOR, by its content type.
 
-The JSON is decoded in one step to typed structs, with the records ready for the user: no dictionaries, and
-the decoder undoes base64. That makes a page cheap.
+The records come out ready for the user: no dictionaries in between. The native decoder takes the records from the
+body, and leaves the rest to Python. Without it, or where it refuses a body, Python decodes all: JSON in one step
+to typed structs, base64 included.
 """
 
 from bisect import bisect_left
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Final, Self
 
 import msgspec
 
-from kinesis_spout.kinesis.calls import expected
+from kinesis_spout.kinesis.calls import JSON, expected
+from kinesis_spout.kinesis.read import cbor, native
 from kinesis_spout.model.errors import Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
 from shard_state import Position, SequenceNumber, Shard
+
+Body = bytes | bytearray | memoryview
+"""Of a reply. What is decoded from it shares no memory with it."""
 
 
 class HashKeyRange(msgspec.Struct, frozen=True, rename="pascal"):
@@ -57,6 +62,18 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
         keys = "".join([record.partition_key or "" for record in self.records])
         return sum([len(record.data) for record in self.records]) + len(keys.encode())
 
+    def placed(self, stream: str, shard_id: str) -> Self:
+        """Tell the records their stream and shard; returns the same reply."""
+        for record in self.records:
+            record.stream = stream
+            record.shard_id = shard_id
+        return self
+
+    @cached_property
+    def may_have_aggregates(self) -> bool:
+        """False only where the native decoder has looked for aggregated records and found none."""
+        return True
+
     @property
     def last(self) -> SequenceNumber | None:
         return self.records[-1].sequence if self.records else None
@@ -75,23 +92,62 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
         return tuple(child.to_shard() for child in self.announced or ())
 
 
-_decoder = msgspec.json.Decoder(GetRecordsReply)
+_decoder: Final = msgspec.json.Decoder(GetRecordsReply)
 
 
-def decode_reply(body: bytes) -> GetRecordsReply:
-    """Decode a good JSON reply. Raises Unavailable for anything else: a repeated call may help."""
+def is_cbor(content_type: str) -> bool:
+    return "cbor" in content_type
+
+
+def decode_reply(
+    body: Body, content_type: str = JSON, *, stream: str = "", shard_id: str = ""
+) -> GetRecordsReply:
+    """Decode a good reply; its records get these names of their stream and shard.
+
+    Raises Unavailable for anything else: a repeated call may help.
+    """
+    if native.decoder is not None:
+        taken = native.decoder.records(body, is_cbor(content_type), Record, stream, shard_id)
+        if taken is not None:
+            records, size_bytes, has_aggregates, rest = taken
+            reply = decode_rest(rest, content_type)
+            if reply is not None:
+                reply.records = records
+                # What would be computed when it is asked for.
+                reply.__dict__.update(size_bytes=size_bytes, may_have_aggregates=has_aggregates)
+                return reply
+    return _decoded(body, content_type).placed(stream, shard_id)
+
+
+def decode_rest(rest: bytes, content_type: str) -> GetRecordsReply | None:
+    """Decode a reply without its records; None if it has some: it named them more than once."""
+    reply = _decoded(rest, content_type)
+    return None if reply.records else reply
+
+
+def _decoded(body: Body, content_type: str) -> GetRecordsReply:
     try:
-        return _decoder.decode(body)
-    except msgspec.DecodeError as error:
+        return _of_cbor(body) if is_cbor(content_type) else _decoder.decode(body)
+    except ValueError as error:  # msgspec's errors, and of text that is no UTF-8
         raise Unavailable(
-            f"expected the JSON of a GetRecords reply, got {len(body)} bytes of something else: "
+            f"expected a GetRecords reply as {content_type}, got {len(body)} bytes of something else: "
             f"{error}; the call is repeated. If this continues, check what is between here and Kinesis: a proxy, "
             "a VPC endpoint"
         ) from error
 
 
+def _of_cbor(body: Body) -> GetRecordsReply:
+    reply = cbor.decode(body)
+    for record in reply.get("Records") or () if isinstance(reply, dict) else ():
+        arrival = record.get("ApproximateArrivalTimestamp") if isinstance(record, dict) else None
+        if isinstance(arrival, int):
+            # Whole numbers are milliseconds, tagged as a time or not; others are seconds, as anywhere in CBOR.
+            record["ApproximateArrivalTimestamp"] = arrival / 1000
+    return msgspec.convert(reply, GetRecordsReply)
+
+
 def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
-    """Convert a reply that botocore has parsed (another content type than JSON)."""
+    """Convert a reply that botocore has parsed (another content type than ours)."""
     return GetRecordsReply(
         records=[
             Record(
@@ -109,11 +165,8 @@ def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
     )
 
 
-def page_of(reply: GetRecordsReply, *, stream: str, shard_id: str) -> Page:
+def page_of(reply: GetRecordsReply) -> Page:
     """Make a page that owns the reply's records. Aggregated records are left as they are."""
-    for record in reply.records:
-        record.stream = stream
-        record.shard_id = shard_id
     return Page(
         records=reply.records,
         size_bytes=reply.size_bytes,

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kinesis_spout.kinesis.calls import expected, stream_arguments, translated
 from kinesis_spout.kinesis.pace import Pace, Pacing
+from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, Pause, Steps
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.reply_getter import (
     FetchArrow,
     Reply,
     ReplyForm,
     ReplyGetter,
-    call_get_records,
+    get_records,
 )
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.kinesis.retry_policy import ITERATOR_REFUSED, Action, Jitter, reaction_to
@@ -124,37 +125,39 @@ class PollingShardGetter(ReplyGetter):
     def close(self) -> None:
         """Do nothing: iterators expire; see the port."""
 
-    def _ask(self, limit: int, form: ReplyForm[Reply]) -> Reply:
+    def _ask(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
         try:
-            reply = self._get_records(self._current_iterator(), limit, form)
+            iterator = yield from self._current_iterator()
+            reply = yield from self._get_records(iterator, limit, form)
         except ITERATOR_REFUSED:
-            reply = self._read_with_fresh_iterator(limit, form)
+            reply = yield from self._read_with_fresh_iterator(limit, form)
         self._iterator = reply.next_shard_iterator
         self._iterator_obtained_at = self._clock.time()
         return reply
 
-    def _read_with_fresh_iterator(self, limit: int, form: ReplyForm[Reply]) -> Reply:
+    def _read_with_fresh_iterator(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
         self._iterator = None
         try:
-            return self._get_records(self._current_iterator(), limit, form)
+            iterator = yield from self._current_iterator()
+            return (yield from self._get_records(iterator, limit, form))
         except ITERATOR_REFUSED as refused:
             self._iterator = None
             failure = Unavailable(f"GetRecords of {self._question} refused a fresh iterator: {refused}")
             self._pacing.failed(self._clock.monotonic(), failure)
             raise failure from refused
 
-    def _current_iterator(self) -> str:
+    def _current_iterator(self) -> Steps[str]:
         age = self._clock.time() - self._iterator_obtained_at
         if self._iterator is None or not 0 <= age <= RENEW_AFTER_SECONDS:
             try:
-                self._iterator = self._ask_iterator(self._position)
+                self._iterator = yield from self._ask_iterator(self._position)
             except DataLoss as error:
                 self._give_up_position(error)
-                self._iterator = self._ask_iterator(self._position)
+                self._iterator = yield from self._ask_iterator(self._position)
             self._iterator_obtained_at = self._clock.time()
         return self._iterator
 
-    def _ask_iterator(self, position: Position) -> str:
+    def _ask_iterator(self, position: Position) -> Steps[str]:
         arguments: dict[str, Any] = {
             **stream_arguments(self._stream),
             "ShardId": self._shard_id,
@@ -166,6 +169,7 @@ class PollingShardGetter(ReplyGetter):
             # Arrivals are whole milliseconds: a finer start would skip what arrived in the same millisecond.
             arguments["Timestamp"] = math.floor(position.timestamp * 1000) / 1000
         call = f"GetShardIterator of {self._question} at {position}"
+        yield MAY_BLOCK
         try:
             with translated(call):
                 reply: Any = self._client.get_shard_iterator(**arguments)
@@ -176,27 +180,30 @@ class PollingShardGetter(ReplyGetter):
                 self._pacing.failed(self._clock.monotonic(), refused)
             raise refused from error
         except KinesisError as error:
-            self._raise(error)
+            yield from self._raise(error)
         return iterator
 
-    def _get_records(self, iterator: str, limit: int, form: ReplyForm[Reply]) -> Reply:
-        started = self._pacing.await_turn(self._clock)
+    def _get_records(self, iterator: str, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
+        clock, pacing = self._clock, self._pacing
+        while (started := pacing.take_turn(now := clock.monotonic())) > now:
+            yield Pause(started)
         try:
             if self._fetch_arrow is not None and form is self._arrow:
+                yield MAY_BLOCK
                 reply: Reply = self._fetch_arrow(iterator, limit, form)
             else:
-                reply = call_get_records(
+                reply = yield from get_records(
                     self._client, iterator, limit, form, stream=self._stream, shard_id=self._shard_id
                 )
         except ITERATOR_REFUSED:
             raise
         except KinesisError as error:
-            self._raise(error)
-        self._pacing.succeeded(started, reply.size_bytes)
+            yield from self._raise(error)
+        pacing.succeeded(started, reply.size_bytes)
         return reply
 
-    def _raise(self, error: KinesisError) -> NoReturn:
-        verified = self._verified(error)
+    def _raise(self, error: KinesisError) -> Steps[NoReturn]:
+        verified = yield from self._verified(error)
         self._note(verified)
         if verified is error:
             raise error

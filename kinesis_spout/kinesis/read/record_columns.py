@@ -10,7 +10,7 @@ record with no user records gives no row.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -68,6 +68,29 @@ def columns_of(
         if user_records
         else None,
     )
+
+
+def columns_taken(taken: Any) -> RecordColumns:
+    """Make columns of the buffers that the native decoder has filled."""
+    rows, data, keys, numbers, encryption_types, (known, microseconds), *_ = taken
+    if rows == 0:
+        return _NO_RECORDS
+    arrival = pa.Array.from_buffers(ARRIVAL_TYPE, rows, [_buffer(known), pa.py_buffer(microseconds)])
+    return RecordColumns(
+        data=_column(pa.binary(), rows, data),
+        partition_key=_column(pa.string(), rows, keys),
+        sequence_number=_column(pa.string(), rows, numbers),
+        arrival=arrival,
+        encryption_type=_column(pa.string(), rows, encryption_types),
+    )
+
+
+def _column(kind: pa.DataType, rows: int, buffers: tuple[bytes | None, bytes, bytes]) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [_buffer(buffer) for buffer in buffers])
+
+
+def _buffer(content: bytes | None) -> pa.Buffer | None:
+    return None if content is None else pa.py_buffer(content)
 
 
 _NO_RECORDS: Final = RecordColumns(

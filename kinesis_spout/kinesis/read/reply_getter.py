@@ -8,22 +8,33 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
-from kinesis_spout.kinesis.calls import ResourceNotFound, account_arguments, shard_text, translated
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
+from botocore.exceptions import BotoCoreError, ClientError
+
+from kinesis_spout.kinesis.calls import (
+    CONTENT_TYPE,
+    JSON,
+    RAW_BODY,
+    ResourceNotFound,
+    account_arguments,
+    shard_text,
+    translate,
+)
 from kinesis_spout.kinesis.pace import Pacing
 from kinesis_spout.kinesis.read.page import (
+    Body,
     ChildShard,
     GetRecordsReply,
     decode_reply,
     page_of,
     reply_from_botocore,
 )
+from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, GetRecordsCall, Steps, run_here
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS, ReadSettings
 from kinesis_spout.kinesis.read.user_records import HashKeys, page_as_set
 from kinesis_spout.kinesis.retry_policy import reaction_to
-from kinesis_spout.model.clock import Clock
+from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound, Unavailable
 from kinesis_spout.ports import Page, ShardLister
 from shard_state import Position
@@ -38,6 +49,8 @@ _Made_co = TypeVar("_Made_co", GetRecordsReply, "ArrowPage", covariant=True)
 FetchArrow = Callable[[str, int, "ArrowForm"], "ArrowPage"]
 """Makes a call with an iterator and a limit, possibly in another process. Raises like
 ``call_get_records``."""
+IN_PLACE_BYTES: Final = 4096
+"""A body up to this size is decoded by the thread that received it; handing it on would cost more."""
 CLOCK_SKEW_SECONDS: Final = 300.0
 """The most that a clock can be ahead of the service: AWS refuses signatures made later than that."""
 
@@ -45,19 +58,44 @@ _log = logging.getLogger(__name__)
 
 
 class ReplyForm(Protocol[_Made_co]):
-    def decode(self, body: bytes) -> _Made_co:
-        """Decode the body of a good JSON reply. Raises Unavailable for anything else."""
+    def decode(self, body: Body, content_type: str) -> _Made_co:
+        """Decode the body of a good reply. Raises Unavailable for anything else."""
         ...
 
     def convert(self, reply: GetRecordsReply) -> _Made_co: ...
 
 
-class RecordsForm:
-    def decode(self, body: bytes) -> GetRecordsReply:
-        return decode_reply(body)
+class RecordsForm(NamedTuple):
+    stream: str
+    shard_id: str
+
+    def decode(self, body: Body, content_type: str) -> GetRecordsReply:
+        return decode_reply(body, content_type, stream=self.stream, shard_id=self.shard_id)
 
     def convert(self, reply: GetRecordsReply) -> GetRecordsReply:
-        return reply
+        return reply.placed(self.stream, self.shard_id)
+
+
+def get_records(
+    client: "KinesisClient",
+    iterator: str,
+    limit: int,
+    form: ReplyForm[Reply],
+    *,
+    stream: str,
+    shard_id: str,
+) -> Steps[Reply]:
+    arguments = {"ShardIterator": iterator, "Limit": limit, **account_arguments(stream)}
+    try:
+        response = yield GetRecordsCall(client, arguments)
+    except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
+        raise translate(error, f"GetRecords of {shard_text(stream, shard_id)}") from error
+    body = response.get(RAW_BODY)
+    if body is None or len(body) > IN_PLACE_BYTES:
+        yield MAY_BLOCK
+    if body is None:
+        return form.convert(reply_from_botocore(response))
+    return form.decode(body, response.get(CONTENT_TYPE, JSON))
 
 
 def call_get_records(
@@ -69,10 +107,8 @@ def call_get_records(
     stream: str,
     shard_id: str,
 ) -> Reply:
-    with translated(f"GetRecords of {shard_text(stream, shard_id)}"):
-        response: Any = client.get_records(ShardIterator=iterator, Limit=limit, **account_arguments(stream))
-    body = response.get(RAW_BODY)
-    return form.convert(reply_from_botocore(response)) if body is None else form.decode(body)
+    steps = get_records(client, iterator, limit, form, stream=stream, shard_id=shard_id)
+    return run_here(steps, SystemClock())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,12 +193,22 @@ class ReplyGetter(ABC):
 
     def read(self, limit: int) -> Page:
         """Return the next page; after the end: the empty last page again, without a call."""
-        start = self._start
-        reply = self._next_reply(limit, RecordsForm())
-        page = page_of(reply, stream=self._stream, shard_id=self._shard_id)
-        return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
+        return run_here(self.reading(limit), self._clock)
 
     def read_arrow(self, limit: int) -> "ArrowPage":
+        return run_here(self.reading_arrow(limit), self._clock)
+
+    def reading(self, limit: int) -> Steps[Page]:
+        """The steps of ``read``."""
+        start = self._start
+        reply = yield from self._next_reply(limit, RecordsForm(self._stream, self._shard_id))
+        page = page_of(reply)
+        if not reply.may_have_aggregates:
+            return page
+        return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
+
+    def reading_arrow(self, limit: int) -> "Steps[ArrowPage]":
+        """The steps of ``read_arrow``."""
         if self._arrow is None:
             from kinesis_spout.kinesis.read.arrow import ArrowForm  # noqa: PLC0415 - plain doors do without pyarrow
 
@@ -175,15 +221,15 @@ class ReplyGetter(ABC):
         return self._next_reply(limit, self._arrow)
 
     @abstractmethod
-    def _ask(self, limit: int, form: ReplyForm[Reply]) -> Reply:
+    def _ask(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
         """Return the reply that follows the position."""
 
-    def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Reply:
+    def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
         if not 1 <= limit <= MAX_RECORDS:
             raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
         if self._last is not None:
             return form.convert(self._last)
-        reply = self._ask(limit, form)
+        reply = yield from self._ask(limit, form)
         if reply.last is not None:
             self._position = Position.after(reply.last)
         if reply.at_end:
@@ -212,8 +258,11 @@ class ReplyGetter(ABC):
         self.data_losses += 1
         self._position = Position.trim_horizon()
 
-    def _verified(self, error: KinesisSpoutError) -> KinesisSpoutError:
-        return self._question.not_found(error) if isinstance(error, ResourceNotFound) else error
+    def _verified(self, error: KinesisSpoutError) -> Steps[KinesisSpoutError]:
+        if not isinstance(error, ResourceNotFound):
+            return error
+        yield MAY_BLOCK
+        return self._question.not_found(error)
 
     def _note(self, error: KinesisSpoutError) -> None:
         self.throttles += reaction_to(error).is_throttle

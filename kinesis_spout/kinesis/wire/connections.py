@@ -47,6 +47,7 @@ class Connection:
         self._socket = connected
         self._reader = ReplyReader()
         self._unsent = memoryview(b"")
+        self._blocks = True
         self.calls = 0
         """How many were answered."""
         self.idle_since = 0.0
@@ -58,6 +59,7 @@ class Connection:
     def begin(self, request: bytes, timeout_seconds: float) -> None:
         """Take a request, of which ``advance`` sends the first byte; ``timeout_seconds``: see ``advance``."""
         self._socket.settimeout(timeout_seconds)
+        self._blocks = timeout_seconds != NON_BLOCKING
         self._unsent = memoryview(request)
 
     def advance(self) -> Reply | Want:
@@ -68,7 +70,8 @@ class Connection:
             OSError: the connection broke, or the answer is not HTTP; ``is_stale`` tells more.
         """
         try:
-            self._send()
+            if self._unsent and self._send() and not self._blocks:
+                return Want.READ  # the answer cannot be there yet
         except (BlockingIOError, ssl.SSLWantWriteError):
             return Want.WRITE
         except ssl.SSLWantReadError:
@@ -84,13 +87,15 @@ class Connection:
         self.calls += 1
         return reply
 
-    def _send(self) -> None:
+    def _send(self) -> bool:
+        """Send; False if the server takes no more. It may have said why."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
         except BrokenPipeError:
-            # The server takes no more; it may have said why.
             self._unsent = memoryview(b"")
+            return False
+        return True
 
     @property
     def is_stale(self) -> bool:
@@ -139,14 +144,18 @@ class Connections:
         self._closed = False
         self._lock = threading.Lock()
 
-    def kept(self) -> Connection | None:
-        """Take a connection that is open; None if there is none. Does not block."""
+    def kept(self, *, unseen_seconds: float) -> Connection | None:
+        """Take a connection that is open; None if there is none. Does not block.
+
+        One that was answered not longer ago than ``unseen_seconds`` is taken for open.
+        """
         while True:
             with self._lock:
                 if not self._idle:
                     return None
                 connection = self._idle.pop()
-            if time.monotonic() - connection.idle_since < IDLE_SECONDS and not connection.is_ended:
+            idle_seconds = time.monotonic() - connection.idle_since
+            if idle_seconds < unseen_seconds or (idle_seconds < IDLE_SECONDS and not connection.is_ended):
                 return connection
             connection.close()
 

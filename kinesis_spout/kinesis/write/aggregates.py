@@ -17,14 +17,16 @@ in their order.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
+from kinesis_spout.kinesis.aggregated_record import RECORD_BYTES
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
-from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
-from kinesis_spout.kinesis.write.put_records import Aggregate, CallLimits, Entry, PutOrder, Puttable
+from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
+from kinesis_spout.kinesis.write.put_records import Aggregate, Batch, CallLimits, Entry, PutOrder, Puttable
 from kinesis_spout.kinesis.write.waiting_records import Settled, WaitingRecords
 
 if TYPE_CHECKING:
@@ -37,6 +39,27 @@ _NO_SHARD: Final = ""
 """The shard of a record that must be put alone."""
 
 _log = logging.getLogger(__name__)
+
+
+class _PlacesByShard(dict[str, Callable[[int], None]]):
+    """Sorts the places of a batch's records by the shards of their keys: ``places[key](place)``. Mutable."""
+
+    def __init__(self, shard_of_key: Callable[[str], str]) -> None:
+        super().__init__()
+        self._shard_of_key = shard_of_key
+        self._places: dict[str, list[int]] = {}
+
+    def __missing__(self, key: str) -> Callable[[int], None]:
+        shard_id = self._shard_of_key(key)
+        append = self[key] = self._places.setdefault(shard_id, []).append
+        return append
+
+    def take(self) -> Iterator[tuple[str, Sequence[int]]]:
+        """Yield the places noted since the last time, by shard."""
+        for shard_id, places in self._places.items():
+            if places:
+                yield shard_id, places.copy()
+                places.clear()
 
 
 class AggregatedRecords(WaitingRecords):
@@ -67,6 +90,7 @@ class AggregatedRecords(WaitingRecords):
         """The aggregates being filled, by shard."""
         self._shard_ids: dict[str, str] = {}
         """Shards of keys, by ``_packed_by``; bounded."""
+        self._appends = _PlacesByShard(self._shard_of_key)
         self._singles = 0
 
     @property
@@ -99,14 +123,47 @@ class AggregatedRecords(WaitingRecords):
         )
         for entry in cast("Sequence[Entry]", entries):
             if entry.explicit_hash_key is not None:
-                shard_id = _shard_of(entry, ranges)
+                shard_id = _shard_of(entry.hash_key, ranges)
             elif entry.partition_key in shard_ids:
                 shard_id = shard_ids[entry.partition_key]
             else:
-                shard_id = self._note_shard(entry)
+                shard_id = self._shard_of_key(entry.partition_key)
             aggregate = opened.get(shard_id)
             if aggregate is None or not aggregate.takes(entry, max_bytes):
                 self._begin_another(shard_id, entry)
+
+    def hold_many(self, batch: Batch) -> None:
+        if self._is_contradicted or not self._packed_by.are_known:
+            self.hold_all(batch.split())
+            return
+        self._singles += len(batch.data)
+        appends = self._appends
+        for index, key in enumerate(batch.partition_keys):
+            appends[key](index)
+        for shard_id, places in appends.take():
+            keys = [batch.partition_keys[place] for place in places]
+            data = [batch.data[place] for place in places]
+            if shard_id == _NO_SHARD:
+                super().hold_all(batch.bundle(places, keys, data).split())
+            else:
+                self._pack(shard_id, batch, places, keys, data)
+
+    def _pack(
+        self, shard_id: str, batch: Batch, places: Sequence[int], keys: Sequence[str], data: Sequence[bytes]
+    ) -> None:
+        ends = list(accumulate([len(each) + RECORD_BYTES for each in data]))
+        at = 0
+        while True:
+            aggregate = self._aggregates.get(shard_id)
+            if aggregate is None:
+                aggregate = self._aggregates[shard_id] = Aggregate(shard_id, self._packed_by)
+            to, size_bytes = aggregate.fit(at, keys, ends, self._max_bytes)
+            if to > at:
+                aggregate.add(batch.bundle(places[at:to], keys[at:to], data[at:to]), size_bytes)
+            if to == len(places):
+                return
+            self._close(shard_id)
+            at = to
 
     def finish_packing(self) -> None:
         for shard_id in list(self._aggregates):
@@ -122,7 +179,7 @@ class AggregatedRecords(WaitingRecords):
         held = [*super().take_back(), *self._aggregates.values()]
         self._aggregates.clear()
         self._singles = 0
-        entries = [entry for each in held for entry in each.user_records]
+        entries = [entry for each in held for entry in each.split()]
         return sorted(entries, key=attrgetter("row"))
 
     def go_by(self, ranges: HashKeyRanges) -> None:
@@ -158,11 +215,17 @@ class AggregatedRecords(WaitingRecords):
                 self._pack_anew(again)
         return Settled(taken, given_up)
 
-    def _note_shard(self, entry: Entry) -> str:
-        if len(self._shard_ids) >= _KEYS_REMEMBERED:
-            self._shard_ids.clear()
-        shard_id = self._shard_ids[entry.partition_key] = _shard_of(entry, self._packed_by)
+    def _shard_of_key(self, partition_key: str) -> str:
+        shard_id = self._shard_ids.get(partition_key)
+        if shard_id is None:
+            if len(self._shard_ids) >= _KEYS_REMEMBERED:
+                self._forget_keys()
+            shard_id = self._shard_ids[partition_key] = _shard_of(hash_key(partition_key), self._packed_by)
         return shard_id
+
+    def _forget_keys(self) -> None:
+        self._shard_ids.clear()
+        self._appends.clear()
 
     def _begin_another(self, shard_id: str, entry: Entry) -> None:
         if shard_id == _NO_SHARD:
@@ -175,10 +238,13 @@ class AggregatedRecords(WaitingRecords):
 
     def _close(self, shard_id: str) -> None:
         aggregate = self._aggregates.pop(shard_id)
-        first, *others = aggregate.user_records
-        # A record alone is aggregated only for its trace context, if it fits.
-        is_put_alone = not others and (first.trace is None or aggregate.size_bytes > self._max_bytes)
-        super().hold_all((first if is_put_alone else aggregate,))
+        if aggregate.count == 1:
+            alone = aggregate.split()
+            # A record alone is aggregated only for its trace context, if it fits.
+            if not alone or alone[0].trace is None or aggregate.size_bytes > self._max_bytes:
+                super().hold_all(alone)
+                return
+        super().hold_all((aggregate,))
 
     def _explains(self, aggregate: Puttable, result: "Result") -> bool:
         """Whether all of an aggregate's records lie in the shard that it came to, by the list."""
@@ -187,8 +253,8 @@ class AggregatedRecords(WaitingRecords):
 
     def _pack_anew(self, again: Iterable[Puttable]) -> None:
         self._packed_by = self.ranges
-        self._shard_ids.clear()
-        entries = [entry for each in again for entry in each.user_records] + self.take_back()
+        self._forget_keys()
+        entries = [entry for each in again for entry in each.split()] + self.take_back()
         self.hold_all(sorted(entries, key=attrgetter("row")))
 
     def _check(self, misplaced: "Sequence[tuple[Puttable, Result]]") -> None:
@@ -209,11 +275,10 @@ class AggregatedRecords(WaitingRecords):
 
 
 def _count(batch: Iterable[Puttable]) -> int:
-    return sum([len(each.user_records) for each in batch])
+    return sum([each.count for each in batch])
 
 
-def _shard_of(entry: Entry, ranges: HashKeyRanges) -> str:
-    hash_key = entry.hash_key
+def _shard_of(hash_key: int, ranges: HashKeyRanges) -> str:
     shard_id = ranges.shard_of(hash_key)
     return shard_id if ranges.lies_in(hash_key, shard_id) else _NO_SHARD
 

@@ -6,10 +6,11 @@ whole call for a record beyond their limit, which is 1 MiB unless it was raised.
 https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -76,7 +77,17 @@ class Entry(msgspec.Struct, frozen=True):
         return (self.partition_key,)
 
     @property
-    def user_records(self) -> "tuple[Self, ...]":
+    def count(self) -> int:
+        """How many user records it is."""
+        return 1
+
+    @property
+    def parts(self) -> "tuple[Self, ...]":
+        return (self,)
+
+    user_records = parts
+
+    def split(self) -> "tuple[Self, ...]":
         return (self,)
 
     def request(self) -> "PutRecordsRequestEntryTypeDef":
@@ -89,6 +100,59 @@ class Entry(msgspec.Struct, frozen=True):
         }
 
 
+class Bundle:
+    """User records of one shard that their owner put together, and that end together. Mutable.
+
+    As columns: an object for each of them would cost more than sending it. None has an explicit hash key or a
+    trace context, and every key is ASCII.
+    """
+
+    __slots__ = ("data", "first_row", "partition_keys", "places")
+
+    def __init__(
+        self, places: Sequence[int], partition_keys: Sequence[str], data: Sequence[bytes], first_row: int
+    ) -> None:
+        self.places = places
+        """Which records of the batch these are, from 0; they grow."""
+        self.partition_keys = partition_keys
+        self.data = data
+        self.first_row = first_row
+        """The row of the batch's first record."""
+
+    @property
+    def count(self) -> int:
+        return len(self.places)
+
+    @property
+    def user_records(self) -> Sequence[Entry]:
+        """The records as they are now, to look at."""
+        return [
+            Entry(key, data, None, self.first_row + place)
+            for place, key, data in zip(self.places, self.partition_keys, self.data, strict=True)
+        ]
+
+    def split(self) -> Sequence[Entry]:
+        """Return its records, which are sent in its place and end one by one; none if they have ended."""
+        return self.user_records
+
+
+class Batch(Protocol):
+    """Records that were put together, as columns; see `Bundle`."""
+
+    @property
+    def partition_keys(self) -> Sequence[str]: ...
+    @property
+    def data(self) -> Sequence[bytes]: ...
+
+    def split(self) -> Sequence[Entry]:
+        """Return its records, one by one."""
+        ...
+
+    def bundle(self, places: Sequence[int], partition_keys: Sequence[str], data: Sequence[bytes]) -> Bundle:
+        """Let the records at these places of the batch end together. They are given, too."""
+        ...
+
+
 class Aggregate:
     """A `Puttable` of several records, in the order they came. Mutable while it is being filled.
 
@@ -99,7 +163,7 @@ class Aggregate:
     def __init__(self, shard_id: str, ranges: HashKeyRanges) -> None:
         self.shard_id = shard_id
         self.ranges = ranges
-        self.user_records: list[Entry] = []
+        self.parts: list[Entry | Bundle] = []
         self.size_bytes = FRAME_BYTES + len(AGGREGATE_KEY)
         self._keys: dict[str, None] = {}
         self._hash_keys: set[str | None] = {None}
@@ -116,34 +180,88 @@ class Aggregate:
         if entry.trace is not None:
             size_bytes += len(tags_of(entry.trace))
             self._has_traces = True
-        if size_bytes > max_bytes and self.user_records:
+        if size_bytes > max_bytes and self.parts:
             return False
-        self.user_records.append(entry)
+        self.parts.append(entry)
         self.size_bytes = size_bytes
         self._keys[key] = None
         if hash_key is not None:
             self._hash_keys.add(hash_key)
         return True
 
+    def fit(
+        self, at: int, partition_keys: Sequence[str], ends: Sequence[int], max_bytes: int
+    ) -> tuple[int, int]:
+        """Return up to where records of a batch fit, from ``at`` on, and what they weigh here.
+
+        Into an empty aggregate the first always fits.
+
+        ``ends``: what each record weighs together with those before it, without their keys.
+        """
+        begin = ends[at - 1] if at else 0
+        room = begin + max_bytes - self.size_bytes
+        to = bisect_right(ends, room, at)
+        key_bytes = self._bytes_of_new(partition_keys[at:to])
+        if ends[to - 1] + key_bytes > room:
+            to = bisect_right(ends, room - key_bytes, at, to)
+            key_bytes = self._bytes_of_new(partition_keys[at:to])
+        if to == at and not self.parts:
+            to = at + 1
+            key_bytes = self._bytes_of_new(partition_keys[at:to])
+        return to, (ends[to - 1] - begin + key_bytes if to > at else 0)
+
+    def _bytes_of_new(self, partition_keys: Sequence[str]) -> int:
+        """Return what the keys of a bundle that it does not name yet weigh, at most."""
+        new = set(partition_keys).difference(self._keys)
+        return KEY_BYTES * len(new) + sum(map(len, new))
+
+    def add(self, bundle: Bundle, size_bytes: int) -> None:
+        """Add records that ``fit``."""
+        self.parts.append(bundle)
+        self._keys.update(dict.fromkeys(bundle.partition_keys))
+        self.size_bytes += size_bytes
+
+    @property
+    def count(self) -> int:
+        return sum([part.count for part in self.parts])
+
+    @property
+    def user_records(self) -> Sequence[Entry]:
+        return [record for part in self.parts for record in part.user_records]
+
+    def split(self) -> Sequence[Entry]:
+        """Return its records, to be sent in other ways."""
+        entries = [record for part in self.parts for record in part.split()]
+        self.parts = list(entries)
+        return entries
+
     @property
     def hash_key(self) -> int:
         """The first record's, which decides on the shard. Needs a record."""
-        return self.user_records[0].hash_key
+        first = self.parts[0]
+        return hash_key(first.partition_keys[0]) if isinstance(first, Bundle) else first.hash_key
 
     @property
     def partition_keys(self) -> Collection[str]:
         return self._keys.keys()
 
     def request(self) -> "PutRecordsRequestEntryTypeDef":
-        records = self.user_records
-        data = aggregate_columns(
-            [entry.partition_key for entry in records],
-            [entry.data for entry in records],
-            [entry.explicit_hash_key for entry in records],
-            [entry.trace for entry in records] if self._has_traces else None,
-        )
+        keys: list[str] = []
+        data: list[bytes] = []
+        for part in self.parts:
+            if isinstance(part, Bundle):
+                keys += part.partition_keys
+                data += part.data
+            else:
+                keys.append(part.partition_key)
+                data.append(part.data)
+        hash_keys = traces = None
+        if len(self._hash_keys) > 1 or self._has_traces:
+            records = self.user_records
+            hash_keys = [entry.explicit_hash_key for entry in records]
+            traces = [entry.trace for entry in records] if self._has_traces else None
         return {
-            "Data": data,
+            "Data": aggregate_columns(keys, data, hash_keys, traces),
             "PartitionKey": AGGREGATE_KEY,
             "ExplicitHashKey": str(self.hash_key),
         }

@@ -221,7 +221,7 @@ class RecordPutter:
         return batch
 
     def _request(self, batch: Sequence[Puttable]) -> "Sequence[Result]":
-        self.counts.sent += sum(len(entry.user_records) for entry in batch)
+        self.counts.sent += sum([entry.count for entry in batch])
         return self._calls.put(batch)
 
     def _settle(self, batch: Sequence[Puttable], results: "Sequence[Result]") -> None:
@@ -229,7 +229,7 @@ class RecordPutter:
             self._records.go_by(self._calls.shards())
         taken, given_up = self._records.settle(batch, results)
         for entry, _ in taken:
-            self.counts.taken += len(entry.user_records)
+            self.counts.taken += entry.count
             self.counts.taken_bytes += sum(record.size_bytes for record in entry.user_records)
         if given_up:
             raise given_up[0].error

@@ -234,7 +234,7 @@ class RefusingShard:
 
     def count(self, entry: Puttable, sign: int) -> None:
         """Add a record to the backlog's counts (``sign`` 1), or remove it (-1)."""
-        self.backlog += sign * len(entry.user_records)
+        self.backlog += sign * entry.count
         self.backlog_bytes += sign * entry.size_bytes
 
     def append(self, entry: Puttable) -> None:

@@ -25,11 +25,13 @@ class Spool(Protocol):
         """What it takes on the disk, in bytes."""
         ...
 
-    def append(self, entry: Entry) -> int:
-        """Take a record over, and return its number. On return it is as durable as the spool's policy says.
+    def append(self, *entries: Entry) -> int:
+        """Take records over, all or none of them, and return the number of the first; the others follow it.
+
+        On return they are as durable as the spool's policy says.
 
         Raises:
-            SpoolError: the record is not in the spool (the disk is full, the file cannot be written); those
+            SpoolError: none of them is in the spool (the disk is full, the file cannot be written); those
                 appended before are.
         """
         ...

@@ -34,7 +34,7 @@ class SharedWrites:
         self._is_led = False
         """Somebody writes. If nobody does, nobody waits."""
 
-    def wait_for(self, number: int) -> None:
+    def wait_for(self, *numbers: int) -> None:
         """Return when a write that began after this call is over.
 
         Raises:
@@ -43,7 +43,7 @@ class SharedWrites:
         with self._mutex:
             turn = self._next
             is_first = not turn.numbers
-            turn.numbers.append(number)
+            turn.numbers.extend(numbers)
             leads, self._is_led = not self._is_led, True
         if leads:
             self._lead(turn)

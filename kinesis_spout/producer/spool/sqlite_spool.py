@@ -134,25 +134,26 @@ class SqliteSpool:
                 sizes += each.stat().st_size
         return sizes
 
-    def append(self, entry: Entry) -> int:
-        """Take a record over; see the port. `Durability` says what is durable on return.
+    def append(self, *entries: Entry) -> int:
+        """Take records over; see the port. `Durability` says what is durable on return.
 
         Raises:
-            SpoolError: the record is not in the spool; those appended before are. When the cause is gone (the
+            SpoolError: none of them is in the spool; those appended before are. When the cause is gone (the
                 disk has room again), the spool continues.
         """
         with self._mutex:
             self._check_usable()
-            number = self._number + 1
-            self._waiting[number] = row_of(number, entry)
-            self._number = number
-            is_first = len(self._waiting) == 1
+            first = self._number + 1
+            rows = {number: row_of(number, entry) for number, entry in enumerate(entries, first)}
+            self._number += len(rows)
+            self._waiting |= rows
+            is_first = len(self._waiting) == len(rows)
             is_safe = len(self._waiting) < self._written_at
         if not is_safe:
-            self._writes.wait_for(number)
+            self._writes.wait_for(*rows)
         elif is_first:
             self._wake_tidier()
-        return number
+        return first
 
     def confirm(self, numbers: Iterable[int]) -> None:
         """Forget records; see the port. They are removed from the file within a second.

@@ -73,6 +73,9 @@ FETCHES: Final = (
         aliases=("kinesis.getRecords.fetchIntervalMs",),
         doc="The least pause between two reads of a shard, behind as at its tip; AWS allows 5 a second to all its "
             "pollers together."),
+    shared("wire_format", choice("json", "cbor"), "json", uses=READS,
+        doc="What GetRecords asks for: json, or cbor, which is a quarter smaller and cheaper to decode. An "
+            "endpoint that refuses CBOR is asked for JSON."),
     shared("deaggregate", FLAG, True, uses=READS, has_argument=True,
         doc="Take aggregated (KPL) records apart: a record for each user record inside; false: as they are."),
     setting("poll_interval_seconds", seconds(0.2), 0.4,
@@ -206,6 +209,9 @@ LIMITS: Final = (
         doc="Micro-batches, over different shards, that may run at the same time."),
     setting("max_batch_seconds", seconds(0), 5.0,
         doc="How long a micro-batch goes on handling records; at most twice that, and one read."),
+    setting("long_task_seconds", seconds(0), 10.0,
+        doc="While records come slowly, one Spark task stays for so long and is handed one micro-batch after "
+            "another; 0: each micro-batch is a Spark job. Of foreach_record and foreach_arrow; needs two cores."),
     setting("commit_interval_seconds", seconds(above=0), 1.0,
         doc="How often progress is written to ZooKeeper."),
     setting("stop_timeout_seconds", seconds(0), 30.0,

@@ -18,7 +18,7 @@ from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.model.handler import failure_of
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.retry_data import Reread, read_missing
-from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerBroken, tags_of
+from kinesis_spout.spark.tasks.jobs import WORTH_A_TASK_SECONDS, BatchRunner, HandlerBroken, tags_of
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SliceOutcome, SlicePlan
 
@@ -31,8 +31,6 @@ _FULL_LASTS: Final = 1.6
 """How many times its time a full batch lasts: the last page of each slice has a share beyond it."""
 _OVERHEAD_SECONDS: Final = 1.0
 """Of a job, and of the last read."""
-WORTH_A_TASK_SECONDS: Final = 0.01
-"""The handling time that justifies another task, which costs some 4 ms of CPU."""
 _NEWEST_COUNTS: Final = 0.3
 """The weight of the newest batch in the estimate."""
 
@@ -142,6 +140,7 @@ class RunningBatches:
     def close(self) -> None:
         """Launch none of those that still wait for a thread. Does not wait for running ones."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._runner.close()
 
     def _run(self, batch: Batch) -> None:
         self._this_thread.runs = True
@@ -174,7 +173,11 @@ class RunningBatches:
             settings = self._settings
             parallelism = settings.parallelism()
             packs = pack(
-                works, per_task=settings.shards_per_task, parallelism=parallelism, handling=self._handling
+                works,
+                per_task=settings.shards_per_task,
+                parallelism=parallelism,
+                handling=self._handling,
+                worth_a_task_seconds=self._runner.worth_a_task_seconds,
             )
             batch.rounds = math.ceil(len(packs) / parallelism)
             batch.is_full = self._handling.is_full(works)
@@ -216,15 +219,20 @@ class HandlingTime:
         records = sum(len(work.records) for work in works)
         return self._seconds_a_record is not None and records * self._seconds_a_record > _FULL_SECONDS
 
-    def tasks_worth(self, records: int) -> float:
+    def tasks_worth(self, records: int, worth_a_task_seconds: float) -> float:
         """How many tasks so many records are worth; infinite while nothing is known of the handler."""
         if self._seconds_a_record is None:
             return math.inf
-        return records * self._seconds_a_record / WORTH_A_TASK_SECONDS
+        return records * self._seconds_a_record / worth_a_task_seconds
 
 
 def pack(
-    works: Sequence[WorkSlice], *, per_task: int, parallelism: int, handling: HandlingTime | None = None
+    works: Sequence[WorkSlice],
+    *,
+    per_task: int,
+    parallelism: int,
+    handling: HandlingTime | None = None,
+    worth_a_task_seconds: float = WORTH_A_TASK_SECONDS,
 ) -> list[list[WorkSlice]]:
     """Spread slices over tasks: every core gets work, with as few tasks beyond that as possible.
 
@@ -237,7 +245,7 @@ def pack(
     carried = [work for work in works if work.plan.kind is not SliceKind.READ]
     cores = parallelism
     if handling is not None and not read:
-        worth = handling.tasks_worth(sum(len(work.records) for work in carried))
+        worth = handling.tasks_worth(sum(len(work.records) for work in carried), worth_a_task_seconds)
         cores = max(1, math.ceil(min(worth, parallelism)))
     tasks = min(len(works), max(cores, -(-len(read) // per_task)))
     packs = [read[at::tasks] for at in range(tasks)]

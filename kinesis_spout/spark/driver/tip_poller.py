@@ -1,8 +1,7 @@
 """The driver's own reading: polls of the shards that are at their tip.
 
-Polls run on the threads of a ``Prefetcher``, which take in the pages under the consumer's lock and wake the
-engine. A shard that cannot be polled when its time has come is looked at again when a slice of it ends, or a
-little later.
+Polls run in a ``Prefetcher``, whose threads take in the pages under the consumer's lock and wake the engine. A
+shard that cannot be polled when its time has come is looked at again when a slice of it ends, or a little later.
 
 Polls are *aligned*: all shards share one clock whose ticks are a little further apart than the read limits
 require, and a shard that is polled less often keeps to every second tick, every fourth, and so on. So records
@@ -17,13 +16,13 @@ from typing import Final
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.pace import aligned_idle_period
 from kinesis_spout.kinesis.read.polled_getter import Cursor
-from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES, Room, ShardReader
+from kinesis_spout.kinesis.read.polling.steps import Steps
+from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES, Room, ShardReader, read_page
 from kinesis_spout.kinesis.retry_policy import Action
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.driver.driver_shards import DriverShard, DriverShards
 
-_FETCH_THREADS: Final = 16
 _LOOK_AGAIN_SECONDS: Final = 0.5
 """When to look again at a shard that could not be polled, if no event comes before."""
 _BEHIND_MILLIS: Final = 5_000
@@ -58,9 +57,7 @@ class TipPoller:
         self.settings = shards.settings
         self.call = call
         self.wake = wake
-        self.polls = Prefetcher(
-            threads=_FETCH_THREADS, clock=consumer.ports.clock, name="kinesis-spout-fetch"
-        )
+        self.polls = Prefetcher(clock=consumer.ports.clock, name="kinesis-spout-fetch")
         # The last page can exceed three quarters of what the driver may hold.
         self.room = Room(lambda: shards.max_bytes() * 3 // 4 + PAGE_BYTES - 1, shards.kept_bytes)
         self.is_stopped = False
@@ -209,9 +206,9 @@ class _TipReader(ShardReader[Page]):
         shard.cursor = Cursor()
         return getter
 
-    def _read(self, limit: int) -> Page:
+    def _read(self, limit: int) -> Steps[Page]:
         assert self._getter is not None
-        return self._getter.read(limit)
+        return read_page(self._getter, limit)
 
     def _keep(self, page: Page, begun_at: float) -> float | None:
         del begun_at  # ``fetching_since`` says it

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -91,11 +91,12 @@ class _Folder:
             )
             return None
 
-    def remove(self, file: Path) -> None:
-        """Remove a file, and the folder with the last one."""
-        file.unlink(missing_ok=True)
-        with suppress(OSError):  # other tasks' files are in it still
-            self.path.rmdir()
+    def remove(self, task: int) -> None:
+        """Remove a file, and the folder with the last one, unless whoever made it does."""
+        with suppress(OSError):  # there is none, or other tasks' files are in the folder still
+            self.file(task).unlink()
+            if not self.is_read_here:
+                self.path.rmdir()
 
 
 class RunSlices:
@@ -114,22 +115,24 @@ class RunSlices:
         task, attempt = context.partitionId(), context.attemptNumber()
         for pack in packs:
             if attempt:
-                yield from self._recover(pack, self._folder.file(task))
+                yield from self.recover(pack, task)
             else:
-                yield from self._run(pack, task)
+                yield from self.run(pack, task)
+                if not self._folder.is_read_here:
+                    self.drop_notes(task)
 
-    def _run(self, pack: Sequence[WorkSlice], task: int) -> Iterator[WorkResult]:
+    def run(self, pack: Sequence[WorkSlice], number: int) -> Iterator[WorkResult]:
+        """Carry out slices, with notes under a number that is unique in the job."""
         handler = self._handler.load()
         has_marks = isinstance(handler, ConcurrentCalls)
-        notes = self._folder.open(task, len(pack), has_marks=has_marks)
+        notes = self._folder.open(number, len(pack), has_marks=has_marks)
         yield from run_slices(pack, self._settings, partial(delivery_to, handler), notes)
         if notes is not None:
             notes.close()
-            if not self._folder.is_read_here:
-                self._folder.remove(self._folder.file(task))
 
-    def _recover(self, pack: Sequence[WorkSlice], file: Path) -> Iterator[WorkResult]:
-        remains = journal.read(file) if self._folder.is_ours else None
+    def recover(self, pack: Sequence[WorkSlice], number: int) -> Iterator[WorkResult]:
+        """The outcomes of slices that a process which has ended was running, by its notes."""
+        remains = journal.read(self._folder.file(number)) if self._folder.is_ours else None
         if remains is None or not remains.is_over:
             # It ran on another machine, or Spark has started a second attempt next to the first.
             yield from map(lost, pack)
@@ -140,7 +143,39 @@ class RunSlices:
         else:
             yield from map(lost, pack)
         if not self._folder.is_read_here:
-            self._folder.remove(file)
+            self.drop_notes(number)
+
+    def drop_notes(self, number: int) -> None:
+        """Remove the notes under a number, whose outcomes have been returned; they can be missing."""
+        self._folder.remove(number)
+
+
+class HandlerJob:
+    """What one job runs, and what is known of its tasks when it died. Close it after the job."""
+
+    def __init__(self, settings: TaskSettings, handler: PickledHandler[AnyHandler], folder: _Folder) -> None:
+        self._settings = settings
+        self._folder = folder
+        self.run_slices = RunSlices(settings, handler, folder)
+        """What its tasks do."""
+        if folder.is_read_here:
+            folder.make()
+
+    def recovered(
+        self, packs: Sequence[Sequence[WorkSlice]], numbers: Sequence[int], death: HandlerKilledWorker
+    ) -> list[WorkResult]:
+        """The outcomes of packs with notes under these numbers. Raises ``death`` if nothing can be recovered."""
+        if not (self._folder.is_read_here and self._folder.is_ours):
+            raise death  # on other machines, or not to be written
+        results = recover_job(packs, lambda task: self._folder.file(numbers[task]), self._settings, death)
+        if results is None:
+            raise death
+        return results
+
+    def close(self) -> None:
+        """Remove the notes of tasks on this machine. May be called twice."""
+        if self._folder.is_read_here and self._folder.is_ours:
+            shutil.rmtree(self._folder.path, ignore_errors=True)
 
 
 class HandlerRunner(SparkRunner):
@@ -155,27 +190,22 @@ class HandlerRunner(SparkRunner):
         self._is_local = re.match(r"local(\[|$)", context.master or "") is not None
         self._name = f"kinesis-spout-{uuid.uuid4().hex}"
 
-    def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
-        """Run slices; raises only where nothing can be recovered."""
+    def job(self, tag: str, tasks: int) -> HandlerJob:
+        """What the job under ``tag``, of so many tasks, runs; the caller closes it."""
         digest = hashlib.sha256(tag.encode()).hexdigest()[:16]
         folder = _Folder(name=f"{self._name}-{digest}", is_read_here=self._is_local)
-        settings = self._settings.of_one_task(len(packs))
-        run_slices_of = RunSlices(settings, self._handler, folder)
-        try:
-            if self._is_local:
-                folder.make()
-            with tagged(self._context, tag):
-                return self._context.parallelize(packs, len(packs)).mapPartitions(run_slices_of).collect()
-        except HandlerKilledWorker as death:
-            if not (self._is_local and folder.is_ours):
-                raise  # on other machines, or not to be written
-            results = recover_job(packs, folder.file, settings, death)
-            if results is None:
-                raise
-            return results
-        finally:
-            if self._is_local and folder.is_ours:
-                shutil.rmtree(folder.path, ignore_errors=True)
+        return HandlerJob(self._settings.of_one_task(tasks), self._handler, folder)
+
+    def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
+        """Run slices; raises only where nothing can be recovered."""
+        with closing(self.job(tag, len(packs))) as job:
+            try:
+                with tagged(self._context, tag):
+                    return (
+                        self._context.parallelize(packs, len(packs)).mapPartitions(job.run_slices).collect()
+                    )
+            except HandlerKilledWorker as death:
+                return job.recovered(packs, range(len(packs)), death)
 
 
 def recover_job(

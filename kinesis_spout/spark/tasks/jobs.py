@@ -20,6 +20,9 @@ from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig, Kines
 from kinesis_spout.processes.executor_python import unfit_python
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 
+WORTH_A_TASK_SECONDS: Final = 0.01
+"""The handling time that justifies another task, which costs some 4 ms of CPU."""
+
 _WORKER_GONE: Final = (
     "Python worker exited unexpectedly",
     "Python worker failed to connect back",
@@ -80,6 +83,11 @@ class BatchRunner(Protocol):
         """None: nothing is timed."""
         ...
 
+    @property
+    def worth_a_task_seconds(self) -> float:
+        """The handling time that justifies another task."""
+        ...
+
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
         """Run the slices, packed by task, and wait for all of them; no slices only where there are ``ticks``.
 
@@ -107,11 +115,16 @@ class BatchRunner(Protocol):
         """Make the job that runs under ``tag``, if any, die. Never raises an Exception."""
         ...
 
+    def close(self) -> None:
+        """Keep nothing for further jobs; what runs goes on. May be called twice."""
+        ...
+
 
 class SparkRunner:
     """A ``BatchRunner`` without ticks, for whose jobs nothing is left to do when they have ended."""
 
     ticks: Ticks | None = None
+    worth_a_task_seconds: float = WORTH_A_TASK_SECONDS
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
@@ -125,6 +138,9 @@ class SparkRunner:
 
     def cancel(self, tag: str) -> None:
         cancel(self._context, tag)
+
+    def close(self) -> None:
+        """Nothing is kept."""
 
 
 class tagged:  # noqa: N801 - a context manager, used like a function

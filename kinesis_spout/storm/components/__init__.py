@@ -4,6 +4,7 @@ How tuples travel between them is in ``running``; how they are wired, in ``graph
 """
 
 from kinesis_spout.storm.components.bolt import BasicBolt, BatchBolt, Bolt, FailedException, StatefulBolt
+from kinesis_spout.storm.components.combiner_bolt import CombinerBolt
 from kinesis_spout.storm.components.given import (
     KeyValueState,
     OutputCollector,
@@ -21,6 +22,7 @@ __all__ = [
     "BasicBolt",
     "BatchBolt",
     "Bolt",
+    "CombinerBolt",
     "Count",
     "FailedException",
     "KeyValueState",

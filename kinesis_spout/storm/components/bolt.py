@@ -7,7 +7,7 @@ kept, or counted exactly, belongs into the state of a ``StatefulBolt``.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from kinesis_spout.model.handler import Failure, NotNow, RaisedAt, Reject, RetryLater
@@ -96,6 +96,10 @@ class BasicBolt(Bolt):
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple, anchored to the one that ``process`` is handling; outside of ``process`` unanchored."""
         self.collector.emit(values, self._given, stream)
+
+    def emit_all(self, rows: Iterable[Sequence[Any]], stream: str = DEFAULT_STREAM) -> None:
+        """Emit several tuples, anchored as ``emit`` does; each costs about half of what it costs by ``emit``."""
+        self.collector.emit_all(rows, self._given, stream)
 
     def execute(self, tup: Tuple) -> None:
         self._given = tup

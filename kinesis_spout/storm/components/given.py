@@ -1,7 +1,7 @@
 """What a component gets: its context, the collector that it emits and acks with, and its keyed state."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -117,6 +117,19 @@ class OutputCollector(Protocol):
         Raises:
             InvalidConfig: no such stream, another number of values, or an anchor that is acked, failed or
                 timed out; the error names what was expected. Nothing was emitted.
+        """
+        ...
+
+    def emit_all(
+        self,
+        rows: Iterable[Sequence[Any]],
+        anchors: Tuple | Sequence[Tuple] = (),
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        """Emit several tuples with the same anchors; each costs about half of what it costs by ``emit``.
+
+        Raises:
+            InvalidConfig: as for ``emit``, of any of them. Nothing was emitted.
         """
         ...
 

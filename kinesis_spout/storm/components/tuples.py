@@ -3,7 +3,7 @@
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, TypeGuard
 
@@ -99,6 +99,11 @@ class Source:
     task: int
     """The id of the task that emitted."""
     fields: tuple[str, ...]
+    places: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    """Which value each field is."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "places", {name: at for at, name in enumerate(self.fields)})
 
     def index(self, field: str) -> int:
         """Say which value a field is.
@@ -107,8 +112,8 @@ class Source:
             KeyError: names the fields there are.
         """
         try:
-            return self.fields.index(field)
-        except ValueError:
+            return self.places[field]
+        except KeyError:
             raise KeyError(
                 f"{self.component!r} has no field {field!r} in its stream {self.stream!r}, only "
                 f"{', '.join(self.fields) or 'none'}"
@@ -141,7 +146,10 @@ class Tuple(msgspec.Struct, eq=False, gc=False):
         Raises:
             KeyError: no such field; names those there are.
         """
-        return self.values[key if isinstance(key, int) else self.source.index(key)]
+        at = self.source.places.get(key)  # type: ignore[arg-type]  # a place is no name
+        if at is None:
+            at = key if isinstance(key, int) else self.source.index(key)
+        return self.values[at]
 
     def __len__(self) -> int:
         return len(self.values)

@@ -39,13 +39,12 @@ class _Flow:
         self._is_fixed = options.partitions is not None
         """Whether it is that number; otherwise it is less where Spark runs fewer tasks at a time."""
         self._ackers = 0
-        self._ackers_are_fixed = self._is_fixed or options.ackers is not None
         if options.ackers == 0:
             self._decided = "a record is acked when its tuple is emitted (ackers=0)"
         elif not plan.exchanges:
             self._decided = "no tuple leaves its task, which decides its trees itself"
         else:
-            self._ackers = self._tasks if options.ackers is None else options.ackers
+            self._ackers = options.ackers or 0
             self._decided = "a record is acked when its whole tree of tuples is"
 
     @property
@@ -59,7 +58,7 @@ class _Flow:
         yield ""
         for number, stage in enumerate(self._plan.stages):
             if number:
-                yield from _exchange("tuples and acks, in blocks by task")
+                yield from _exchange("tuples, in blocks by task")
                 yield f"stage {number}: {_spark_tasks(self._tasks, is_fixed=self._is_fixed)}"
             else:
                 yield "stage 0: as many Spark tasks as the micro-batch has packs"
@@ -67,7 +66,7 @@ class _Flow:
                 yield from self._component_lines(self._graph[name])
         if self._ackers:
             yield from _exchange("acks, by the root of their tree")
-            tasks = _spark_tasks(self._ackers, is_fixed=self._ackers_are_fixed)
+            tasks = _spark_tasks(self._ackers, is_fixed=True)
             yield from _lines(f"ackers: {tasks}; {self._decided}", 0)
         else:
             yield ""

@@ -8,14 +8,17 @@ import pickle
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, repeat
+from itertools import chain, compress, repeat
 from random import randbytes
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from kinesis_spout.storm.acking import TreeEnd
+import numpy as np
+
+from kinesis_spout.storm.acking import TreeEnd, Words
 from kinesis_spout.storm.components.tuples import Source, packed, why_not, why_unfit
 from kinesis_spout.storm.running.counts import ComponentCounts
 
+_FAR: Final = 0xFFFF
 FULL_BLOCK: Final = 5_000
 """Tuples. More in one block save next to nothing, and take memory at once."""
 
@@ -29,7 +32,7 @@ class TupleBlock:
     roots: bytes = field(repr=False)
     """One word for each tuple; 0 without a tree."""
     edges: bytes = field(repr=False)
-    """One word for each tuple, the same in all of its trees; none at all, if no tuple is part of a tree."""
+    """One word for each tuple, the same in all of its trees; none at all without ackers."""
     others: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """The other roots of those tuples that are part of several trees, by their number in the block."""
 
@@ -56,6 +59,7 @@ class OpenTrees:
     batch: int
     """Of which slice of the micro-batch the tuples are."""
     roots: bytes = field(repr=False)
+    """For an acker."""
     numbers: bytes = field(repr=False)
     """Which tuple of that slice each is, as words."""
     tuples: bytes = field(default=b"", repr=False)
@@ -64,6 +68,46 @@ class OpenTrees:
 
 class ForDriver:
     __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeReport(ForDriver):
+    """What one task knows of trees that are not complete, and of those that it changed state for."""
+
+    ends: Mapping[int, TreeEnd]
+    """By root."""
+    touched: bytes = field(default=b"", repr=False)
+    """Roots, as words."""
+    has_groups: bool = False
+    """Whether it has sent a ``GroupBlock``, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupBlock(ForDriver):
+    """Which trees one task has put into groups: what fails of a group fails them all."""
+
+    heads: bytes = field(repr=False)
+    """The root of each group, and how many trees it has, as words."""
+    steps: bytes = field(repr=False)
+    """From each tree to the next one, as half-words: roots that follow each other differ little."""
+    far: bytes = field(repr=False)
+    """The steps that are ``_FAR`` or more, as words, in their order."""
+
+    @classmethod
+    def of(cls, groups: Mapping[int, Sequence[int]]) -> Self:
+        heads = array("Q", chain.from_iterable((root, len(members)) for root, members in groups.items()))
+        members = np.fromiter(chain.from_iterable(groups.values()), np.uint64)
+        steps = np.diff(members, prepend=np.uint64(0))
+        near = np.minimum(steps, _FAR).astype(np.uint16)
+        return cls(heads=heads.tobytes(), steps=near.tobytes(), far=steps[near == _FAR].tobytes())
+
+    def groups(self) -> dict[int, Words]:
+        heads = np.frombuffer(self.heads, np.uint64).reshape(-1, 2)
+        near = np.frombuffer(self.steps, np.uint16)
+        steps = near.astype(np.uint64)
+        steps[near == _FAR] = np.frombuffer(self.far, np.uint64)
+        members = np.split(np.cumsum(steps, dtype=np.uint64), np.cumsum(heads[:-1, 1]).astype(np.int64))
+        return dict(zip(heads[:, 0].tolist(), members, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +133,14 @@ Tell = Callable[[TupleBlock], None]
 class Parcel:
     """A block that is being filled, by one route. Mutable.
 
-    ``refuse`` is called for tuples that cannot travel, ``tell`` for those that do.
+    ``refuse`` is called for tuples that cannot travel, ``tell`` for those that do; None: nobody asks.
     """
 
     __slots__ = ("_refuse", "_tell", "component", "index", "others", "roots", "source", "values")
 
-    def __init__(self, component: str, index: int, source: Source, refuse: Refuse, tell: Tell) -> None:
+    def __init__(
+        self, component: str, index: int, source: Source, refuse: Refuse, tell: Tell | None = None
+    ) -> None:
         self.component = component
         self.index = index
         self.source = source
@@ -122,17 +168,18 @@ class Parcel:
         except Exception:  # noqa: BLE001 - a value's own code may raise anything; which one, is found out now
             self._refuse_unfit()
             values = packed(self.values)
-        is_tracked = any(self.roots)
+        has_edges = self._tell is not None and any(self.roots)
         block = TupleBlock(
             component=self.component,
             index=self.index,
             source=self.source,
             values=values,
             roots=self.roots.tobytes(),
-            edges=randbytes(self.roots.itemsize * len(self.roots)) if is_tracked else b"",  # noqa: S311 - unique, not secret
+            edges=randbytes(self.roots.itemsize * len(self.roots)) if has_edges else b"",  # noqa: S311 - unique, not secret
             others=dict(self.others),
         )
-        self._tell(block)
+        if self._tell is not None:
+            self._tell(block)
         return block
 
     def _refuse_unfit(self) -> None:

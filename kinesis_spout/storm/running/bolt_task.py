@@ -9,12 +9,14 @@ from typing import Any, Final
 from kinesis_spout.model.handler import failure_of, failure_saying
 from kinesis_spout.model.unfinished_work import refuse_unfinished
 from kinesis_spout.storm.components.bolt import VERDICTS, Bolt, StatefulBolt
+from kinesis_spout.storm.components.combiner_bolt import CombinerBolt
 from kinesis_spout.storm.components.given import KeyValueState, TaskContext
 from kinesis_spout.storm.components.tuples import TICK, Source, Tuple, TupleState
 from kinesis_spout.storm.graph.grouping import Send
 from kinesis_spout.storm.running.blocks import TupleBlock
 from kinesis_spout.storm.running.clocks import Ticks
-from kinesis_spout.storm.running.collecting import Collector
+from kinesis_spout.storm.running.collecting import Collector, SendAll
+from kinesis_spout.storm.running.combining import Combining
 from kinesis_spout.storm.running.trees import Trees
 from kinesis_spout.storm.state.key_values import PartitionState
 
@@ -57,7 +59,10 @@ class BoltTask:
         self._tells_touched = tells_touched
         self._came: list[TupleBlock] = []
         """What has come to a bolt with state in this micro-batch."""
-        self.does_flush = type(bolt).flush is not Bolt.flush
+        self._combining: Combining | None = None
+        if isinstance(bolt, CombinerBolt):
+            self._combining = Combining(bolt, collector, trees, self._raised)
+        self.does_flush = self._combining is not None or type(bolt).flush is not Bolt.flush
         self._remembers_as_one = isinstance(bolt, StatefulBolt) or bolt.is_sticky
         try:
             bolt.prepare(conf, context, collector)
@@ -76,6 +81,8 @@ class BoltTask:
             self._came.append(block)
 
     def sender(self, source: Source) -> Send:
+        if self._combining is not None:
+            return self._combining.senders(source)[0]
         counts, call, hold = self._counts, self._call, self._hold
 
         def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
@@ -96,16 +103,25 @@ class BoltTask:
 
         return send if self._state is None else self._touching(send, self._state)
 
+    def sender_of_all(self, source: Source) -> SendAll | None:
+        """Take several tuples of the same trees in one call; None if that saves nothing."""
+        return None if self._combining is None else self._combining.senders(source)[1]
+
     def _touching(self, send: Send, state: PartitionState) -> Send:
         """Report which roots change the state. Undo at once what a tuple that failed at once has changed."""
-        log, ends = state.log, self._trees.ends
+        log, ends, touch = state.log, self._trees.ends, self._trees.touched.add
 
         def send_and_tell(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
             if ends and others is None and root in ends:
                 return  # Its tree has failed: what it did here would have to be undone.
             send(values, root, others)
-            if log:
+            if not log:
+                return
+            if ends or others:
                 self._tell_touched((root, *others) if others else (root,), state)
+            else:
+                log.clear()
+                touch(root)
 
         return send_and_tell
 
@@ -166,6 +182,8 @@ class BoltTask:
     def release(self) -> None:
         """Flush the bolt. What it still holds then fails only if ``flush`` raised."""
         try:
+            if self._combining is not None:
+                self._combining.flush()
             self._bolt.flush()
         except BaseException as error:  # noqa: BLE001 - it fails what the bolt still holds
             if not isinstance(error, VERDICTS):

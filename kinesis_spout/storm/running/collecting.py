@@ -29,6 +29,8 @@ MOST_LINES: Final = 10
 """Errors of a task in the log, a minute."""
 _log: Final = logging.getLogger(__name__)
 
+SendAll = Callable[[Sequence[Sequence[Any]], int, tuple[int, ...] | None], None]
+"""Takes several tuples to one task, by the values of each; see ``Send``."""
 AsRoot = Callable[[Callable[[Tuple], None]], None]
 """Takes work that gets the tuple to anchor to; it is acked when the work returns, and fails if that raises."""
 
@@ -40,7 +42,7 @@ class Output:
     that ``emit_direct`` names, one of ``tasks`` by its id.
     """
 
-    __slots__ = ("_choose", "_to_all", "direct", "send", "size", "tasks")
+    __slots__ = ("_choose", "_to_all", "direct", "send", "send_all", "size", "tasks")
 
     def __init__(
         self,
@@ -50,22 +52,40 @@ class Output:
         to_all: Sequence[Target] = (),
         chosen: Sequence[Choose] = (),
         tasks: Mapping[int, Send] | None = None,
+        send_all: SendAll | None = None,
     ) -> None:
+        """``send_all``: takes several tuples to the only task that gets any, if it can."""
         self.size = size
         self.direct = direct
         self._to_all = to_all
         self._choose = _one_choice(to_all, chosen)
         """Chooses the tasks that get a tuple; None if that is always ``to_all``."""
-        self.send: Send = to_all[0][1] if len(to_all) == 1 and not chosen else self._send
-        """Sends a tuple to all its tasks. Where one task gets every tuple, as usual, it is that task's own."""
+        self.send = self._sender()
+        """Sends a tuple to all its tasks."""
+        is_only = len(to_all) == 1 and not chosen
+        self.send_all: SendAll = send_all if send_all is not None and is_only else self._send_one_by_one
         self.tasks = tasks or {}
 
     def targets(self, values: Sequence[Any]) -> Sequence[Target]:
         return self._to_all if self._choose is None else self._choose(values)
 
-    def _send(self, values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
-        for _, send in self.targets(values):
+    def _send_one_by_one(
+        self, rows: Sequence[Sequence[Any]], root: int, others: tuple[int, ...] | None
+    ) -> None:
+        send = self.send
+        for values in rows:
             send(values, root, others)
+
+    def _sender(self) -> Send:
+        to_all, choose = self._to_all, self._choose
+        if choose is None and len(to_all) == 1:
+            return to_all[0][1]  # One task gets every tuple, as usual.
+
+        def send_to_all(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            for _, send in to_all if choose is None else choose(values):
+                send(values, root, others)
+
+        return send_to_all
 
 
 def _one_choice(to_all: Sequence[Target], chosen: Sequence[Choose]) -> Choose | None:
@@ -137,6 +157,33 @@ class Collector:
         if not isinstance(values, tuple):
             values = list(values)
         output.send(values, anchors.root, anchors.others)
+        self.counts.emitted += 1
+
+    def emit_all(
+        self,
+        rows: Iterable[Sequence[Any]],
+        anchors: Tuple | Sequence[Tuple] = (),
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        output = self.output(stream)
+        size = None if output.direct else output.size
+        many = [
+            values if type(values) is tuple and len(values) == size else self._copy(values, stream, size)
+            for values in rows
+        ]
+        opened = self._open(anchors)
+        root, others = (opened[0].root, opened[0].others) if len(opened) == 1 else _trees_of(opened)
+        output.send_all(many, root, others)
+        self.counts.emitted += len(many)
+
+    def _copy(self, values: Sequence[Any], stream: str, size: int | None) -> Sequence[Any]:
+        if type(values) not in _PLAIN or len(values) != size:
+            self._checked(values, stream, direct=False)
+        return values if isinstance(values, tuple) else list(values)
+
+    def emit_combined(self, values: Sequence[Any], roots: Sequence[int]) -> None:
+        """Emit a tuple that is made of several, by the roots of those."""
+        self.outputs[DEFAULT_STREAM].send(values, *self._trees.root_for(roots))
         self.counts.emitted += 1
 
     def emit_telling_tasks(

@@ -36,8 +36,11 @@ class Program:
     ticks: Mapping[str, float]
     """How often the components tick that want ticks, in seconds; 0: in every micro-batch."""
     partitions: int
-    ackers: int
-    """How many share the trees; 0 acks at once."""
+    """Of an exchange."""
+    ackers: int = 0
+    """How many share the trees, as in Storm. 0: a tree is complete unless a task reports it."""
+    is_tracked: bool = True
+    """Whether a spout's tuple has a tree; otherwise it is acked at once."""
     is_exact: bool = True
     """Whether a tree that fails leaves no trace in the state."""
     is_one_by_one: bool = False
@@ -89,7 +92,8 @@ def program_of(
         timeout_seconds=options.message_timeout_seconds,
         ticks={name: every for name, every in ticks.items() if every is not None},
         partitions=partitions,
-        ackers=partitions if options.ackers is None else options.ackers,
+        ackers=options.ackers or 0,
+        is_tracked=options.ackers != 0,
         is_exact=options.state_guarantee == "exactly_once",
     )
 

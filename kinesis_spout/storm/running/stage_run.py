@@ -18,10 +18,18 @@ from typing import Any
 from kinesis_spout.storm.components.tuples import Source
 from kinesis_spout.storm.graph.grouping import Choose, Send, Target, chooser
 from kinesis_spout.storm.graph.plan import Route, context_of, source_of
-from kinesis_spout.storm.running.blocks import FULL_BLOCK, CountsBlock, Keyed, Outbox, Parcel, TupleBlock
+from kinesis_spout.storm.running.blocks import (
+    FULL_BLOCK,
+    CountsBlock,
+    GroupBlock,
+    Keyed,
+    Outbox,
+    Parcel,
+    TupleBlock,
+)
 from kinesis_spout.storm.running.bolt_task import BoltTask
 from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
-from kinesis_spout.storm.running.collecting import AsRoot, Collector, Output
+from kinesis_spout.storm.running.collecting import AsRoot, Collector, Output, SendAll
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.trees import Trees, new_root
@@ -58,6 +66,8 @@ class StageRun:
         self._partition = partition
         self._record = record
         self.trees = Trees(clock, program.timeout_seconds)
+        if program.is_tracked and not program.ackers and stage < self._plan.exchanges:
+            self.trees.groups = {}
         self.outbox = Outbox(program.partitions)
         self._tasks: dict[tuple[str, int], BoltTask] = {}
         self._ticks = NO_TICKS
@@ -127,6 +137,10 @@ class StageRun:
         if self.program.ackers and self._plan.exchanges:
             for block in self.trees.ack_blocks(self.program.ackers):
                 self.outbox.add(block.acker, block)
+        elif self._plan.exchanges and (report := self.trees.report()):
+            self.outbox.add(0, report)
+            if self.trees.groups:
+                self.outbox.add(~self._partition, GroupBlock.of(self.trees.groups))
         self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
 
     def _own(self, component: str) -> range:
@@ -181,10 +195,12 @@ class StageRun:
             to_all: list[Target] = []
             chosen: list[Choose] = []
             tasks: dict[int, Send] = {}
+            send_all: SendAll | None = None
             for route in self._plan.routes[component, name]:
                 targets = self._targets(route, source, collector)
                 if route.fused:
                     to_all += targets
+                    send_all = self._task_at_hand(route.target).sender_of_all(source)
                 elif stream.direct:
                     tasks.update(targets)
                 else:
@@ -194,20 +210,29 @@ class StageRun:
                 chosen.append(partial(_chosen_by_none, record))
                 tasks = {task: partial(_recorded, record, send) for task, send in tasks.items()}
             collector.outputs[name] = Output(
-                len(stream.fields), direct=stream.direct, to_all=to_all, chosen=chosen, tasks=tasks
+                len(stream.fields),
+                direct=stream.direct,
+                to_all=to_all,
+                chosen=chosen,
+                tasks=tasks,
+                send_all=send_all,
             )
 
     def _targets(self, route: Route, source: Source, collector: Collector) -> list[Target]:
         tasks = self._graph.tasks[route.target]
         if route.fused:
-            at_hand = self._partition % len(tasks)
-            return [(tasks[at_hand], self._task(route.target, at_hand).sender(source))]
+            task = self._task_at_hand(route.target)
+            return [(task.context.task, task.sender(source))]
         return [(task, self._way(route.target, at, source, collector)) for at, task in enumerate(tasks)]
+
+    def _task_at_hand(self, component: str) -> BoltTask:
+        return self._task(component, self._partition % len(self._graph.tasks[component]))
 
     def _way(self, component: str, index: int, source: Source, collector: Collector) -> Send:
         outbox, trees = self.outbox, self.trees
         is_undone = self._graph[component].is_stateful and self.program.is_exact
-        parcel = Parcel(component, index, source, collector.refused, trees.tell)
+        tell = trees.tell if self.program.ackers else None
+        parcel = Parcel(component, index, source, collector.refused, tell)
         outbox.fill(parcel, is_undone=is_undone)
         add_values, add_root = parcel.values.append, parcel.roots.append
         in_parcel = parcel.values

@@ -4,33 +4,37 @@ A tuple that stays in its process needs no edge: it is enough to count those tha
 every tuple is acked when its bolt returns, which is before the ``emit`` that made it returns. So only those
 are counted that are not: a bolt holds them, or has failed them. A tree is open here while it has any.
 
-For trees that leave the process their acker gets messages: the edge of a tuple when it is packed, and when it
-has arrived. At the end it gets the trees that are open here: a random number for each, like an edge that is
-never acked. What leaves in one block is sent at once, as it is in the block: that costs next to nothing a
-tuple.
+**Who decides.** A tuple that leaves for another process arrives there, or the job dies: Spark runs a part of
+a job again that loses a block, and a job that was run in two ways does not count. So in a job that ends well
+every tuple came to a bolt, and *the tasks that held or failed one of its tuples* decide a tree: each task
+reports the trees that are open in it (``Trees.report``). A tree that nobody reports is complete, and costs
+nothing however many tuples of it travel.
 
-**Who decides.** Two things are known of a tree, and each decides where the other knows nothing:
-
-- *The task that held or failed one of its tuples* (``Trees.opened``) decides of all that came to a bolt. It
-  decides alone in a topology of one stage, and says which of the trees that an acker finds open failed, and
-  where.
-- *The XOR of its edges* decides of all that was on its way between two stages: a tuple that left and never
-  came (its block was lost, or no task took it), or that came without one of its roots. No bolt has seen it,
-  so no bolt holds or failed it. Spark runs a job again that loses a block, so in a job that ends well this
-  does not happen; the XOR would reveal it.
+With ``ackers`` the *XOR of its edges* decides in the driver's place, as in Storm: see ``acking``. An acker gets
+the edge of a tuple when it is packed, and when it has arrived. At the end it gets the trees that are open here:
+a random number for each, like an edge that is never acked. What leaves in one block is sent at once, as it is
+in the block. The XOR would also reveal a tuple that left and never came.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import getrandbits
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.storm.acking import Acker, TreeEnd, Words, note_end
-from kinesis_spout.storm.running.blocks import AckBlock, Block, ChangesDoNotCount, OpenTrees, TupleBlock
+from kinesis_spout.storm.running.blocks import (
+    AckBlock,
+    Block,
+    ChangesDoNotCount,
+    GroupBlock,
+    OpenTrees,
+    TreeReport,
+    TupleBlock,
+)
 
 NOBODY_SAID: Final = TreeEnd.after_time_out(
     Failure(error_text="its tree was not complete by the end of the micro-batch")
@@ -38,9 +42,30 @@ NOBODY_SAID: Final = TreeEnd.after_time_out(
 """The end of a tree that misses an ack, of which no task has said where it stopped."""
 
 
+_PLACE_BITS: Final = 28
+_NOT_A_SPOUTS: Final = 1 << 63
+
+
+def root_of(batch: int, number: int) -> int:
+    """The root of a spout's tuple: which one it is of its batch, such as a slice. Never 0."""
+    return ((batch + 1) << _PLACE_BITS) + number
+
+
+def place_of(root: int) -> tuple[int, int] | None:
+    """The batch and the number that ``root_of`` was given; None if it is no spout's tuple."""
+    if root & _NOT_A_SPOUTS:
+        return None
+    return (root >> _PLACE_BITS) - 1, root & ((1 << _PLACE_BITS) - 1)
+
+
+def acker_of(root: int, ackers: int) -> int:
+    """The same for all trees of a batch, so that they need not be divided."""
+    return (root >> _PLACE_BITS) % ackers
+
+
 def new_root() -> int:
-    """Never 0."""
-    return getrandbits(64) or 1
+    """The root of a tuple that is no spout's."""
+    return _NOT_A_SPOUTS | getrandbits(63)
 
 
 class Trees:
@@ -59,6 +84,8 @@ class Trees:
         self.opened: dict[int, int] = {}
         """By root: how many of its tuples are held here or failed; without those of 0."""
         self.ends: dict[int, TreeEnd] = {}
+        self.groups: dict[int, Sequence[int]] | None = None
+        """By root: the trees that are to fail if that one does. None if nobody would read them."""
         self.touched: set[int] = set()
         """The roots that have changed state here, or could have."""
 
@@ -69,6 +96,8 @@ class Trees:
         self.opened.clear()
         self.ends.clear()
         self.touched.clear()
+        if self.groups:
+            self.groups.clear()
 
     def begin_waiting(self) -> None:
         self._began = self.clock()
@@ -87,6 +116,17 @@ class Trees:
                 opened[root] = held
             else:
                 del opened[root]
+
+    def root_for(self, roots: Sequence[int]) -> tuple[int, tuple[int, ...] | None]:
+        """The root of a tuple that is part of these trees, 0 if of none; and the other roots that it needs."""
+        if len(roots) > 1 and self.groups is not None:
+            root = new_root()
+            self.groups[root] = roots
+            return root, None
+        members = list(dict.fromkeys(roots))
+        if 0 in members:
+            members.remove(0)
+        return (members[0], tuple(members[1:]) or None) if members else (0, None)
 
     def end(self, root: int, end: TreeEnd) -> None:
         note_end(self.ends, root, end)
@@ -113,13 +153,21 @@ class Trees:
         told.tell_all(array("Q", self.opened), array("Q", (new_root() for _ in self.opened)))
         return told.words()
 
+    def report(self) -> TreeReport | None:
+        """Report the trees that are open here, and those that have changed state; None if there is nothing."""
+        if not (self.opened or self.touched or self.groups):
+            return None
+        ends = {root: self.ends.get(root, NOBODY_SAID) for root in self.opened}
+        touched = array("Q", self.touched).tobytes()
+        return TreeReport(ends=ends, touched=touched, has_groups=bool(self.groups))
+
     def ack_blocks(self, ackers: int) -> Iterator[AckBlock]:
         roots, values = self.take()
-        of_acker = roots % np.uint64(ackers)
+        of_acker = (roots >> np.uint64(_PLACE_BITS)) % np.uint64(ackers)
         for acker in range(ackers):
             here = of_acker == acker
-            ends = {root: end for root, end in self.ends.items() if root % ackers == acker}
-            touched = array("Q", (root for root in self.touched if root % ackers == acker))
+            ends = {root: end for root, end in self.ends.items() if acker_of(root, ackers) == acker}
+            touched = array("Q", (root for root in self.touched if acker_of(root, ackers) == acker))
             if ends or touched or here.any():
                 yield AckBlock(
                     acker=acker,
@@ -141,7 +189,7 @@ class Trees:
 
 def open_trees(numbers: Mapping[int, int], ackers: int, batch: int) -> Iterator[tuple[int, OpenTrees]]:
     for acker in range(ackers):
-        roots = array("Q", (root for root in numbers if root % ackers == acker))
+        roots = array("Q", (root for root in numbers if acker_of(root, ackers) == acker))
         if roots:
             words = array("Q", (numbers[root] for root in roots)).tobytes()
             yield acker, OpenTrees(acker=acker, batch=batch, roots=roots.tobytes(), numbers=words)
@@ -152,6 +200,53 @@ class Unfinished:
     batch: int
     ends: Mapping[int, TreeEnd]
     opened: OpenTrees = field(repr=False)
+
+
+class Reported(NamedTuple):
+    ends: dict[int, TreeEnd]
+    """Of the trees that are not complete, by root."""
+    has_touched: bool
+    """Whether one of them has changed state."""
+
+
+def ends_reported(reports: Iterable[TreeReport], groups: Iterable[GroupBlock] = ()) -> Reported:
+    """Decide the trees of a micro-batch by what all of its tasks report."""
+    ends: dict[int, TreeEnd] = {}
+    touched: list[Words] = [np.empty(0, np.uint64)]
+    for report in reports:
+        touched.append(np.frombuffer(report.touched, np.uint64))
+        for root, end in report.ends.items():
+            note_end(ends, root, end)
+    if not ends:
+        return Reported(ends, has_touched=False)
+    members: dict[int, Words] = {}
+    for block in groups:
+        members.update(block.groups())
+    _end_members(ends, members)
+    return Reported(ends, has_touched=_has_any(np.concatenate(touched), ends, members))
+
+
+def _end_members(ends: dict[int, TreeEnd], members: Mapping[int, Words]) -> None:
+    """What fails of a group fails all trees in it, also by a group in the group."""
+    waiting = [root for root in ends if root in members]
+    while waiting:
+        group = waiting.pop()
+        for root in members[group].tolist():
+            if root in members and root not in ends:
+                waiting.append(root)
+            if root:  # It is of no tree.
+                note_end(ends, root, ends[group])
+
+
+def _has_any(roots: Words, ends: Mapping[int, TreeEnd], members: Mapping[int, Words]) -> bool:
+    """Whether one of these, or of the trees in these groups, is not complete."""
+    failed = np.fromiter(ends, np.uint64)
+    while len(roots):
+        if np.isin(failed, roots).any():
+            return True
+        inner = [members[root] for root in roots.tolist() if root in members]
+        roots = np.concatenate(inner) if inner else np.empty(0, np.uint64)
+    return False
 
 
 def decide(blocks: Iterable[Block]) -> Iterator[Unfinished | Block]:

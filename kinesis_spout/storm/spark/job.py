@@ -5,13 +5,19 @@
 All that leaves a stage passes one exchange, packed in blocks by target, also what a later stage only passes
 on. So what is for the driver comes out at the end, once. Without a grouping that needs an exchange there is
 one stage, which decides its trees itself.
+
+Without ackers the driver decides by what the tasks report. Any tree may fail, and then its record is needed. So
+the first stage leaves the records in partitions of the last exchange that no stage reads. Only when a tree has
+failed, a second job reads those of its slices: Spark still has what the exchange wrote.
 """
 
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import RDD, SparkContext
@@ -19,13 +25,35 @@ from pyspark.errors import PySparkException
 
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
-from kinesis_spout.storm.running.blocks import Block, CountsBlock, Keyed
+from kinesis_spout.storm.running.blocks import (
+    Block,
+    ChangesDoNotCount,
+    CountsBlock,
+    GroupBlock,
+    Keyed,
+    TreeReport,
+)
 from kinesis_spout.storm.running.clocks import Ticks
 from kinesis_spout.storm.running.counts import ComponentCounts, RunningCounts
 from kinesis_spout.storm.running.program import Program
+from kinesis_spout.storm.running.trees import ends_reported, place_of
 from kinesis_spout.storm.spark.kept_runs import ShippedProgram
-from kinesis_spout.storm.spark.stages import LaterStage, SeenRuns, StateFailed, contradict, run_acker
+from kinesis_spout.storm.spark.stages import (
+    EndedTuples,
+    FindFailed,
+    LaterStage,
+    SeenRuns,
+    StateFailed,
+    blocks_of,
+    contradict,
+    find_groups,
+    run_acker,
+)
+from kinesis_spout.storm.spark.tree_delivery import FailedTrees
 from kinesis_spout.storm.state.manifest import StateManifest
+
+if TYPE_CHECKING:
+    from kinesis_spout.storm.acking import TreeEnd
 
 _OTHER_SHUFFLES: Final = ("spark.shuffle.manager", "spark.shuffle.push.enabled")
 """With one of these set, a shuffle can join what several tasks have written. What Java's serializer
@@ -41,8 +69,12 @@ FirstStage = Callable[[Iterable[Any]], Iterator[Keyed]]
 class TopologyJobs:
     """Runs the jobs of one spout of a topology, and counts what the components do. Mutable; thread-safe."""
 
-    def __init__(self, context: SparkContext, program: Program, state: str | None) -> None:
+    def __init__(
+        self, context: SparkContext, program: Program, state: str | None, *, has_records: bool
+    ) -> None:
+        """``has_records``: whether the spout's tuples are records, which the first stage reads."""
         self._context = context
+        self._has_records = has_records
         self._program = program
         self.shipped = ShippedProgram(program, state)
         self.shipped_one_by_one = None if state is None else ShippedProgram(program.one_by_one(), state)
@@ -73,13 +105,20 @@ class TopologyJobs:
         program = self._program
         with tagged(self._context, tag):
             travelling: RDD[Keyed] = self._context.parallelize(packs, len(packs)).mapPartitions(first)
+            exchanged = travelling
             for stage in range(1, len(program.plan.stages)):
+                is_last = stage == program.plan.exchanges and not program.ackers
+                kept = program.partitions if is_last and program.is_tracked else 0
                 later = LaterStage(shipped=self.shipped, stage=stage, state=state, ticks=ticks)
-                travelling = self._exchanged(travelling, program.partitions).mapPartitions(later)
-            if program.plan.exchanges and program.ackers:
+                exchanged = self._exchanged(travelling, program.partitions, kept)
+                travelling = exchanged.mapPartitions(later)
+            if not program.plan.exchanges:
+                found: list[Block] = travelling.values().collect()
+            elif program.ackers:
                 found = self._exchanged(travelling, program.ackers).mapPartitions(run_acker).collect()
             else:
-                found = travelling.values().collect()
+                found = self._context.runJob(travelling, blocks_of, range(program.partitions))
+                found += self._decided(found, exchanged)
         self._take_in(found)
         if contradict(block for block in found if isinstance(block, SeenRuns)):
             raise HandlerKilledWorker(
@@ -93,8 +132,36 @@ class TopologyJobs:
         self._take_in(found)
         return found
 
-    def _exchanged(self, blocks: RDD[Keyed], partitions: int) -> RDD[Keyed]:
-        exchanged = blocks.partitionBy(partitions, _as_told)
+    def _decided(self, found: Sequence[Block], exchanged: RDD[Keyed]) -> Iterator[Block]:
+        """Decide the trees by what tasks report; gives those that failed, with their records."""
+        reports = [block for block in found if isinstance(block, TreeReport)]
+        partitions = self._program.partitions
+        groups: list[Block] = []
+        if any(report.ends for report in reports) and any(report.has_groups for report in reports):
+            groups = self._context.runJob(exchanged, find_groups, range(partitions, 2 * partitions))
+            yield from groups
+        ends, has_touched = ends_reported(reports, (each for each in groups if isinstance(each, GroupBlock)))
+        if has_touched:
+            yield ChangesDoNotCount()
+        by_batch: defaultdict[int, dict[int, TreeEnd]] = defaultdict(dict)
+        for root, end in ends.items():
+            place = place_of(root)
+            if place is not None:
+                by_batch[place[0]][place[1]] = end
+        if not by_batch:
+            return
+        if not self._has_records:
+            yield EndedTuples(ends={number: ended[0] for number, ended in by_batch.items()})
+            return
+        left = sorted({partitions + batch % partitions for batch in by_batch})
+        records = self._context.runJob(exchanged, FindFailed(ends=dict(by_batch)), left)
+        found_ends = sum(len(block.failed) for block in records if isinstance(block, FailedTrees))
+        assert found_ends == sum(map(len, by_batch.values())), "each tree has its record"
+        yield from records
+
+    def _exchanged(self, blocks: RDD[Keyed], partitions: int, kept: int = 0) -> RDD[Keyed]:
+        """``kept``: how many partitions more there are, for what only a failure needs."""
+        exchanged = blocks.partitionBy(partitions + kept, _Partition(partitions, kept))
         if self._is_java_for_bytes:
             try:
                 _write_with_java(self._context, exchanged)
@@ -139,8 +206,17 @@ def _write_with_java(context: SparkContext, exchanged: RDD[Keyed]) -> None:
     exchanged._jrdd.rdd().dependencies().head().rdd().setSerializer(java)  # noqa: SLF001
 
 
-def _as_told(partition: int) -> int:
-    return partition
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """Where a block goes by its key: below 0 it is for the partitions that are kept, if there are any."""
+
+    partitions: int
+    kept: int
+
+    def __call__(self, key: int) -> int:
+        if key < 0 and self.kept:
+            return self.partitions + ~key % self.kept
+        return key % self.partitions
 
 
 class JobGuard:

@@ -111,7 +111,7 @@ class OwnSpoutQuery(RunningQuery):
         self._context = context
         self._spark = spark
         self._program = program
-        self._jobs = TopologyJobs(spark, program, None)
+        self._jobs = TopologyJobs(spark, program, None, has_records=False)
         self._ticks = TickClock(program.ticks, monotonic())
         self._collector = GatheringCollector(context.component, streams)
         self._max_pending = max_pending

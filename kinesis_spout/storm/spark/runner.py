@@ -22,6 +22,7 @@ from kinesis_spout.storm.spark.tree_delivery import (
     FailedTrees,
     SliceBlock,
     ToValues,
+    TreeResult,
     with_failed,
 )
 from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
@@ -45,7 +46,9 @@ class TopologyRunner(SparkRunner):
         super().__init__(context)
         self._settings = settings
         self._state = state
-        self._jobs = TopologyJobs(context, program, None if state is None else state.address)
+        address = None if state is None else state.address
+        self._jobs = TopologyJobs(context, program, address, has_records=True)
+        self._is_exact = program.is_exact
         self._to_values = PickledHandler.of(to_values)
         self.ticks: TickClock = TickClock(program.ticks, monotonic())
         self._choice = RunChoice()
@@ -82,7 +85,10 @@ class TopologyRunner(SparkRunner):
 
         def at_once() -> list[Block] | None:
             found = self._run(tag, packs, ticks, manifest)
-            return None if any(isinstance(block, ChangesDoNotCount) for block in found) else found
+            counts = not any(isinstance(block, ChangesDoNotCount) for block in found)
+            # What comes again would count twice.
+            counts = counts and not (self._is_exact and any(each.is_cut for each in _tree_results(found)))
+            return found if counts else None
 
         try:
             found = self._choice.run(
@@ -127,6 +133,10 @@ class TopologyRunner(SparkRunner):
 
 
 def _results(found: Sequence[Block]) -> list[WorkResult]:
+    return [each.result for each in _tree_results(found)]
+
+
+def _tree_results(found: Sequence[Block]) -> list[TreeResult]:
     failed: dict[int, list[FailedTree]] = defaultdict(list)
     for block in found:
         if isinstance(block, FailedTrees):

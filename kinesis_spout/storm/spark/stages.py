@@ -28,11 +28,18 @@ from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.tuples import packed, why_not
-from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount, ForDriver, Keyed
+from kinesis_spout.storm.running.blocks import (
+    Block,
+    ChangesDoNotCount,
+    ForDriver,
+    GroupBlock,
+    Keyed,
+    OpenTrees,
+)
 from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.running.trees import Unfinished, decide, new_root, open_trees
+from kinesis_spout.storm.running.trees import Unfinished, decide, open_trees, root_of
 from kinesis_spout.storm.spark.kept_runs import ShippedProgram
 from kinesis_spout.storm.spark.tree_delivery import (
     FailedTrees,
@@ -49,8 +56,8 @@ from shard_state import SlicePlan
 TaskId = tuple[int, int]
 
 _ACKER: Final = -1
-_MOST_SLICES: Final = 1 << 20
-"""Of one task; tells the slices of different tasks apart."""
+_MOST_SLICES: Final = (1 << 20) + 1
+"""Of one task; tells the slices of different tasks apart. It is odd, so that acker by acker they take turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +111,11 @@ class TaskRun:
     def marks(self, program: Program) -> Iterator[Keyed]:
         """A mark for every task after the next exchange, and for the driver the marks this run has seen."""
         mark = RunMark(task=self._task, run=self._run)
-        for partition in range(max(program.partitions, program.ackers)):
-            yield partition, mark
+        if program.ackers or self._task[0] < program.plan.exchanges:
+            for partition in range(max(program.partitions, program.ackers)):
+                yield partition, mark
+                if not program.ackers:
+                    yield ~partition, mark
         if self._marks:
             yield 0, self.seen
 
@@ -144,8 +154,8 @@ class FirstStage:
             number = {(work.plan.shard_id, work.plan.kind): at for at, work in enumerate(pack)}
 
             def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
-                acker = (partition + number[plan.shard_id, plan.kind]) % max(1, program.ackers)
-                delivery = TreeDelivery(plan, rules, run=run, to_values=to_values, acker=acker)
+                batch = partition * _MOST_SLICES + number[plan.shard_id, plan.kind]
+                delivery = TreeDelivery(plan, rules, run=run, to_values=to_values, batch=batch)
                 deliveries.append(delivery)
                 return delivery
 
@@ -156,9 +166,11 @@ class FirstStage:
                 yield from run.outbox.take()
             run.finish()
             yield from run.outbox.take()
-            for batch, delivery in enumerate(deliveries, partition * _MOST_SLICES):
+            for delivery in deliveries:
+                batch = delivery.batch
                 if exchanges:
-                    yield from ((opened.acker, opened) for opened in delivery.open_trees(batch))
+                    for opened in delivery.open_trees():
+                        yield opened.acker if program.ackers else ~batch, opened
                 elif failed := tuple(delivery.failed_here()):
                     yield batch, FailedTrees(batch=batch, failed=failed)
             if self.state is not None:
@@ -205,6 +217,36 @@ def run_acker(blocks: Iterable[Keyed]) -> Iterator[Block]:
             yield EndedTuples(ends=found.ends)
     yield task.seen
     set_aside_imports()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindFailed:
+    """Finds the records of trees that failed, where the first stage has left those of all trees. Picklable."""
+
+    ends: Mapping[int, Mapping[int, TreeEnd]]
+    """By batch and number."""
+
+    def __call__(self, blocks: Iterable[Keyed]) -> Iterator[Block]:
+        task = TaskRun(_ACKER, partition_here())
+        for _, block in task.without_marks(blocks):
+            if isinstance(block, OpenTrees) and block.batch in self.ends:
+                yield failed_trees(Unfinished(batch=block.batch, ends=self.ends[block.batch], opened=block))
+        yield task.seen
+        set_aside_imports()
+
+
+def find_groups(blocks: Iterable[Keyed]) -> Iterator[Block]:
+    """Find which trees are in which groups, where the stages have left that. As ``FindFailed``."""
+    task = TaskRun(_ACKER, partition_here())
+    for _, block in task.without_marks(blocks):
+        if isinstance(block, GroupBlock):
+            yield block
+    yield task.seen
+    set_aside_imports()
+
+
+def blocks_of(keyed: Iterable[Keyed]) -> Iterator[Block]:
+    return (block for _, block in keyed)
 
 
 def partition_here() -> int:
@@ -270,7 +312,7 @@ class FirstStageOfTuples:
                 run.finish()
                 yield from run.outbox.take()
                 if program.plan.exchanges:
-                    yield from open_trees(numbers, program.ackers, partition)
+                    yield from open_trees(numbers, program.ackers, partition)  # none without ackers
                 else:
                     ends |= run.trees.all_decided(numbers)
                 yield partition, EndedTuples(ends=ends)
@@ -288,7 +330,7 @@ def emitted(run: StageRun, pack: Sequence[GivenTuple]) -> tuple[dict[int, int], 
     numbers: dict[int, int] = {}
     refused: dict[int, TreeEnd] = {}
     for given in pack:
-        root = new_root() if given.is_tracked and run.program.ackers else 0
+        root = root_of(given.number, 0) if given.is_tracked and run.program.is_tracked else 0
         try:
             if run.emit_root(given.values, root, given.stream):
                 numbers[root] = given.number

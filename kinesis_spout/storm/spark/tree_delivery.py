@@ -4,7 +4,6 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, count, repeat
-from random import getrandbits
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -21,8 +20,8 @@ from kinesis_spout.spark.tasks.work import WorkResult, failed_record
 from kinesis_spout.storm.acking import TreeEnd, Words
 from kinesis_spout.storm.running.blocks import ForDriver, OpenTrees
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.running.trees import Unfinished
-from shard_state import SequenceNumber, SlicePlan
+from kinesis_spout.storm.running.trees import Unfinished, acker_of, root_of
+from shard_state import FailedRecord, SequenceNumber, SlicePlan
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis import PollingShardGetter
@@ -183,9 +182,10 @@ class _Opened:
 class TreeDelivery(SliceDelivery):
     """Emits each record of a slice as the root of a tree. Mutable.
 
-    A record whose tree is open when its ``emit`` has returned can still fail, so there are no more of those
-    than failures can be kept. With later stages most trees stay open, and no more is fetched than may stay
-    open. One ``acker`` has all trees of a slice, which saves dividing them.
+    A record whose tree is open when its ``emit`` has returned can still fail, so in a topology of one stage
+    there are no more of those than failures can be kept. With later stages nearly all trees stay open, and
+    nearly all complete: should more fail than can be kept, ``with_failed`` cuts the slice there. Ackers cannot,
+    so with them no more is fetched than may stay open.
     """
 
     def __init__(
@@ -195,19 +195,25 @@ class TreeDelivery(SliceDelivery):
         *,
         run: StageRun,
         to_values: ToValues,
-        acker: int = 0,
+        batch: int = 0,
     ) -> None:
         super().__init__(plan, settings)
         self._run = run
         self._to_values = to_values
-        self._ackers = run.program.ackers
-        """How many share the trees; 0: trees are not tracked."""
-        self._acker = acker
+        self.batch = batch
+        """Which of the slices of the micro-batch this is."""
+        program = run.program
+        self._ackers = program.ackers
+        self._is_tracked = program.is_tracked
         self._most_open = plan.max_failures if plan.room is None else plan.room
-        stays_open = run.program.plan.exchanges > 0 and self._ackers > 0
+        stays_open = program.plan.exchanges > 0 and self._is_tracked
         # On its way to the one record of a probe it passes over all others.
         is_bounded = stays_open and plan.deliveries is None
-        self._most_fetched = min(plan.limit, self._most_open) if is_bounded else plan.limit
+        self._most_fetched = plan.limit
+        if is_bounded and self._ackers:
+            self._most_fetched = min(plan.limit, self._most_open)
+        elif is_bounded:
+            self._most_open = plan.limit
         self._opened = _Opened()
 
     @property
@@ -251,16 +257,8 @@ class TreeDelivery(SliceDelivery):
         return at + 1
 
     def _roots(self) -> Iterator[int]:
-        """The roots of a run: consecutive from a random one, which costs less than to draw each.
-
-        Roots must differ from those of all trees at the same time; only edges must be random.
-        """
-        ackers = self._ackers
-        if not ackers:
-            return repeat(0)
-        # 64 bits except those that say whose they are, and one, so that the following roots fit in.
-        first = (getrandbits(63 - ackers.bit_length()) + 1) * ackers + self._acker
-        return count(first, ackers)
+        """The roots of a run. They need only differ from those of all trees at the same time."""
+        return count(root_of(self.batch, self.count)) if self._is_tracked else repeat(0)
 
     def _note_opened(self, run: Sequence[Record], places: Words) -> None:
         """Note the records of a run whose trees are open. ``count`` and ``last`` are still those before it."""
@@ -277,13 +275,13 @@ class TreeDelivery(SliceDelivery):
             if end is not None:
                 yield _failed(number, record, before, end)
 
-    def open_trees(self, batch: int) -> Iterator[OpenTrees]:
+    def open_trees(self) -> Iterator[OpenTrees]:
         opened = self._opened
         if opened.pieces:
             yield OpenTrees(
-                acker=self._acker,
-                batch=batch,
-                roots=opened.roots.tobytes(),
+                acker=acker_of(root_of(self.batch, 0), self._ackers or 1),
+                batch=self.batch,
+                roots=opened.roots.tobytes() if self._ackers else b"",
                 numbers=opened.numbers(),
                 tuples=opened.packed(),
             )
@@ -301,7 +299,13 @@ def failed_trees(unfinished: Unfinished) -> FailedTrees:
     return FailedTrees(batch=unfinished.batch, failed=failed)
 
 
-def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> WorkResult:
+class TreeResult(NamedTuple):
+    result: WorkResult
+    is_cut: bool
+    """Whether records after its end were delivered and come again, because more have failed than can be kept."""
+
+
+def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> TreeResult:
     failures = list(result.outcome.failures)
     unfinished = list(result.unfinished)
     for tree in failed:
@@ -309,9 +313,39 @@ def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> WorkResult:
         failures.append(failed_record(record, failure, index=tree.index, previous=tree.previous))
         unfinished.append(UnfinishedRecord(record=record, error=tree.end.reason, raised=failure.raised))
     failures.sort(key=lambda each: each.index)
-    outcome = replace(result.outcome, failures=tuple(failures))
     timed_out = result.timed_out + sum(tree.end.failure.timed_out for tree in failed)
-    return replace(result, outcome=outcome, unfinished=tuple(unfinished), timed_out=timed_out)
+    result = replace(result, timed_out=timed_out, unfinished=tuple(unfinished))
+    most = result.plan.max_failures
+    if result.plan.is_fresh and failed and len(failures) > most:
+        return TreeResult(_cut(result, failures[:most]), is_cut=True)
+    outcome = replace(result.outcome, failures=tuple(failures))
+    return TreeResult(replace(result, outcome=outcome), is_cut=False)
+
+
+def _cut(result: WorkResult, failures: Sequence[FailedRecord]) -> WorkResult:
+    """End a slice with the last of these failures. What it had after it is read, or carried, again."""
+    last = failures[-1]
+    outcome = replace(
+        result.outcome,
+        last=last.sequence,
+        count=last.index + 1,
+        failures=tuple(failures),
+        at_end=False,
+        at_tip=False,
+        at_bound=False,
+    )
+    unfinished = tuple(each for each in result.unfinished if each.record.sequence <= last.sequence)
+    cursor = replace(result.cursor, iterator=None)
+    after = result.outcome.count - outcome.count
+    return replace(
+        result,
+        outcome=outcome,
+        delivered=max(len(failures), result.delivered - after),
+        unfinished=unfinished,
+        cursor=cursor,
+        left=(),
+        trimmed=False,
+    )
 
 
 def _failed(number: int, record: Record, before: str | None, end: TreeEnd) -> FailedTree:

@@ -16,6 +16,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
+from kinesis_spout.kinesis.read.polling.steps import Blocking
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound, StreamRecreated
 from kinesis_spout.ports import is_same_creation
@@ -77,7 +78,7 @@ class QueryStreams:
         for name in streams_at_start(self._options.streams, self._client, self._clock):
             self._open(name)
         if self._has_patterns and not self._is_bounded:
-            self._prefetcher.submit(self._look, self._next_look())
+            self._prefetcher.submit(Blocking(self._look), self._next_look())
 
     def rejoin(self, offset: QueryOffset) -> None:
         """Open the streams of an offset that are not read, unless they are known to be gone."""
@@ -147,7 +148,7 @@ class QueryStreams:
             self._gone.discard(name)
         if not self._is_bounded:
             period = self._options.shard_list_seconds
-            self._prefetcher.submit(shards.refresh, self._clock.monotonic() + period)
+            self._prefetcher.submit(Blocking(shards.refresh), self._clock.monotonic() + period)
 
     def _next_look(self) -> float:
         return self._clock.monotonic() + self._options.stream_list_interval_seconds

@@ -42,7 +42,7 @@ class ReadAhead:
         self._until = until
         self._clock = clock or SystemClock()
         self._changed = threading.Condition()
-        self._prefetcher = Prefetcher(threads=options.fetch_threads, clock=self._clock)
+        self._prefetcher = Prefetcher(most=options.fetch_threads, clock=self._clock)
         client = options.client.connect()
         count = options.fetch_processes
         self._processes = FetchProcesses(count, options.client) if count else None

@@ -4,7 +4,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.calls import RAW_BODY
 from kinesis_spout.testing import InMemoryStream
 from tests.support.kinesis.in_memory_client import InMemoryKinesisClient, client_error
 

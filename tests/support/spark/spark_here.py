@@ -66,41 +66,61 @@ class SparkHere(SparkContext):
     def parallelize(self, c: Iterable[Any], numSlices: int | None = None) -> Any:  # noqa: N803
         items = cloudpickle.loads(cloudpickle.dumps(list(c)))  # type: ignore[no-untyped-call]
         assert numSlices == len(items) > 0, "a task for each pack, and one at least"
-        return RowsHere(self, lambda: [[item] for item in items])
+        return RowsHere(self, lambda _: [[item] for item in items])
 
-    def run(self, parts: Callable[[], list[Part]]) -> list[Any]:
+    def runJob(  # noqa: N802
+        self,
+        rdd: Any,
+        partitionFunc: Callable[[Iterator[Any]], Iterable[Any]],  # noqa: N803 - Spark's
+        partitions: Sequence[int] | None = None,
+        allowLocal: bool = False,  # noqa: FBT001, FBT002, N803 - Spark's
+    ) -> list[Any]:
+        del allowLocal
+        return self.run(rdd.mapPartitions(partitionFunc), partitions)
+
+    def run(self, rows: "RowsHere", partitions: Sequence[int] | None = None) -> list[Any]:
         with self._one_job:
             self.jobs.append(self._tag)
-            return [row for part in parts() for row in part]
+            return [row for part in rows.parts(partitions) for row in part]
 
 
 class RowsHere:
-    """As much of an ``RDD``."""
+    """As much of an ``RDD``. ``parts`` gives the partitions; those that are not asked for are empty."""
 
-    def __init__(self, context: SparkHere, parts: Callable[[], list[Part]]) -> None:
+    def __init__(self, context: SparkHere, parts: Callable[[Sequence[int] | None], list[Part]]) -> None:
         self._jrdd = _Java()
         self._context = context
-        self._parts = parts
+        self.parts = parts
 
     def mapPartitions(self, function: Callable[[Iterator[Any]], Iterable[Any]]) -> "RowsHere":  # noqa: N802
-        return RowsHere(
-            self._context, lambda: [_run(function, at, part) for at, part in enumerate(self._parts())]
-        )
+        def mapped(asked: Sequence[int] | None) -> list[Part]:
+            return [
+                _run(function, at, part) if asked is None or at in asked else []
+                for at, part in enumerate(self.parts(asked))
+            ]
+
+        return RowsHere(self._context, mapped)
 
     def partitionBy(self, count: int, partition: Callable[[int], int]) -> "RowsHere":  # noqa: N802
-        def exchanged() -> list[Part]:
-            found: dict[int, Part] = defaultdict(list)
-            for key, value in (row for part in self._parts() for row in part):
-                found[partition(key) % count].append((key, value))
-            return [found[at] for at in range(count)]
+        written: list[Part] = []
+
+        def exchanged(_: Sequence[int] | None) -> list[Part]:
+            if not written:  # Spark keeps it for later jobs, too.
+                found: dict[int, Part] = defaultdict(list)
+                for key, value in (row for part in self.parts(None) for row in part):
+                    found[partition(key) % count].append((key, value))
+                written.extend(found[at] for at in range(count))
+            return written
 
         return RowsHere(self._context, exchanged)
 
     def values(self) -> "RowsHere":
-        return RowsHere(self._context, lambda: [[value for _, value in part] for part in self._parts()])
+        return RowsHere(
+            self._context, lambda asked: [[value for _, value in part] for part in self.parts(asked)]
+        )
 
     def collect(self) -> list[Any]:
-        return self._context.run(self._parts)
+        return self._context.run(self)
 
 
 def _run(function: Callable[[Iterator[Any]], Iterable[Any]], partition: int, part: Sequence[Any]) -> Part:

@@ -123,7 +123,11 @@ class FaultyCount(StatefulBolt):
 
 
 def faulty_word_count(
-    faults: Faults, log: DeliveryLog, settings: Mapping[str, Any], tallies: Mapping[str, str] | None = None
+    faults: Faults,
+    log: DeliveryLog,
+    settings: Mapping[str, Any],
+    tallies: Mapping[str, str] | None = None,
+    ackers: int | None = None,
 ) -> Topology:
     """Wire it: every word is counted in state, and logged without; and by shell bolts, given with their files."""
     builder = TopologyBuilder()
@@ -136,6 +140,7 @@ def faulty_word_count(
         "word count",
         state=str(faults.folder / "state"),
         partitions=COUNTING_TASKS,
+        ackers=ackers,
         message_timeout_seconds=100,
     )
 

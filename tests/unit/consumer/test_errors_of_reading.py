@@ -25,13 +25,12 @@ def spout_that_has_read(world: World) -> RecordSpout:
 
 
 def take_at_last(world: World, spout: RecordSpout) -> str:
-    """Take one tuple, however long that is in this world; the fetching threads wait in real time."""
+    """Take one tuple, however long that is in this world; the polling thread waits in real time."""
     prefetcher = opened(spout)[1]._prefetcher
     taken: list[Emitted] = []
 
     def is_here() -> bool:
-        with prefetcher._changed:
-            prefetcher._changed.notify_all()
+        prefetcher.look()
         emitted = spout.next_tuple()
         if emitted is not None:
             taken.append(emitted)

@@ -6,9 +6,8 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError
 
-from kinesis_spout.kinesis.calls import stream_arguments, translated
+from kinesis_spout.kinesis.calls import RAW_BODY, stream_arguments, translated
 from kinesis_spout.kinesis.client import KinesisClientSettings
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.model.errors import InvalidConfig, Unavailable
 
 if TYPE_CHECKING:

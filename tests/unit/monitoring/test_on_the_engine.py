@@ -218,6 +218,27 @@ def test_finished_records_that_were_never_stored_are_a_reason(world: EngineWorld
         wait_until(lambda: is_ready(server), "it is ready again")
 
 
+def test_a_call_that_keeps_assignments_and_commits_waiting_is_a_reason(
+    world: EngineWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No shard stands still where all were lost, and the stream's list, without which none comes, hangs."""
+    running = world.start(Diary(), **QUICK)
+    at_tip(world, running)
+    goes_on = threading.Event()
+    with MonitoringServer(ANY, running.query) as server:
+        wait_until(lambda: is_ready(server), "it is ready")
+        with monkeypatch.context() as patched:
+            patched.setattr(running.consumer._leading, "lead", lambda _now: goes_on.wait(30))
+            try:
+                wait_until(
+                    lambda: "a call has lasted" in str(reasons(server.address)), "it is said", seconds=10
+                )
+                assert get(server.address, "/livez")[0] == 200
+            finally:
+                goes_on.set()
+        wait_until(lambda: is_ready(server), "it is ready again")
+
+
 # What is as it should be is never red
 
 

@@ -19,7 +19,7 @@ SHARD = "shardId-000000000000"
 
 @pytest.fixture
 def prefetcher() -> Iterator[Prefetcher]:
-    with Prefetcher(threads=3) as prefetcher:
+    with Prefetcher(most=3) as prefetcher:
         yield prefetcher
 
 
@@ -203,13 +203,13 @@ def test_a_hanging_shard_does_not_hold_up_the_others(stream: InMemoryStream, pre
 
 def test_a_thousand_idle_shards_need_no_thread_each_and_delay_nobody() -> None:
     idle, busy = InMemoryStream(shards=1000), InMemoryStream()
-    with Prefetcher(threads=4) as prefetcher:
+    with Prefetcher(most=4) as prefetcher:
         before = set(threading.enumerate())
         getters = [_buffered(idle, prefetcher, shard_id=shard.shard_id) for shard in idle.list_shards()]
         wait_until(
             lambda: all(getter.millis_behind_latest is not None for getter in getters), "a page of each"
         )
-        assert len(set(threading.enumerate()) - before) <= 4
+        assert len(set(threading.enumerate()) - before) <= 5  # one that polls, and those of what may block
 
         getter = _buffered(busy, prefetcher)
         for number in range(100):

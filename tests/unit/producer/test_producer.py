@@ -262,7 +262,7 @@ def test_without_dead_letters_what_failed_for_its_time_stays_in_the_spool_for_th
 
 def test_a_record_that_the_spool_cannot_take_is_refused() -> None:
     class Full(SpoolInMemory):
-        def append(self, _entry: Entry) -> int:
+        def append(self, *_entries: Entry) -> int:
             raise SpoolError("the disk is full")
 
     producer = stepped(WritableKinesis(s=1), spool=Full({}), max_buffered_records=1)
@@ -321,7 +321,7 @@ def test_a_full_buffer_refuses_and_says_how_full_it_is() -> None:
     producer = stepped(WritableKinesis(s=1), when_full="refuse", max_buffered_records=3)
     put(producer, 3)
     with pytest.raises(
-        BufferFull, match="expected room for a record, got 3 records of 18 bytes that wait for s"
+        BufferFull, match="expected room for 1 record, got 3 records of 18 bytes that wait for s"
     ):
         producer.put(b"", "k")
     assert producer.counts().refused == 1

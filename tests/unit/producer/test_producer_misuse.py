@@ -36,10 +36,10 @@ class GatedSpool(SpoolInMemory):
         self.gate = threading.Event()
         self.is_asked = threading.Event()
 
-    def append(self, entry: Entry) -> int:
+    def append(self, *entries: Entry) -> int:
         self.is_asked.set()
         assert self.gate.wait(DEADLINE_SECONDS)
-        return super().append(entry)
+        return super().append(*entries)
 
 
 # What is given
@@ -204,7 +204,7 @@ def test_who_drops_the_oldest_is_never_refused_where_many_put_and_holds_no_more_
     counts = producer.counts()
     assert (counts.refused, counts.dropped, counts.waiting) == (0, 1_950, 50)
     assert len(producer._engine.not_ended()) == 50
-    held = sum(len(taken.tickets) for taken in producer._engine._outbox._taken._taken)
+    held = sum(len(taken.puts) for taken in producer._engine._outbox._taken._taken)
     assert held < 1_200, "what was dropped is let go of"
 
 

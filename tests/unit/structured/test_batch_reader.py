@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.aggregated_record import UserRecord
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.calls import RAW_BODY
 from kinesis_spout.model.errors import (
     AccessDenied,
     DataLoss,

@@ -24,8 +24,9 @@ from kinesis_spout.kinesis.read.fan_out.subscription import (
 )
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods, SubscriptionReader
 from kinesis_spout.kinesis.read.page import GetRecordsReply
+from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, Pause, Steps
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
-from kinesis_spout.kinesis.read.reply_getter import Reply, ReplyForm, ReplyGetter
+from kinesis_spout.kinesis.read.reply_getter import IN_PLACE_BYTES, Reply, ReplyForm, ReplyGetter
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock, SystemClock
@@ -140,13 +141,14 @@ class FanOutShardGetter(ReplyGetter):
         """The monotonic time before which a read returns nothing, unless something is pushed."""
         return max(self._pacing.ready_at, self._in_vain_until)
 
-    def read(self, limit: int) -> Page:
-        page = super().read(limit)
+    def reading(self, limit: int) -> Steps[Page]:
+        page = yield from super().reading(limit)
         pushed_at = self._subscription.taken_up_to - PUSH_SECONDS
         return replace(page, says_nothing=self._says_nothing, pushed_at=pushed_at)
 
-    def read_arrow(self, limit: int) -> "ArrowPage":
-        return replace(super().read_arrow(limit), says_nothing=self._says_nothing)
+    def reading_arrow(self, limit: int) -> "Steps[ArrowPage]":
+        page = yield from super().reading_arrow(limit)
+        return replace(page, says_nothing=self._says_nothing)
 
     def when_ready(self, call: Callable[[], None]) -> None:
         self._ready = call
@@ -155,8 +157,9 @@ class FanOutShardGetter(ReplyGetter):
         self._subscription.close()
         self._fan_out.reader.drop(self._subscription)
 
-    def _ask(self, limit: int, form: ReplyForm[Reply]) -> Reply:
-        self._clock.sleep(self._pacing.ready_at - self._clock.monotonic())
+    def _ask(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
+        if self._pacing.ready_at > self._clock.monotonic():
+            yield Pause(self._pacing.ready_at)
         if not self._is_open:
             self._is_open = True
             self._fan_out.reader.open(self._subscription)
@@ -164,11 +167,14 @@ class FanOutShardGetter(ReplyGetter):
             events, made_room = self._subscription.take_out(limit)
         except KinesisSpoutError as error:
             self._is_open = False
-            self._failed(error)
+            yield from self._failed(error)
             events, made_room = [], False
         if made_room:
             self._fan_out.reader.made_room(self._subscription)
-        return form.convert(self._reply_of(events))
+        reply = self._reply_of(events)
+        if reply.size_bytes > IN_PLACE_BYTES:
+            yield MAY_BLOCK
+        return form.convert(reply)
 
     def _reply_of(self, events: Sequence[ShardEvent]) -> GetRecordsReply:
         self._says_nothing = not events
@@ -185,11 +191,11 @@ class FanOutShardGetter(ReplyGetter):
         self._millis_behind = reply.millis_behind_latest or 0
         return reply
 
-    def _failed(self, error: KinesisSpoutError) -> None:
+    def _failed(self, error: KinesisSpoutError) -> Steps[None]:
         """Note the verified error for the pacing, and raise it, unless the position is given up."""
         if isinstance(error, ResourceNotFound):
             self._fan_out.forget_consumer()  # perhaps the consumer was not found
-        meant = self._verified(error)
+        meant = yield from self._verified(error)
         if isinstance(error, DataLoss):
             meant = self._question.position_refused(self._subscription.place, error)
         self._note(meant)

@@ -40,7 +40,7 @@ from urllib3.util.ssl_match_hostname import CertificateError
 
 from kinesis_spout.kinesis.calls import translated
 from kinesis_spout.kinesis.read.fan_out.subscription import OPERATION
-from kinesis_spout.kinesis.whole_body import TunnelRefused, is_refused_tunnel
+from kinesis_spout.kinesis.wire.whole_body import TunnelRefused, is_refused_tunnel
 from kinesis_spout.model.errors import Unavailable
 from shard_state import Position
 

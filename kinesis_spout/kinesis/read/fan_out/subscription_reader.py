@@ -24,9 +24,9 @@ from typing import Final
 
 from botocore.eventstream import EventStreamMessage
 
-from kinesis_spout.kinesis.read.fan_out.socket_loop import SocketLoop
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents
 from kinesis_spout.kinesis.read.fan_out.subscription import FrameBuffer, Subscription, event_of
+from kinesis_spout.kinesis.read.socket_loop import SocketLoop
 from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, Unavailable

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.calls import RAW_BODY
 from tests.support.kinesis.fan_out.frames import chunk, event_frame, exception_frame, initial_response
 
 OPERATIONS: Final = frozenset(

@@ -72,7 +72,7 @@ def test_columns_hold_one_whole_with_no_key() -> None:
 def test_a_buffer_that_is_smaller_than_one_hands_them_over_one_by_one() -> None:
     scene = Scene()
     polled: list[Record] = []
-    with Prefetcher(threads=1, clock=scene.clock) as prefetcher:
+    with Prefetcher(most=1, clock=scene.clock) as prefetcher:
         getter = buffered_shard(scene.getter, prefetcher, max_bytes=1, clock=scene.clock)
 
         def has_all() -> bool:
@@ -81,8 +81,7 @@ def test_a_buffer_that_is_smaller_than_one_hands_them_over_one_by_one() -> None:
                 polled.append(record)
             assert getter.buffered[1] <= len(LARGEST[0])
             scene.clock.advance(6)
-            with prefetcher._changed:
-                prefetcher._changed.notify_all()
+            prefetcher.look()
             return len(polled) == len(LARGEST)
 
         wait_until(has_all, "three records")

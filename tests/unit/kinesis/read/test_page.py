@@ -12,6 +12,8 @@ from kinesis_spout.model.columns import SCHEMA
 from kinesis_spout.model.errors import Unavailable
 from shard_state import Shard
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 NUMBER = "49680427482694328467366729337512435546436086034247712770"
 
 
@@ -36,7 +38,7 @@ def _body(*records: dict[str, Any], **others: Any) -> bytes:
 
 
 def test_a_record_has_all_that_was_sent_and_where_it_is_from() -> None:
-    page = page_of(decode_reply(_body(_wire(b"\x00\xff"))), stream="s", shard_id="shard-1")
+    page = page_of(decode_reply(_body(_wire(b"\x00\xff")), stream="s", shard_id="shard-1"))
 
     record = page.records[0]
     assert (record.data, record.sequence_number, record.partition_key) == (b"\x00\xff", NUMBER, "key")
@@ -58,7 +60,7 @@ def test_unknown_members_are_passed_over() -> None:
 
 
 def test_an_empty_page_with_a_large_lag_is_not_the_end() -> None:
-    page = page_of(decode_reply(_body(MillisBehindLatest=86_400_000)), stream="s", shard_id="x")
+    page = page_of(decode_reply(_body(MillisBehindLatest=86_400_000)))
 
     assert (list(page.records), page.millis_behind_latest, page.at_end) == ([], 86_400_000, False)
 
@@ -71,7 +73,7 @@ def test_the_last_page_of_a_closed_shard_keeps_its_records_and_names_the_childre
     }
 
     reply = decode_reply(_body(_wire(), NextShardIterator=None, ChildShards=[child]))
-    page = page_of(reply, stream="s", shard_id="shard-1")
+    page = page_of(reply)
 
     assert (len(page.records), page.at_end) == (1, True)
     assert page.child_shards == (

@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_spout.kinesis import SCHEMA, PollingShardGetter, ReadSettings
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.calls import RAW_BODY
 from kinesis_spout.model.errors import (
     AccessDenied,
     DataLoss,
@@ -24,6 +24,8 @@ from tests.support.kinesis.in_memory_client import InMemoryKinesisClient, client
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
+
+pytestmark = pytest.mark.usefixtures("each_decoder")
 
 SHARD = "shardId-000000000000"
 

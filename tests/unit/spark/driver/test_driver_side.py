@@ -15,6 +15,7 @@ from kinesis_spout.ports import Page
 from kinesis_spout.spark.driver.driver_shards import DriverShard
 from kinesis_spout.spark.driver.retry_data import RetryBuffer
 from kinesis_spout.spark.driver.running_batches import HandlingTime, RunningBatches, pack
+from kinesis_spout.spark.tasks.jobs import WORTH_A_TASK_SECONDS
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import Position, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 
@@ -136,10 +137,15 @@ def test_executors_that_come_after_the_start_get_tasks_too() -> None:
     spread: list[int] = []
 
     class Runner:
+        worth_a_task_seconds = WORTH_A_TASK_SECONDS
+
         def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
             del tag
             spread.append(len(packs))
             return []
+
+        def close(self) -> None:
+            """Nothing is kept."""
 
     settings = SimpleNamespace(max_concurrent_batches=1, shards_per_task=8, parallelism=lambda: cores[0])
     running = RunningBatches(

@@ -39,6 +39,7 @@ from kinesis_spout.spark.tasks import journal
 from kinesis_spout.spark.tasks.coalescing import CoalescingKey, order_with
 from kinesis_spout.spark.tasks.delivery import Failed
 from kinesis_spout.spark.tasks.handlers import delivery_to, record_handler
+from kinesis_spout.spark.tasks.jobs import WORTH_A_TASK_SECONDS
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, Journal, SliceNotes
 from kinesis_spout.spark.tasks.recovery import recover
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -144,6 +145,8 @@ def _handler(handle: Handle, config: SpoutConfig) -> Handle | ConcurrentCalls:
 class InProcessRunner:
     """A ``BatchRunner`` without Spark. Mutable."""
 
+    worth_a_task_seconds = WORTH_A_TASK_SECONDS
+
     def __init__(
         self, settings: TaskSettings, handle: Handle | ConcurrentCalls, *, blind: Death | None = None
     ) -> None:
@@ -166,6 +169,8 @@ class InProcessRunner:
         """Whether all shards were still owned when outcomes were about to be taken in, by tag."""
         self.refuses_outcomes = False
         self.ticks: Ticks | None = None
+        self.closed = 0
+        """How often the engine has said that there are no further jobs."""
         self.cancels_missed = 0
         """So many cancels come before Spark knows the job."""
         self._met: set[str] = set()
@@ -217,6 +222,9 @@ class InProcessRunner:
             else:
                 self._met.add(tag)
             self._changed.notify_all()
+
+    def close(self) -> None:
+        self.closed += 1
 
     def open_gate(self) -> None:
         with self._changed:

@@ -1,7 +1,7 @@
 """What a task does with a child that another worker has left in the middle."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -41,6 +41,12 @@ class Told:
     def emit(self, values: Sequence[Any], anchors: Any = (), stream: str = DEFAULT_STREAM) -> None:
         del anchors, stream
         self.emitted.append(list(values))
+
+    def emit_all(
+        self, rows: Iterable[Sequence[Any]], anchors: Any = (), stream: str = DEFAULT_STREAM
+    ) -> None:
+        for values in rows:
+            self.emit(values, anchors, stream)
 
     def emit_telling_tasks(
         self, values: Sequence[Any], anchors: Any = (), stream: str = DEFAULT_STREAM

@@ -12,7 +12,7 @@ from tests.unit.storm.picture.sample_graphs import Source, Step, diamond, ten_co
 WORDS = """\
 topology words: 3 components
 
-Tuples of sentences: 2 stages, 2 exchanges in a micro-batch
+Tuples of sentences: 2 stages, 1 exchange in a micro-batch
 
 stage 0: as many Spark tasks as the micro-batch has packs
   sentences (spout Source, task 1)
@@ -23,16 +23,14 @@ stage 0: as many Spark tasks as the micro-batch has packs
         tasks
       emits: word
 
---- exchange: tuples and acks, in blocks by task -------------------------------
+--- exchange: tuples, in blocks by task ----------------------------------------
 
 stage 1: up to 4 Spark tasks
   count (bolt Keeps, 4 tasks: 4-7, keeps state)
       from split: fields by word, through the exchange
       emits: word, count
 
---- exchange: acks, by the root of their tree ----------------------------------
-
-ackers: up to 4 Spark tasks; a record is acked when its whole tree of tuples is
+no ackers: a record is acked when its whole tree of tuples is
 """
 
 
@@ -40,7 +38,7 @@ def explained(topology: Topology) -> dict[str, Any]:
     return Explanation(topology.name, topology.graph, topology.options).document()
 
 
-def test_the_word_count_has_two_stages_and_ends_at_the_ackers() -> None:
+def test_the_word_count_has_two_stages_and_no_ackers() -> None:
     assert words().build("words").explain() == WORDS
 
 
@@ -118,7 +116,7 @@ def test_each_spout_is_explained_with_the_bolts_that_its_tuples_reach() -> None:
 
 def test_programs_get_the_same_with_names_that_stay() -> None:
     (flow,) = explained(words().build("words"))["spouts"]
-    assert (flow["spout"], flow["exchanges"], flow["ackers"]) == ("sentences", 2, 4)
+    assert (flow["spout"], flow["exchanges"], flow["ackers"]) == ("sentences", 1, 0)
     assert [(stage["stage"], stage["sparkTasks"]) for stage in flow["stages"]] == [(0, None), (1, 4)]
     (count,) = flow["stages"][1]["components"]
     assert count == {

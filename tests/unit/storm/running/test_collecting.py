@@ -135,6 +135,8 @@ def test_what_is_emitted_without_anchors_fails_nobody() -> None:
     [
         ("emit", False),
         ("emit", True),
+        ("emit_all", False),
+        ("emit_all", True),
         ("emit_telling_tasks", False),
         ("emit_telling_tasks", True),
         ("emit_direct", True),
@@ -147,6 +149,8 @@ def test_a_list_may_be_used_again_once_it_is_emitted(*, way: str, far: bool) -> 
             row[0] = number
             if way == "emit_direct":
                 bolt.collector.emit_direct(bolt.context.tasks["sink"][0], row, tup)
+            elif way == "emit_all":
+                bolt.collector.emit_all([row], tup)
             else:
                 getattr(bolt.collector, way)(row, tup)
         bolt.collector.ack(tup)
@@ -340,6 +344,9 @@ def test_nothing_can_be_anchored_to_a_tuple_that_was_acked_or_failed(say: Script
         (lambda to, _: to.emit((1,), ["id"]), "expected tuples that execute was given as anchors, got str"),
         (lambda to, _: to.emit((1,), "id"), "expected tuples that execute was given as anchors, got str"),
         (lambda to, tup: to.emit_telling_tasks((1, 2), tup), "expected 1 values"),
+        (lambda to, tup: to.emit_all([(1,), (1, 2)], tup), "expected 1 values"),
+        (lambda to, tup: to.emit_all([(1,), 5], tup), "expected a list or tuple of values, got int"),
+        (lambda to, _: to.emit_all([(1,)], ["id"]), "expected tuples that execute was given as anchors"),
     ],
 )
 def test_what_cannot_be_emitted_is_refused_by_name_and_fails_the_tuple_at_hand(
@@ -493,3 +500,18 @@ def test_reports_of_several_tasks_add_up_and_a_value_that_json_does_not_know_is_
     assert other.metrics == {}
     told = counts.told()["metrics"]["size"]
     assert (told["count"], told["total"], told["last"]) == (3, 5.5, repr(ComponentCounts))
+
+
+def test_tuples_that_are_emitted_together_are_those_that_are_emitted_one_by_one() -> None:
+    def all_at_once(bolt: Scripted, tup: Tuple) -> None:
+        (number,) = tup.values
+        bolt.collector.emit_all(((each,) for each in range(number)), tup)
+        bolt.collector.ack(tup)
+
+    builder = one_bolt(all_at_once)
+    builder.set_bolt("near", Scripted(fails_odd)).shuffle_grouping("bolt")
+    builder.set_bolt("far", Scripted(acks), 2).fields_grouping("bolt", ["value"])
+    result = builder.build().run_local([(0,), (1,), (4,)])
+    assert result.counts["bolt"].emitted == 5
+    assert [values for values, _ in result.failed] == [(4,)]
+    assert result.counts["near"].executed == result.counts["far"].executed == 5

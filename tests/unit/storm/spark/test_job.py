@@ -27,7 +27,7 @@ def run_two(spark: SparkHere) -> Any:
     builder = TopologyBuilder()
     builder.set_spout("mine", Quiet())
     builder.set_bolt("sink", Scripted(acks), 2).fields_grouping("mine", ["value"])
-    jobs = TopologyJobs(spark, builder.build()._programs(2)["mine"], None)
+    jobs = TopologyJobs(spark, builder.build()._programs(2)["mine"], None, has_records=False)
     first = FirstStageOfTuples(shipped=jobs.shipped)
     for tag in ("first", "second"):
         share = packed_share([GivenTuple(0, ["a"], "default", is_tracked=True)], {})

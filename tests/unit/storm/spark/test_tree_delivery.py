@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.model.handler import Failure, NotNow, Reject, RetryLater, failure_of
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
@@ -15,11 +16,11 @@ from kinesis_spout.storm import Topology, TopologyBuilder
 from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import OpenTrees
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.running.trees import Unfinished
-from kinesis_spout.storm.spark import tree_delivery
+from kinesis_spout.storm.running.trees import Unfinished, acker_of, place_of
 from kinesis_spout.storm.spark.tree_delivery import (
     FailedTree,
     TreeDelivery,
+    TreeResult,
     failed_trees,
     with_failed,
 )
@@ -57,7 +58,7 @@ def sentence(record: Record) -> Sequence[str]:
     return (record.data.decode(),)
 
 
-def topology(*, exchanges: bool, ackers: int = ACKERS) -> Topology:
+def topology(*, exchanges: bool, ackers: int | None) -> Topology:
     builder = TopologyBuilder()
     builder.set_spout("sentences", Sentences())
     split = builder.set_bolt("split", Split(), 2)
@@ -75,10 +76,10 @@ class FirstStage:
         self,
         *,
         exchanges: bool = False,
-        tracks: bool = True,
+        ackers: int | None = ACKERS,
+        batch: int = 7,
         **changes: Any,
     ) -> None:
-        ackers = ACKERS if tracks else 0
         program = topology(exchanges=exchanges, ackers=ackers)._programs(2)["sentences"]
         self.run = StageRun(program, 0, 0, lambda: 0.0)
         self.run.begin()
@@ -88,7 +89,7 @@ class FirstStage:
             DeliverySettings(order=Order.UNORDERED, clock=lambda: 0.0),
             run=self.run,
             to_values=sentence,
-            acker=1 if tracks else 0,
+            batch=batch,
         )
 
     def deliver(self, given: Sequence[Record]) -> int:
@@ -105,7 +106,7 @@ def test_a_record_whose_tree_ends_where_it_began_leaves_nothing() -> None:
 
     assert list(stage.delivery.failed_here()) == []
     assert stage.delivery.failures == []
-    assert list(stage.delivery.open_trees(0)) == []
+    assert list(stage.delivery.open_trees()) == []
 
 
 def test_a_record_whose_tree_failed_in_the_only_stage_is_found_with_its_place_and_its_bolt() -> None:
@@ -129,7 +130,7 @@ def test_what_the_scheme_raises_fails_its_record_at_once_and_no_other() -> None:
 
 
 def test_without_ackers_a_record_is_done_when_it_is_emitted() -> None:
-    stage = FirstStage(tracks=False)
+    stage = FirstStage(ackers=0)
     stage.deliver(records("unsplittable"))
     stage.finish()
 
@@ -141,7 +142,7 @@ def test_without_ackers_a_record_is_done_when_it_is_emitted() -> None:
 
 
 def opened(stage: FirstStage) -> list[OpenTrees]:
-    return list(stage.delivery.open_trees(7))
+    return list(stage.delivery.open_trees())
 
 
 def test_the_open_trees_of_a_slice_go_to_one_acker_and_their_roots_say_which() -> None:
@@ -151,32 +152,30 @@ def test_the_open_trees_of_a_slice_go_to_one_acker_and_their_roots_say_which() -
 
     [found] = opened(stage)
     roots = memoryview(found.roots).cast("Q").tolist()
-    assert (found.acker, found.batch) == (1, 7)
+    assert (found.acker, found.batch) == (0, 7)
     assert len(set(roots)) == 40
-    assert {root % ACKERS for root in roots} == {1}
+    assert {acker_of(root, ACKERS) for root in roots} == {0}
+    assert [place_of(root) for root in roots] == [(7, number) for number in range(40)]
 
 
 def test_the_roots_of_slices_that_are_delivered_at_the_same_time_are_others() -> None:
     roots: list[int] = []
-    for _ in range(50):
-        stage = FirstStage(exchanges=True)
+    for batch in range(50):
+        stage = FirstStage(exchanges=True, batch=batch)
         stage.deliver(records("a", "b", "c"))
         roots += memoryview(opened(stage)[0].roots).cast("Q").tolist()
     assert len(set(roots)) == 150
+    assert min(roots) > 0
 
 
-@pytest.mark.parametrize("ackers", [1, 2, 3, 7, 200, 65_535])
-def test_a_root_is_a_word_that_is_not_0_whatever_was_drawn(
-    ackers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for draw in (lambda _: 0, lambda bits: (1 << bits) - 1):
-        stage = FirstStage(exchanges=True)
-        stage.delivery._ackers, stage.delivery._acker = ackers, ackers - 1
-        monkeypatch.setattr(tree_delivery, "getrandbits", draw)
-        stage.deliver(records("a"))
-        [root] = memoryview(opened(stage)[0].roots).cast("Q").tolist()
-        assert root % ackers == ackers - 1
-        assert root > 0
+def test_without_ackers_the_records_of_open_trees_are_left_for_the_case_that_they_fail() -> None:
+    stage = FirstStage(exchanges=True, ackers=None)
+    stage.deliver(records("a", "b"))
+    stage.finish()
+
+    [found] = opened(stage)
+    assert (found.batch, found.roots) == (7, b"")
+    assert memoryview(found.numbers).cast("Q").tolist() == [0, 1]
 
 
 def test_of_open_trees_that_did_not_complete_the_records_are_found_again() -> None:
@@ -222,11 +221,9 @@ def test_no_more_trees_are_open_than_failures_can_be_kept() -> None:
     assert not stage.delivery.room
 
 
-@pytest.mark.parametrize(("tracks", "most"), [(True, 3), (False, 1_000)])
-def test_no_more_is_fetched_than_may_be_open_and_without_ackers_nothing_is(
-    *, tracks: bool, most: int
-) -> None:
-    delivery = FirstStage(exchanges=True, tracks=tracks, max_failures=3).delivery
+@pytest.mark.parametrize(("ackers", "most"), [(ACKERS, 3), (None, 1_000), (0, 1_000)])
+def test_with_ackers_no_more_is_fetched_than_may_be_open(*, ackers: int | None, most: int) -> None:
+    delivery = FirstStage(exchanges=True, ackers=ackers, max_failures=3).delivery
     assert not delivery.wants_more_than(page_of(most))
     assert delivery.wants_more_than(page_of(most - 1))
 
@@ -239,7 +236,7 @@ def test_on_its_way_to_the_one_record_of_a_probe_it_fetches_all_that_was_finishe
 
 
 def test_without_ackers_nothing_is_open_though_all_tuples_leave() -> None:
-    stage = FirstStage(exchanges=True, tracks=False, max_failures=3)
+    stage = FirstStage(exchanges=True, ackers=0, max_failures=3)
     assert stage.deliver(records(*"abcde")) == 5
     stage.finish()
     assert opened(stage) == []
@@ -255,7 +252,9 @@ def test_a_record_whose_tree_is_done_at_once_takes_no_room() -> None:
 
 @pytest.mark.parametrize("tracks", [True, False])
 def test_no_more_is_emitted_than_may_be_delivered_though_each_tree_is_done_at_once(*, tracks: bool) -> None:
-    stage = FirstStage(tracks=tracks, holes=((SequenceNumber(0), SequenceNumber(1)),), deliveries=1, room=1)
+    stage = FirstStage(
+        ackers=ACKERS if tracks else 0, holes=((SequenceNumber(0), SequenceNumber(1)),), deliveries=1, room=1
+    )
 
     assert stage.deliver(records("a", "b", "c", "d")) == 2
     assert stage.delivery.delivered == 1
@@ -296,7 +295,7 @@ def test_failed_trees_are_cut_out_of_the_outcome_in_the_order_of_the_slice() -> 
     )
     result = WorkResult(plan=stage.plan, outcome=outcome, unfinished=tuple(delivery.unfinished))
 
-    merged = with_failed(result, list(delivery.failed_here()))
+    merged = with_failed(result, list(delivery.failed_here())).result
 
     assert [failure.index for failure in merged.outcome.failures] == [0, 1, 2]
     errors = {each.record.sequence_number: each.error for each in merged.unfinished}
@@ -321,7 +320,7 @@ def test_what_a_bolt_says_by_raising_means_what_it_means_for_a_handler(
     end = TreeEnd(component="split", failure=failure_of(raised))
     failed = FailedTree(index=0, record=record, previous=None, end=end)
 
-    (failure,) = with_failed(WorkResult(plan=plan(), outcome=outcome), [failed]).outcome.failures
+    (failure,) = with_failed(WorkResult(plan=plan(), outcome=outcome), [failed]).result.outcome.failures
 
     assert (failure.fate, failure.delay_seconds) == (fate, delay_seconds)
 
@@ -332,7 +331,36 @@ def test_without_failed_trees_the_outcome_is_as_it_was() -> None:
         outcome=SliceOutcome(first=SequenceNumber(1), last=SequenceNumber(1), count=1),
         unfinished=(UnfinishedRecord(record=records("a")[0], error="no"),),
     )
-    assert with_failed(result, []) == result
+    assert with_failed(result, []) == TreeResult(result, is_cut=False)
+
+
+def test_a_slice_ends_where_no_more_failures_can_be_kept_and_what_follows_comes_again() -> None:
+    given = records(*"abcdef")
+    result = WorkResult(
+        plan=plan(max_failures=2),
+        outcome=SliceOutcome(
+            first=given[0].sequence, last=given[5].sequence, count=6, at_end=True, at_tip=True
+        ),
+        delivered=6,
+        cursor=Cursor(iterator="behind the last"),
+        left=(given[5],),
+    )
+    failed = [
+        FailedTree(index=at, record=given[at], previous=given[at - 1].sequence, end=ENDED) for at in (1, 3, 4)
+    ]
+
+    cut, is_cut = with_failed(result, failed)
+
+    assert is_cut
+    assert [failure.index for failure in cut.outcome.failures] == [1, 3]
+    assert [each.record for each in cut.unfinished] == [given[1], given[3]]
+    assert (cut.outcome.first, cut.outcome.last, cut.outcome.count) == (
+        given[0].sequence,
+        given[3].sequence,
+        4,
+    )
+    assert (cut.outcome.at_end, cut.outcome.at_tip, cut.left, cut.cursor.iterator) == (False, False, (), None)
+    assert (cut.delivered, cut.failed) == (4, 2)
 
 
 def user_records(*sentences: str) -> list[Record]:
@@ -354,11 +382,11 @@ def test_a_user_record_whose_tree_fails_later_comes_back_with_all_that_tells_it_
     stage = FirstStage(exchanges=True)
     given = user_records("a", "b", "c")
     stage.deliver(given)
-    [opened] = stage.delivery.open_trees(0)
+    [opened] = stage.delivery.open_trees()
 
     [failed] = failed_trees(
         Unfinished(
-            batch=0,
+            batch=7,
             opened=opened,
             ends={2: ENDED},
         )

@@ -49,7 +49,7 @@ class FakeFetcher(SimpleNamespace):
 
 @pytest.fixture
 def reading() -> Iterator[Reading]:
-    with Prefetcher(threads=1) as prefetcher:
+    with Prefetcher(most=1) as prefetcher:
         yield Reading(prefetcher)
 
 

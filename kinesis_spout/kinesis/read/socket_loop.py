@@ -1,6 +1,6 @@
 """One thread that serves many sockets, and runs calls of other threads in between.
 
-It sleeps until a socket is readable, a time has come, or a call is queued; a byte on a socket pair wakes it.
+It sleeps until a socket is ready, a time has come, or a call is queued; a byte on a socket pair wakes it.
 Nothing that it calls may block.
 """
 
@@ -35,12 +35,11 @@ class SocketLoop:
         self._ties = itertools.count()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._identity = 0
         self._closed = False
-        self._selector = selectors.DefaultSelector()
-        self._alarm, self._bed = socket.socketpair()
-        for end in (self._alarm, self._bed):
-            end.setblocking(False)
-        self._selector.register(self._bed, selectors.EVENT_READ, self._woken)
+        self._selector: selectors.BaseSelector
+        self._alarm: socket.socket
+        self._bed: socket.socket
 
     def call(self, call: Call) -> bool:
         """Run a function on the thread; False, and it does not run, after ``close``."""
@@ -49,18 +48,23 @@ class SocketLoop:
                 return False
             self._calls.append(call)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+                self._start()
         self._wake()
         return True
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the calling thread is the loop's."""
+        return threading.get_ident() == self._identity
 
     def at(self, moment: float, call: Call) -> None:
         heapq.heappush(self._timers, (moment, next(self._ties), call))
 
-    def watch(self, connection: socket.socket, readable: Call) -> None:
-        self._selector.register(connection, selectors.EVENT_READ, readable)
+    def watch(self, connection: socket.socket | int, ready: Call, events: int = selectors.EVENT_READ) -> None:
+        """Call ``ready`` whenever a connection, by its socket or descriptor, is ready for ``events``."""
+        self._selector.register(connection, events, ready)
 
-    def unwatch(self, connection: socket.socket) -> None:
+    def unwatch(self, connection: socket.socket | int) -> None:
         self._selector.unregister(connection)
 
     def close(self) -> None:
@@ -68,14 +72,22 @@ class SocketLoop:
         with self._lock:
             was_closed, self._closed = self._closed, True
             thread = self._thread
-        if was_closed:
+        if was_closed or thread is None:
             return
         self._wake()
-        if thread is not None:
-            thread.join()
+        thread.join()
         self._selector.close()
         self._alarm.close()
         self._bed.close()
+
+    def _start(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._alarm, self._bed = socket.socketpair()
+        for end in (self._alarm, self._bed):
+            end.setblocking(False)
+        self._selector.register(self._bed, selectors.EVENT_READ, self._woken)
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):  # it is awake: the buffer is full, or it has ended
@@ -86,6 +98,7 @@ class SocketLoop:
             self._bed.recv(4096)
 
     def _run(self) -> None:
+        self._identity = threading.get_ident()
         while not self._closed:
             for key, _ in self._selector.select(self._sleep_seconds()):
                 key.data()

@@ -34,7 +34,7 @@ class WholeBodySession:
             return self._sent(request)
         request.stream_output = True  # leaves the body unread
         response = self._sent(request)
-        response.raw = _OnePiece(response.raw)
+        response.raw = OnePiece(response.raw)
         try:
             response.content  # noqa: B018 - reads it, as botocore's own session does here
         except urllib3.exceptions.ReadTimeoutError as error:
@@ -56,13 +56,6 @@ class WholeBodySession:
             raise TunnelRefused(endpoint_url=request.url, proxy_url=proxy_url, error=refused) from error
         return answer
 
-    def open_pool(self, url: str) -> Any | None:
-        """Return urllib3's connection pool for an address; None if a proxy is configured for it."""
-        session = self._session
-        if session._proxy_config.proxy_url_for(url) is not None:  # noqa: SLF001 - botocore offers no other way
-            return None
-        return session._manager.connection_from_url(url)  # noqa: SLF001
-
     def close(self) -> None:
         self._session.close()
 
@@ -76,7 +69,7 @@ def _refused_tunnel(error: botocore.exceptions.ProxyConnectionError) -> BaseExce
     return next((each for each in getattr(within, "args", ()) if is_refused_tunnel(each)), None)
 
 
-class _OnePiece:
+class OnePiece:
     def __init__(self, raw: Any) -> None:
         self._raw = raw
 

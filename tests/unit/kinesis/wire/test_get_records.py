@@ -1,90 +1,48 @@
 """GetRecords without most of botocore, against a server that keeps its connections."""
 
+import itertools
 import json
 import os
-import socketserver
 import ssl
-import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import boto3
 import botocore.auth
+import botocore.session
 import pytest
-from botocore.credentials import RefreshableCredentials
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import (
+    CredentialProvider,
+    CredentialResolver,
+    ReadOnlyCredentials,
+    RefreshableCredentials,
+)
 from botocore.exceptions import ClientError
 
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.calls import translated
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.calls import RAW_BODY, translated
 from kinesis_spout.model.errors import Unavailable
 from tests.support.kinesis.own_certificate import own_certificate
-
-EMPTY = b'{"Records":[],"MillisBehindLatest":0}'
-
-
-class Server(socketserver.ThreadingTCPServer):
-    """Answers on kept connections. Mutable."""
-
-    daemon_threads = True
-    allow_reuse_address = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Connection)
-        self.answers: list[bytes] = []
-        """The next ones; good ones, when there are no more."""
-        self.requests: list[tuple[str, dict[str, str], bytes]] = []
-        self.connections = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Connection(socketserver.StreamRequestHandler):
-    def handle(self) -> None:
-        server = self.server
-        assert isinstance(server, Server)
-        server.connections += 1
-        while line := self.rfile.readline():
-            headers = {}
-            while (header := self.rfile.readline()) not in {b"\r\n", b""}:
-                name, _, value = header.decode("latin-1").partition(":")
-                headers[name.lower()] = value.strip()
-            body = self.rfile.read(int(headers["content-length"]))
-            server.requests.append((line.decode().strip(), headers, body))
-            answer = server.answers.pop(0) if server.answers else answer_of(EMPTY)
-            if answer == SILENCE:
-                self.rfile.read(1)  # until the caller hangs up
-                return
-            self.wfile.write(answer)
-            if answer in {HANGS_UP, CUT_OFF}:
-                return
-
-
-def answer_of(body: bytes, status: str = "200 OK", more: str = "") -> bytes:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: application/x-amz-json-1.1\r\n{more}x-amzn-RequestId: r-1\r\n"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-
-
-SILENCE = b"silence"
-HANGS_UP = b""
-CUT_OFF = answer_of(EMPTY)[:-5]
-CHUNKED = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    b"%x\r\n%b\r\n0\r\n\r\n" % (len(EMPTY), EMPTY)
+from tests.unit.kinesis.wire.servers import (
+    CHUNKED,
+    CUT_OFF,
+    EMPTY,
+    HANGS_UP,
+    SILENCE,
+    Server,
+    answer_of,
+    running,
 )
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with running() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -112,20 +70,29 @@ def call(client: Any) -> bytes:
 def test_later_calls_are_what_botocore_makes_of_the_first(
     server: Server, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The signature, of which the body, the headers and the time are part, is the same to the last digit."""
-    monkeypatch.setattr(
-        botocore.auth, "get_current_datetime", lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    )
     assert [call(client) for _ in range(3)] == [EMPTY] * 3
 
     (first, headers, body), *others = server.requests
-    changing = {"amz-sdk-invocation-id", "amz-sdk-request"}
+    changing = {"amz-sdk-invocation-id", "amz-sdk-request", "authorization", "content-length", "x-amz-date"}
     of_botocore = {name: value for name, value in headers.items() if name not in changing}
-    assert "Signature=" in of_botocore["authorization"]
     for line, later, same in others:
         assert (line, json.loads(same)) == (first, json.loads(body))
-        assert later == of_botocore
-    assert server.connections == 1
+        assert {name: value for name, value in later.items() if name not in changing} == of_botocore
+        assert later["authorization"] == signature_of_botocore(server, later, same, monkeypatch)
+    assert server.connections <= 2, "botocore's, and ours"
+
+
+def signature_of_botocore(
+    server: Server, headers: dict[str, str], body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """Return what botocore's signer makes of a request at the time that it names."""
+    now = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: now)
+    signed = {name: headers[name] for name in ("host", "content-type", "x-amz-target")}
+    request = AWSRequest("POST", server.url, headers=signed, data=body)
+    credentials = ReadOnlyCredentials("AKIAFIRST", "hush", "token")
+    botocore.auth.SigV4Auth(credentials, "kinesis", "us-east-1").add_auth(request)
+    return str(request.headers["Authorization"])
 
 
 def test_another_iterator_is_asked_with_another_signature(server: Server, client: Any) -> None:
@@ -147,7 +114,12 @@ def test_an_error_is_the_one_that_botocore_makes_of_the_answer(server: Server, c
         assert call(client) == EMPTY
 
     assert [type(error) for error in errors] == [client.exceptions.ExpiredIteratorException] * 2
-    assert errors[0].response == errors[1].response
+    of_botocore, ours = (dict[str, Any](error.response) for error in errors)
+    del (
+        of_botocore["ResponseMetadata"]["RetryAttempts"],
+        of_botocore["ResponseMetadata"]["MaxAttemptsReached"],
+    )
+    assert ours == of_botocore
     assert len(server.requests) == 4, "an answer that is there is not asked for again"
 
 
@@ -169,27 +141,26 @@ def test_a_connection_that_breaks_costs_one_call(server: Server, client: Any, an
     assert len(server.requests) == 3
 
 
-def test_answers_of_another_form_are_left_to_botocore_from_then_on(server: Server, client: Any) -> None:
+def test_an_answer_in_chunks_is_read_over_the_kept_connection(server: Server, client: Any) -> None:
     server.answers = [CHUNKED] * 9
 
     assert [call(client) for _ in range(4)] == [EMPTY] * 4
-    assert len(server.requests) == 5, "only the first that was of another form is asked for twice"
+    assert (len(server.requests), server.connections) == (4, 2)
 
 
 def test_what_the_server_closes_is_not_used_again(server: Server, client: Any) -> None:
-    server.answers = [answer_of(EMPTY), answer_of(EMPTY, more="Connection: close\r\n")]
+    call(client)
+    server.answers = [answer_of(EMPTY, more="Connection: close\r\n")]
 
     assert [call(client) for _ in range(4)] == [EMPTY] * 4
-    assert server.connections == 2
+    assert server.connections == 3, "botocore's, the one that was closed, and the next"
 
 
-def test_credentials_are_renewed_as_ever(server: Server, client: Any) -> None:
-    names = iter(["AKIASECOND", "AKIATHIRD"])
+def test_credentials_are_renewed_as_ever(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = (f"AKIA{number}" for number in itertools.count())
 
     def renew() -> dict[str, str]:
-        expiry = datetime.now(UTC) + timedelta(
-            seconds=1
-        )  # botocore renews long before: at each call, that is
+        expiry = datetime.now(UTC) + timedelta(minutes=1)  # botocore renews before: at each look, that is
         return {
             "access_key": next(names),
             "secret_key": "s",
@@ -197,12 +168,29 @@ def test_credentials_are_renewed_as_ever(server: Server, client: Any) -> None:
             "expiry_time": expiry.isoformat(),
         }
 
-    call(client)
-    client._request_signer._credentials = RefreshableCredentials.create_from_metadata(renew(), renew, "test")
-    call(client)
+    session = boto3.Session(region_name="us-east-1", botocore_session=session_with(renew))
+    monkeypatch.setattr(KinesisClientSettings, "_sessions", lambda _: (session, botocore.session.Session()))
+    client = KinesisClientSettings(endpoint_url=server.url).create()
+    used: set[str] = set()
+    deadline = time.monotonic() + 10
+    while len(used) < 4 and time.monotonic() < deadline:
+        call(client)
+        used.add(server.requests[-1][1]["authorization"].split("/")[0])
+    client.close()
 
-    assert "AKIAFIRST" in server.requests[0][1]["authorization"]
-    assert "AKIATHIRD" in server.requests[1][1]["authorization"]
+    assert len(used) == 4
+
+
+def session_with(renew: Callable[[], dict[str, str]]) -> botocore.session.Session:
+    class Renewed(CredentialProvider):
+        METHOD = "test"
+
+        def load(self) -> RefreshableCredentials:
+            return RefreshableCredentials.create_from_metadata(renew(), renew, "test")
+
+    session = botocore.session.Session()
+    session.register_component("credential_provider", CredentialResolver([Renewed()]))
+    return session
 
 
 def test_behind_a_proxy_every_call_is_botocores(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

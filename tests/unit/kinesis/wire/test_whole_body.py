@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.calls import translated
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.calls import RAW_BODY, translated
 from kinesis_spout.model.errors import Unavailable
 
 BODY = b'{"Records":[],"MillisBehindLatest":0}' + b" " * 1_000_000

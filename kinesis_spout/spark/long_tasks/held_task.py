@@ -1,0 +1,137 @@
+"""The executor's side of a long task: it connects to the driver, and is handed slices until it is given up.
+
+A message is its length and a pickle, on a connection whose both ends have proven that they know a key
+(``processes.keyed_connections``). The task says hello; then the driver sends the slices of one micro-batch at
+a time, and the task answers with their outcomes. The task ends when the driver closes the connection, or sends
+nothing for long.
+"""
+
+import logging
+import pickle
+import socket
+import struct
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark import TaskContext
+
+from kinesis_spout.processes.keyed_connections import Machine, connect
+from kinesis_spout.processes.worker_log import print_log_lines
+from kinesis_spout.spark.tasks.handler_runner import RunSlices
+from kinesis_spout.spark.tasks.work import WorkSlice
+
+_LENGTH: Final = struct.Struct("!Q")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongTaskAddress:
+    """Where a driver hands out slices, and to which task; travels to the executors."""
+
+    machine: Machine
+    key: bytes = field(repr=False)
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """The first message of a task."""
+
+    task: str
+    attempt: int
+    """Spark's; from 1 on, an earlier one has died."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedPack:
+    """What the driver sends. Answered by a list of ``WorkResult``, one for each slice."""
+
+    number: int
+    """Of the micro-batch; its notes have it."""
+    pack: list[WorkSlice]
+    recovers: bool = False
+    """An earlier attempt had this pack when it died: its notes are read, and no handler is called."""
+
+
+class HeldTask:
+    """What a long task does. Picklable.
+
+    It yields one line if the driver cannot be reached, and nothing otherwise. ``silent_seconds``: after so
+    long without slices the driver is gone.
+    """
+
+    def __init__(self, run_slices: RunSlices, address: LongTaskAddress, *, silent_seconds: float) -> None:
+        self._run_slices = run_slices
+        self._address = address
+        self._silent_seconds = silent_seconds
+
+    def __call__(self, partition: Iterable[object]) -> Iterator[str]:
+        # Spark keeps a Python worker for further tasks only if it has read its input to the end.
+        deque(partition, maxlen=0)
+        context = TaskContext.get()
+        assert context is not None
+        print_log_lines()
+        try:
+            connected = connect(self._address.machine, self._address.key)
+        except OSError as error:
+            yield f"{self._address.machine.host}:{self._address.machine.port} cannot be reached: {error!r}"
+            return
+        connected.settimeout(self._silent_seconds)
+        with closing(connected):
+            self._say(connected, Hello(task=self._address.task, attempt=context.attemptNumber()))
+            while (handed := self._next_pack(connected)) is not None:
+                act = self._run_slices.recover if handed.recovers else self._run_slices.run
+                if self._say(connected, list(act(handed.pack, handed.number))):
+                    self._run_slices.drop_notes(handed.number)
+
+    def _say(self, connected: socket.socket, message: object) -> bool:
+        try:
+            send(connected, message)
+        except OSError as error:
+            # Whoever waits for outcomes that did not arrive reads the notes.
+            _log.info("the driver cannot be told: %r", error)
+            return False
+        return True
+
+    def _next_pack(self, connected: socket.socket) -> HandedPack | None:
+        """None: the driver has given the task up, or is gone."""
+        try:
+            handed: HandedPack | None = receive(connected)
+        except OSError as error:
+            _log.info("the driver hands nothing over any more: %r", error)
+            return None
+        return handed
+
+
+def send(connected: socket.socket, message: object) -> None:
+    body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    connected.sendall(_LENGTH.pack(len(body)) + body)
+
+
+def receive(connected: socket.socket) -> Any:
+    """Wait for a message; None if the other end closes the connection instead. Raises OSError."""
+    head = _received(connected, _LENGTH.size)
+    if not head:
+        return None
+    body = _received(connected, *_LENGTH.unpack(head))
+    if not body:
+        raise ConnectionError("the other end closed the connection within a message")
+    return pickle.loads(body)  # noqa: S301 - both ends know the key
+
+
+def _received(connected: socket.socket, size: int) -> bytearray:
+    """So many bytes; none if the connection ends before the first."""
+    body = bytearray(size)
+    left = memoryview(body)
+    while left:
+        count = connected.recv_into(left)
+        if not count:
+            if len(left) == size:
+                return bytearray()
+            raise ConnectionError("the other end closed the connection within a message")
+        left = left[count:]
+    return body

@@ -1,0 +1,258 @@
+"""The driver's side of a long task: one Spark job with one task, which is handed slices until it is given up.
+
+The task connects to the driver, again if Spark starts another attempt of it. What an attempt that died had
+under way is not handed out again: the next one returns what its notes tell (``tasks.journal``). Where there is
+no next one the job has failed, and the notes are read here, or the micro-batch died: as of any other job.
+"""
+
+import contextlib
+import logging
+import secrets
+import socket
+import threading
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+from kinesis_spout.model.errors import HandlerKilledWorker
+from kinesis_spout.processes.keyed_connections import KeyedServer, Machine
+from kinesis_spout.spark.long_tasks.held_task import HandedPack, Hello, LongTaskAddress, receive, send
+from kinesis_spout.spark.tasks.handler_runner import HandlerJob
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+
+IDLE_SECONDS: Final = 1.0
+"""After so long without a micro-batch a task is given up."""
+_BUSY_SECONDS: Final = 0.25
+"""How long a micro-batch waits for the one before. Another job possibly needs another Python worker, which takes
+longer to start."""
+_HELLO_SECONDS: Final = 10.0
+_KEY_BYTES: Final = 32
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Connection:
+    socket: socket.socket
+    attempt: int
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the task waits for slices: it has not closed the connection."""
+        try:
+            self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def end(self) -> None:
+        """Wake who waits for the task, if anybody."""
+        with contextlib.suppress(OSError):  # the other end has closed it
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+
+class LongTask:
+    """Mutable; thread-safe. It is handed one micro-batch at a time, by any thread.
+
+    ``job`` is closed with it. Another thread runs the job and calls ``ended`` after it.
+    """
+
+    def __init__(self, tag: str, job: HandlerJob, address: LongTaskAddress) -> None:
+        self.tag = tag
+        """Of its Spark job."""
+        self.job = job
+        self.address = address
+        self._changed = threading.Condition()
+        self._connection: _Connection | None = None
+        self._handed = 0
+        self._busy_with: str | None = None
+        self._waiting = 0
+        """How many micro-batches wait for that one."""
+        self._is_sent = False
+        self._is_given_up = False
+        self._has_ended = False
+        self._error: Exception | None = None
+        self._idle_since = monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it takes no more micro-batches."""
+        with self._changed:
+            return self._is_given_up or self._has_ended
+
+    @property
+    def is_busy(self) -> bool:
+        with self._changed:
+            return self._busy_with is not None
+
+    @property
+    def handed(self) -> int:
+        """How many micro-batches it was to get."""
+        return self._handed
+
+    def has(self, tag: str) -> bool:
+        """Whether it has this micro-batch under way, or is about to get it."""
+        with self._changed:
+            return self._busy_with == tag
+
+    def handles(self, tag: str) -> bool:
+        """Whether this micro-batch was sent to it, and is under way."""
+        with self._changed:
+            return self._busy_with == tag and self._is_sent
+
+    def hand(self, tag: str, pack: list[WorkSlice]) -> list[WorkResult] | None:
+        """Hand slices over and wait for their outcomes; None if they were not sent.
+
+        Raises what the job died of if that happened meanwhile, and its notes do not tell the outcomes.
+        """
+        with self._changed:
+            self._waiting += 1
+            self._changed.wait_for(lambda: self._busy_with is None, _BUSY_SECONDS)
+            self._waiting -= 1
+            if self._busy_with is not None or self._is_given_up or self._has_ended:
+                return None
+            self._handed += 1
+            self._busy_with, self._is_sent = tag, False
+        try:
+            return self._outcomes(self._handed, pack)
+        finally:
+            self._free()
+
+    def _free(self) -> None:
+        with self._changed:
+            self._busy_with, self._idle_since = None, monotonic()
+            has_ended = self._has_ended
+            if self._is_given_up or self._waiting:
+                self._changed.notify_all()
+        if has_ended:
+            self.job.close()
+
+    def _outcomes(self, number: int, pack: list[WorkSlice]) -> list[WorkResult] | None:
+        was_sent = False
+        while (connection := self._awaited()) is not None:
+            try:
+                if connection.is_quiet:
+                    handed = HandedPack(number=number, pack=pack, recovers=was_sent)
+                    was_sent = self._is_sent = True
+                    send(connection.socket, handed)
+                    results: list[WorkResult] | None = receive(connection.socket)
+                    if results is not None:
+                        if handed.recovers:
+                            self.give_up()
+                        return results
+            except OSError as error:
+                _log.info("the connection to a long task is lost: %r", error)
+            self._drop(connection)
+        if not was_sent:
+            return None
+        if isinstance(self._error, HandlerKilledWorker):
+            return self.job.recovered([pack], [number], self._error)
+        raise self._error or HandlerKilledWorker("the Spark job ended without the outcome of its slices")
+
+    def _awaited(self) -> _Connection | None:
+        """Wait for a connection; None if there will be none, or the task was given up before it got the slices."""
+        with self._changed:
+            while self._connection is None:
+                if self._has_ended or (self._is_given_up and not self._is_sent):
+                    return None
+                self._changed.wait()
+            return self._connection
+
+    def _drop(self, connection: _Connection) -> None:
+        with self._changed:
+            if self._connection is connection:
+                self._connection = None
+            self._changed.notify_all()
+
+    def give_up(self) -> None:
+        """Hand nothing more over: the task ends, after what it has under way."""
+        with self._changed:
+            self._is_given_up = True
+            self._changed.notify_all()
+
+    def ended(self, error: Exception | None) -> None:
+        """The job has ended, by itself or with an error."""
+        with self._changed:
+            self._has_ended, self._error = True, error
+            is_busy = self._busy_with is not None
+            if self._connection is not None:
+                # A worker can outlive its job. Nobody else waits for it.
+                self._connection.end()
+            self._changed.notify_all()
+        if not is_busy:
+            self.job.close()
+
+    def await_end(self, timeout_seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._has_ended, timeout_seconds)
+
+    def serve(self, connected: socket.socket, attempt: int) -> None:
+        """Keep a connection of the task until it is over; gives the task up when it has been idle for long."""
+        mine = _Connection(connected, attempt)
+        with self._changed:
+            if self._connection is not None and attempt < self._connection.attempt:
+                return
+            if self._connection is not None:
+                # Nothing is known of the earlier attempt: its machine can be gone.
+                self._connection.end()
+            self._connection = mine
+            self._idle_since = monotonic()
+            self._changed.notify_all()
+            while self._connection is mine and not self._has_ended:
+                left = IDLE_SECONDS
+                if self._busy_with is None:
+                    left = self._idle_since + IDLE_SECONDS - monotonic()
+                    self._is_given_up |= left <= 0
+                    if self._is_given_up:
+                        break
+                # It is not woken for every micro-batch: then it looks again.
+                self._changed.wait(left)
+            if self._connection is mine:
+                self._connection = None
+                self._changed.notify_all()
+
+
+class LongTasks:
+    """The long tasks of an application: where they connect, and how many there are. Thread-safe.
+
+    Listens at ``listen_at``, at a port of the system's choice; executors reach it by the address ``host``.
+    """
+
+    def __init__(self, listen_at: str, host: str) -> None:
+        self._lock = threading.Lock()
+        self._of: dict[str, LongTask] = {}
+        self._key = secrets.token_bytes(_KEY_BYTES)
+        self._server = KeyedServer(listen_at, self._key, self._serve, "kinesis-spout-long-tasks")
+        self._machine = Machine(host, self._server.port)
+
+    def begin(self, tag: str, job: HandlerJob, *, after: LongTask | None, at_most: int) -> LongTask | None:
+        """A new one; None if there are so many already, without ``after``, which is ending. ``end`` follows."""
+        with self._lock:
+            if after is not None:
+                self._of.pop(after.address.task, None)
+            if len(self._of) >= at_most:
+                return None
+            name = secrets.token_hex(8)
+            task = LongTask(tag, job, LongTaskAddress(machine=self._machine, key=self._key, task=name))
+            self._of[name] = task
+            return task
+
+    def end(self, task: LongTask) -> None:
+        with self._lock:
+            self._of.pop(task.address.task, None)
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _serve(self, connected: socket.socket) -> None:
+        connected.settimeout(_HELLO_SECONDS)
+        hello = receive(connected)
+        if not isinstance(hello, Hello):
+            return
+        with self._lock:
+            task = self._of.get(hello.task)
+        if task is not None:
+            connected.settimeout(None)
+            task.serve(connected, hello.attempt)
