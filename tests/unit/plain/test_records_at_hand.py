@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kinesis_spout.consumer.gathering_lock import GatheringLock
 from kinesis_spout.plain.record_spout import RecordSpout
@@ -184,8 +184,7 @@ def test_a_failure_holds_up_what_is_at_hand_of_its_key() -> None:
 class Histories(RuleBasedStateMachine):
     """In any order of hand-outs, acks, fails, commits, crashes nothing is lost, or comes twice without a cause."""
 
-    @rule(order=st.sampled_from(("unordered", "key", "shard")), most=st.sampled_from((3, 20_000)))
-    @precondition(lambda self: not hasattr(self, "scene"))
+    @initialize(order=st.sampled_from(("unordered", "key", "shard")), most=st.sampled_from((3, 20_000)))
     def begin(self, order: str, most: int) -> None:
         self.order = order
         self.scene = Scene(order=order, max_pending=most, message_timeout_seconds=3_600.0)
@@ -193,23 +192,21 @@ class Histories(RuleBasedStateMachine):
         self.out: dict[bytes, str] = {}
         self.known: list[str] = []
         self.acked: set[bytes] = set()
+        self.failed: set[bytes] = set()
         self.data_of: dict[str, bytes] = {}
 
     @rule(count=st.integers(1, 40))
-    @precondition(lambda self: hasattr(self, "scene"))
     def put(self, count: int) -> None:
         for _ in range(count):
             self.scene.stream.put(b"%d" % self.put_so_far, KEYS[self.put_so_far % 3])
             self.put_so_far += 1
 
     @rule(seconds=st.sampled_from((0.0, 0.005, 0.02, 1.0, 2.0)))
-    @precondition(lambda self: hasattr(self, "scene"))
     def step(self, seconds: float) -> None:
         self.scene.clock.advance(seconds)
         self.scene.spout.do_what_is_due()
 
     @rule(count=st.integers(1, 50), acks=st.booleans())
-    @precondition(lambda self: hasattr(self, "scene"))
     def take(self, count: int, *, acks: bool) -> None:
         for _ in range(count):
             emitted = self.scene.spout.next_tuple()
@@ -220,7 +217,7 @@ class Histories(RuleBasedStateMachine):
             assert data not in self.out, "a record in flight does not come again"
             if self.order == "key":
                 key = emitted.values.partition_key
-                earlier = [each for each in self._failed() if int(each) < int(data)]
+                earlier = [each for each in self.failed if int(each) < int(data)]
                 assert not any(KEYS[int(each) % 3] == key for each in earlier), "it waits behind its key"
             self.out[data] = emitted.message_id
             self.data_of[emitted.message_id] = data
@@ -229,12 +226,12 @@ class Histories(RuleBasedStateMachine):
                 self._ack(emitted.message_id)
 
     @rule(at=st.floats(0, 0.999))
-    @precondition(lambda self: getattr(self, "out", None))
+    @precondition(lambda self: bool(self.out))
     def ack(self, at: float) -> None:
         self._ack([*self.out.values()][int(at * len(self.out))])
 
     @rule(at=st.floats(0, 0.999))
-    @precondition(lambda self: getattr(self, "known", None))
+    @precondition(lambda self: bool(self.known))
     def ack_again(self, at: float) -> None:
         message_id = self.known[int(at * len(self.known))]
         data = self.data_of[message_id]
@@ -242,17 +239,16 @@ class Histories(RuleBasedStateMachine):
             assert not self.scene.spout.ack(message_id)
 
     @rule(at=st.floats(0, 0.999))
-    @precondition(lambda self: getattr(self, "out", None))
+    @precondition(lambda self: bool(self.out))
     def fail(self, at: float) -> None:
         data = [*self.out][int(at * len(self.out))]
         assert self.scene.spout.fail(self.out.pop(data))
-        self._failed().add(data)
+        self.failed.add(data)
 
     @rule()
-    @precondition(lambda self: hasattr(self, "scene"))
     def crash(self) -> None:
         self.scene.spout.crash()
-        self._failed().clear()
+        self.failed.clear()
         self.out.clear()
         self.known.clear()
         self.acked.clear()  # as far as no commit has them
@@ -260,15 +256,10 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def counts_agree(self) -> None:
-        if hasattr(self, "scene"):
-            in_flight = sum(shard.in_flight for shard in self.scene.spout.shards())
-            assert 0 <= in_flight - len(self.out) <= 1, (
-                "one may be noted, and not handed out yet; see Caution"
-            )
+        in_flight = sum(shard.in_flight for shard in self.scene.spout.shards())
+        assert 0 <= in_flight - len(self.out) <= 1, "one may be noted, and not handed out yet; see Caution"
 
     def teardown(self) -> None:
-        if not hasattr(self, "scene"):
-            return
         stored = Counter[bytes]()
         for _ in range(self.put_so_far + 20):
             for message_id in [*self.out.values()]:
@@ -282,15 +273,12 @@ class Histories(RuleBasedStateMachine):
         assert self.scene.spout.all_done, "everything is finished in the end"
         self.scene.spout.close()
 
-    def _failed(self) -> set[bytes]:
-        return self.__dict__.setdefault("failed", set())
-
     def _ack(self, message_id: str) -> None:
         data = self.data_of[message_id]
         assert self.scene.spout.ack(message_id)
         self.out.pop(data, None)
         self.acked.add(data)
-        self._failed().discard(data)
+        self.failed.discard(data)
 
 
 TestHistories = Histories.TestCase
@@ -301,9 +289,16 @@ def test_threads_share_runs_and_nothing_is_lost_or_comes_twice() -> None:
     stream = InMemoryStream("orders", shards=2)
     for number in range(4_000):
         stream.put(b"%d" % number, f"key-{number}")
-    settings = {"stream": "orders", "app": "billing", "initial_position": "trim_horizon"}
     ports, seen, wrong = in_memory_ports(stream, InMemoryZooKeeper()), Counter[str](), list[str]()
-    with RecordSpout(ports=ports, scheme="text", retry_backoff_seconds=0.01, **settings).open() as spout:
+    new = RecordSpout(
+        ports=ports,
+        scheme="text",
+        stream="orders",
+        app="billing",
+        initial_position="trim_horizon",
+        retry_backoff_seconds=0.01,
+    )
+    with new.open() as spout:
 
         def work() -> None:
             while sum(seen.values()) < 4_000 and not wrong:
