@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from kinesis_spout.kinesis.calls import (
     CONTENT_TYPE,
     JSON,
@@ -17,7 +19,7 @@ from kinesis_spout.kinesis.calls import (
     ResourceNotFound,
     account_arguments,
     shard_text,
-    translated,
+    translate,
 )
 from kinesis_spout.kinesis.pace import Pacing
 from kinesis_spout.kinesis.read.page import (
@@ -83,10 +85,11 @@ def get_records(
     stream: str,
     shard_id: str,
 ) -> Steps[Reply]:
-    with translated(f"GetRecords of {shard_text(stream, shard_id)}"):
-        response = yield GetRecordsCall(
-            client, {"ShardIterator": iterator, "Limit": limit, **account_arguments(stream)}
-        )
+    arguments = {"ShardIterator": iterator, "Limit": limit, **account_arguments(stream)}
+    try:
+        response = yield GetRecordsCall(client, arguments)
+    except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
+        raise translate(error, f"GetRecords of {shard_text(stream, shard_id)}") from error
     body = response.get(RAW_BODY)
     if body is None or len(body) > IN_PLACE_BYTES:
         yield MAY_BLOCK
@@ -198,7 +201,10 @@ class ReplyGetter(ABC):
     def reading(self, limit: int) -> Steps[Page]:
         """The steps of ``read``."""
         start = self._start
-        page = page_of((yield from self._next_reply(limit, RecordsForm(self._stream, self._shard_id))))
+        reply = yield from self._next_reply(limit, RecordsForm(self._stream, self._shard_id))
+        page = page_of(reply)
+        if not reply.may_have_aggregates:
+            return page
         return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
 
     def reading_arrow(self, limit: int) -> "Steps[ArrowPage]":

@@ -35,6 +35,7 @@ class SocketLoop:
         self._ties = itertools.count()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._identity = 0
         self._closed = False
         self._selector: selectors.BaseSelector
         self._alarm: socket.socket
@@ -54,7 +55,7 @@ class SocketLoop:
     @property
     def is_here(self) -> bool:
         """Whether the calling thread is the loop's."""
-        return threading.current_thread() is self._thread
+        return threading.get_ident() == self._identity
 
     def at(self, moment: float, call: Call) -> None:
         heapq.heappush(self._timers, (moment, next(self._ties), call))
@@ -97,6 +98,7 @@ class SocketLoop:
             self._bed.recv(4096)
 
     def _run(self) -> None:
+        self._identity = threading.get_ident()
         while not self._closed:
             for key, _ in self._selector.select(self._sleep_seconds()):
                 key.data()

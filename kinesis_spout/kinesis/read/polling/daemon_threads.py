@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 
@@ -28,14 +29,18 @@ class DaemonThreads:
                 thread.start()
         self._work.put(function)
 
-    def close(self) -> None:
-        """End the threads, after all that was given to them. Idempotent; nothing may be given afterwards."""
+    def close(self, seconds: float) -> None:
+        """End the threads, after all that was given to them; return after so many seconds in any case.
+
+        Idempotent. Nothing may be given afterwards.
+        """
+        deadline = time.monotonic() + seconds
         with self._lock:
             threads, self._threads = self._threads, []
         for _ in threads:
             self._work.put(None)
         for thread in threads:
-            thread.join()
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _run(self) -> None:
         while (function := self._work.get()) is not None:

@@ -5,19 +5,22 @@ One that the endpoint closes meanwhile is looked away from.
 """
 
 import selectors
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
 from botocore.exceptions import ReadTimeoutError
 
-from kinesis_spout.kinesis.read.polling.steps import Exchange, GetRecordsCall
+from kinesis_spout.kinesis.read.polling.steps import GetRecordsCall
 from kinesis_spout.kinesis.read.socket_loop import SocketLoop
+from kinesis_spout.kinesis.wire.calls import Exchange
+from kinesis_spout.kinesis.wire.connections import Want
 from kinesis_spout.model.clock import Clock
 
 _LOOK_EVERY_SECONDS: Final = 1.0
 """How often silent calls are looked for."""
-_EVENTS: Final = {"READ": selectors.EVENT_READ, "WRITE": selectors.EVENT_WRITE}
+_EVENTS: Final = {Want.READ: selectors.EVENT_READ, Want.WRITE: selectors.EVENT_WRITE}
 
 
 class Done(Protocol):
@@ -33,6 +36,7 @@ class _UnderWay:
     call: GetRecordsCall
     exchange: Exchange
     done: Done
+    repeat: Callable[[], None]
     silent_since: float
     """Monotonic."""
 
@@ -49,16 +53,18 @@ class Exchanges:
         """By descriptor: which connection, and for what."""
         self._is_looking = False
 
-    def make(self, call: GetRecordsCall, exchange: Exchange, done: Done) -> None:
+    def make(self, call: GetRecordsCall, exchange: Exchange, done: Done, repeat: Callable[[], None]) -> None:
         """Carry a call out, and give its answer or its error to ``done``, possibly at once.
 
-        It fails if nothing is sent or received for the client's read time-out, or a second longer.
+        ``repeat`` is called instead if the call must be made by the client, on another connection. A call fails
+        if nothing is sent or received for the client's read time-out, or a second longer.
         """
         descriptor = exchange.fileno()
         self._under_way[descriptor] = _UnderWay(
             call=call,
             exchange=exchange,
             done=done,
+            repeat=repeat,
             silent_since=self._clock.monotonic(),
         )
         if not self._is_looking:
@@ -81,13 +87,19 @@ class Exchanges:
         want = exchange.advance()
         if want is not None:
             under_way.silent_since = self._clock.monotonic()
-            self._watch(descriptor, exchange.connection, _EVENTS[want.name])
+            self._watch(descriptor, exchange.connection, _EVENTS[want])
             return
         del self._under_way[descriptor]
+        if exchange.is_stale:
+            under_way.repeat()
+            return
         try:
             answer = exchange.result()
         except Exception as error:  # noqa: BLE001 - not hidden: who asked decides what it means
-            under_way.done(error=error)
+            if exchange.is_refused:
+                under_way.repeat()
+            else:
+                under_way.done(error=error)
         else:
             under_way.done(answer)
 

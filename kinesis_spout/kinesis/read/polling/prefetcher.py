@@ -25,6 +25,8 @@ Fetch = Callable[[], Steps[float | None]]
 
 READS_AT_ONCE: Final = 32
 """Each uses a connection while its call is under way."""
+_CLOSING_SECONDS: Final = 0.5
+"""How long ``close`` waits for its threads. One that is in a call drops the answer."""
 
 
 class Prefetcher:
@@ -99,11 +101,14 @@ class Prefetcher:
             self._schedule.clear()
 
     def close(self) -> None:
-        """End the threads, after what runs on them; calls under way are abandoned. Idempotent."""
+        """End the threads, after what runs on them. Calls under way are abandoned: nothing waits for them.
+
+        Idempotent.
+        """
         self.stop()
         self._loop.close()
         self._exchanges.abandon_all()
-        self._threads.close()
+        self._threads.close(_CLOSING_SECONDS)
 
     def __enter__(self) -> Self:
         return self
@@ -134,19 +139,19 @@ class Prefetcher:
         with self._lock:
             if moment != self._looks_at:
                 return  # an earlier look has replaced this one
-            self._looks_at = math.inf
+            self._looks_at = -math.inf  # what is put meanwhile is seen below
         while (run := self._next_run()) is not None:
             self._advance(run)
 
     def _next_run(self) -> "_Run | None":
         with self._lock:
-            if len(self._running) >= self._most:
-                return None
-            fetch = self._schedule.take(self._clock.monotonic())
+            is_full = len(self._running) >= self._most
+            fetch = None if is_full else self._schedule.take(self._clock.monotonic())
             if fetch is not None:
                 self._running.add(fetch)
                 return _Run(fetch, fetch())
-            next_at = self._schedule.next_at()
+            self._looks_at = math.inf
+            next_at = None if is_full else self._schedule.next_at()
             if next_at is not None:
                 self._look_by(next_at)
             return None
@@ -181,18 +186,24 @@ class Prefetcher:
             return
         exchange = step.begin()
         if exchange is None:
-            self._threads.run(partial(self._make, run, step))
+            self._make_elsewhere(run, step)
         else:
-            self._exchanges.make(step, exchange, partial(self._advance, run))
+            self._exchanges.make(
+                step, exchange, partial(self._advance, run), partial(self._make_elsewhere, run, step)
+            )
+
+    def _make_elsewhere(self, run: "_Run", call: GetRecordsCall) -> None:
+        self._threads.run(partial(self._make, run, call))
 
     def _make(self, run: "_Run", call: GetRecordsCall) -> None:
         """Make a call the blocking way; on a thread for what may block."""
+        answer, error = None, None
         try:
             answer = call.make()
-        except Exception as error:  # noqa: BLE001 - not hidden: the steps decide what it means
-            self._advance(run, error=error)
-        else:
-            self._advance(run, answer)
+        except Exception as raised:  # noqa: BLE001 - not hidden: the steps decide what it means
+            error = raised
+        if not self._closed:
+            self._advance(run, answer, error)
 
     def _ended(self, fetch: Fetch, again_at: float | None) -> None:
         """Schedule the next run of a fetch that has ended, on any thread."""

@@ -8,37 +8,16 @@ yields a generator neither waits nor uses much CPU, except right after it yielde
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kinesis_spout.model.clock import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
+    from kinesis_spout.kinesis.wire.calls import Exchange
+
 T = TypeVar("T")
-
-
-class Exchange(Protocol):
-    """A call under way on a socket that does not block."""
-
-    @property
-    def connection(self) -> object:
-        """The same object for every call on one connection."""
-        ...
-
-    def fileno(self) -> int: ...
-
-    def advance(self) -> Any:
-        """Send and receive what is possible now; what it waits for, or None: it is done."""
-        ...
-
-    def result(self) -> Any:
-        """The reply; raises botocore's errors. Once, when it is done."""
-        ...
-
-    def abandon(self) -> None:
-        """Close the connection."""
-        ...
 
 
 class GetRecordsCall(NamedTuple):
@@ -50,7 +29,7 @@ class GetRecordsCall(NamedTuple):
     def make(self) -> Any:
         return self.client.get_records(**self.arguments)
 
-    def begin(self) -> Exchange | None:
+    def begin(self) -> "Exchange | None":
         """Begin the call without blocking; None: it must be made."""
         begin = getattr(self.client.get_records, "begin", None)
         return None if begin is None else begin(**self.arguments)
