@@ -17,8 +17,9 @@ import threading
 import time
 from calendar import timegm
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -152,7 +153,8 @@ class Wire:
             each.close()
 
 
-class _Second(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)  # a repr would show the token
+class _Second:
     at: int
     signing: SigningSecond
     start: bytes
@@ -436,7 +438,9 @@ class _Operation:
         key, sent = getattr(self._here, "key", None), getattr(self._here, "sent", None)
         if response is None or key is None or sent is None or key in self._routes:
             return
-        if isinstance(response[0].raw, OnePiece | HTTPResponse):
+        answer, parsed = response
+        is_refused = parsed.get("Error", {}).get("Code") in _SIGNATURE_REFUSED
+        if isinstance(answer.raw, OnePiece | HTTPResponse) and not is_refused:
             self._routes[key] = _Route.of(sent, self._wire)
 
 

@@ -1,12 +1,20 @@
 """Servers of HTTP that answer what a test says, on kept connections."""
 
+import socket
 import socketserver
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum, auto
 
 JSON = "application/x-amz-json-1.1"
 EMPTY = b'{"Records":[],"MillisBehindLatest":0}'
+
+
+class End(Enum):
+    CLOSED = auto()
+    HALF_CLOSED = auto()
+    """The server sends no more, but still reads."""
 
 
 class Server(socketserver.ThreadingTCPServer):
@@ -21,6 +29,10 @@ class Server(socketserver.ThreadingTCPServer):
         """The next ones; good ones, when there are no more."""
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.connections = 0
+        self.answer_to: Callable[[dict[str, str]], bytes] = lambda _headers: answer_of(EMPTY)
+        """Answers a request with these headers, when no other answer is prepared."""
+        self.ends: End | None = None
+        """What each connection does after an answer, without a word about it."""
 
     @property
     def url(self) -> str:
@@ -32,6 +44,7 @@ class Connection(socketserver.StreamRequestHandler):
         server = self.server
         assert isinstance(server, Server)
         server.connections += 1
+        is_half_closed = False
         while line := self.rfile.readline():
             headers = {}
             while (header := self.rfile.readline()) not in {b"\r\n", b""}:
@@ -39,13 +52,18 @@ class Connection(socketserver.StreamRequestHandler):
                 headers[name.lower()] = value.strip()
             body = self.rfile.read(int(headers["content-length"]))
             server.requests.append((line.decode().strip(), headers, body))
-            answer = server.answers.pop(0) if server.answers else answer_of(EMPTY)
+            answer = server.answers.pop(0) if server.answers else server.answer_to(headers)
             if answer == SILENCE:
                 self.rfile.read(1)  # until the caller hangs up
                 return
+            if is_half_closed:
+                continue
             self.wfile.write(answer)
-            if answer in {HANGS_UP, CUT_OFF}:
+            if answer in {HANGS_UP, CUT_OFF} or server.ends is End.CLOSED:
                 return
+            if server.ends is End.HALF_CLOSED:
+                self.connection.shutdown(socket.SHUT_WR)
+                is_half_closed = True
 
 
 def answer_of(body: bytes, status: str = "200 OK", more: str = "", content_type: str = JSON) -> bytes:
