@@ -84,7 +84,7 @@ class ArrowForm:
     def decode(self, body: Body, content_type: str = JSON) -> ArrowPage:
         taken = None if native.decoder is None else native.decoder.columns(body, is_cbor(content_type))
         rest = None if taken is None else decode_rest(taken[-1], content_type)
-        if rest is not None:
+        if taken is not None and rest is not None:
             return self._reply(columns_taken(taken), rest, may_have_aggregates=taken[-2])
         with _one_at_a_time if len(body) >= _LARGE_BYTES else nullcontext():
             return self.convert(decode_reply(body, content_type))
