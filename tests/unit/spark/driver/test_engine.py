@@ -55,7 +55,9 @@ def test_a_backlog_is_read_by_the_executors_and_the_tip_by_the_driver(world: Eng
     assert diary.payloads == [*texts(50), "at the tip"]
 
 
-def test_of_much_that_comes_at_once_the_driver_sends_nothing_and_executors_read_it(world: EngineWorld) -> None:
+def test_of_much_that_comes_at_once_the_driver_sends_nothing_and_executors_read_it(
+    world: EngineWorld,
+) -> None:
     diary = Diary()
     running = world.start(diary)
     running.query.processAllAvailable()
