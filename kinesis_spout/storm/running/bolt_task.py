@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from kinesis_spout.model.handler import failure_of, failure_saying
 from kinesis_spout.model.unfinished_work import refuse_unfinished
-from kinesis_spout.storm.components.bolt import VERDICTS, Bolt, StatefulBolt
+from kinesis_spout.storm.components.bolt import VERDICTS, BatchBolt, Bolt, StatefulBolt
 from kinesis_spout.storm.components.combiner_bolt import CombinerBolt
 from kinesis_spout.storm.components.given import KeyValueState, TaskContext
 from kinesis_spout.storm.components.tuples import TICK, Source, Tuple, TupleState
 from kinesis_spout.storm.graph.grouping import Send
 from kinesis_spout.storm.running.blocks import TupleBlock
 from kinesis_spout.storm.running.clocks import Ticks
-from kinesis_spout.storm.running.collecting import Collector
+from kinesis_spout.storm.running.collecting import Collector, SendAll
 from kinesis_spout.storm.running.combining import Combining
 from kinesis_spout.storm.running.trees import Trees
 from kinesis_spout.storm.state.key_values import PartitionState
@@ -59,6 +59,11 @@ class BoltTask:
         self._tells_touched = tells_touched
         self._came: list[TupleBlock] = []
         """What has come to a bolt with state in this micro-batch."""
+        self._batching: BatchBolt | None = None
+        """The bolt, if it takes whole blocks."""
+        if isinstance(bolt, BatchBolt):
+            is_ours = (type(bolt).execute, type(bolt).flush) == (BatchBolt.execute, BatchBolt.flush)
+            self._batching = bolt if is_ours else None
         self._combining: Combining | None = None
         if isinstance(bolt, CombinerBolt):
             self._combining = Combining(bolt, collector, trees, self._raised)
@@ -80,13 +85,24 @@ class BoltTask:
         if self._state is not None:
             self._came.append(block)
 
-    def begin(self) -> None:
-        if self._combining is not None:
-            self._combining.begin()
+    def take(self, block: TupleBlock) -> bool:
+        """Take a whole block, which costs less than its tuples one by one; False if the bolt wants those.
+
+        They are not counted as held: nobody asks before the end of the stage, when they are acked or failed.
+        """
+        if self._batching is None:
+            return False
+        counts, source, began = self._counts, block.source, perf_counter()
+        tuples = [Tuple(values, source, root, others) for values, root, others in block.tuples()]
+        counts.executed += len(tuples)
+        self._batching.execute_all(tuples)
+        counts.sampled += len(tuples)
+        counts.sampled_seconds += perf_counter() - began
+        return True
 
     def sender(self, source: Source) -> Send:
         if self._combining is not None:
-            return self._combining.sender(source)
+            return self._combining.senders(source)[0]
         counts, call, hold = self._counts, self._call, self._hold
 
         def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
@@ -106,6 +122,10 @@ class BoltTask:
                 hold(tup)
 
         return send if self._state is None else self._touching(send, self._state)
+
+    def sender_of_all(self, source: Source) -> SendAll | None:
+        """Take several tuples of the same trees in one call; None if that saves nothing."""
+        return None if self._combining is None else self._combining.senders(source)[1]
 
     def _touching(self, send: Send, state: PartitionState) -> Send:
         """Report which roots change the state. Undo at once what a tuple that failed at once has changed."""
@@ -235,9 +255,10 @@ class BoltTask:
             )
 
 
+_CALLING: Final = (BoltTask.take, BoltTask.tick, BoltTask.release)
 CALLS: Final = frozenset(
     code
-    for code in (BoltTask.tick.__code__, BoltTask.release.__code__, *BoltTask.sender.__code__.co_consts)
+    for code in (*(each.__code__ for each in _CALLING), *BoltTask.sender.__code__.co_consts)
     if isinstance(code, CodeType)
 )
-"""The functions in which a call of a component is under way: of ``execute`` (``send``), or of ``flush``."""
+"""The functions in which a call of a component is under way: ``execute`` (by ``send``, ``take``), or ``flush``."""
