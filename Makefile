@@ -159,6 +159,8 @@ $(INSTALLED): pyproject.toml constraints.txt setup.py $(NATIVE)
 	@echo 'Installing PySpark and the other packages into $(VENV): 1.3 GB, about a minute the first time.'
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt --config-settings editable_mode=compat -e '.[demo,dev]' \
 	  || { echo 'The installation failed (see above); run make again once the cause is gone.' >&2; exit 1; }
+	@ls $(NATIVE:.c=)*.so >/dev/null 2>&1 \
+	  || echo 'Notice: without a C compiler the native decoder was not built, so Python decodes replies.'
 	@rm -f $(UNFINISHED)
 	@touch $@
 

@@ -4,6 +4,9 @@
 loopback, which answers with the same body; boto3 by ``client.get_records``, we by the getter that the spout
 reads with. boto3's result is still dictionaries; making columns of them would come on top.
 
+*To records*: the same bytes, and the same reply as CBOR, given to the native decoder, against Python's. They take
+turns, so that what else the machine does meets them all.
+
 *Aggregated*: bodies with the KPL's aggregated records of so many user records each, taken apart to Arrow columns
 and to records, against AWS' own module, which is given what botocore's parser made of them. *Tracked* adds what
 the tracker does for such a page, handed out and acked as one slice. What a page
@@ -14,6 +17,7 @@ no spout ever works on.
 """
 
 import base64
+import statistics
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,9 +27,12 @@ import boto3
 from botocore.model import Shape
 from botocore.parsers import ResponseParser, create_parser
 from canned_kinesis import CannedKinesis, aggregated_page_body, page_body, shard_name
+from cbor_pages import cbor_page_body
 from figures import Figure, cpu_seconds
 
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, ReadSettings
+from kinesis_spout.kinesis.calls import CBOR
+from kinesis_spout.kinesis.read import native
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, sequence_at
 from kinesis_spout.kinesis.read.page import decode_reply
 from kinesis_spout.kinesis.read.user_records import taken_apart
@@ -35,6 +42,15 @@ from shard_state import Checkpoint, InflightRecordTracker, Position, SequenceNum
 RECORDS = 10_000
 GOAL_BYTES = 1024
 GOAL_RATIO = 8.0
+GOALS = {
+    ("JSON", 100): 0.19,
+    ("JSON", 1024): 0.37,
+    ("JSON", 10 * 1024): 1.64,
+    ("CBOR", 100): 0.08,
+    ("CBOR", 1024): 0.27,
+    ("CBOR", 10 * 1024): 1.10,
+}
+"""Microseconds of CPU for a record of so many bytes."""
 USER_BYTES = 100
 GOAL_PER_CARRIER = 100
 GOAL_USER_RECORD = 1.0
@@ -51,6 +67,7 @@ def figures(*, quick: bool) -> Iterator[Figure]:
             records = min(RECORDS, 10 * 1024 * 1024 // size)  # a reply holds 10 MiB at most
             repeats = 3 if quick else 7
             yield from _parse_only(records, size, repeats)
+            yield from _to_records(records, size, repeats)
             yield from _end_to_end(kinesis, records, size, repeats)
     yield _looked_for(7 if quick else 31)
     for per_carrier in (100,) if quick else (1_000, 100, 10):
@@ -67,6 +84,37 @@ def _parse_only(records: int, size: int, repeats: int) -> Iterator[Figure]:
     ours = cpu_seconds(lambda: form.decode(body), repeats=repeats)
     theirs = cpu_seconds(lambda: parser.parse(reply, shape), repeats=repeats)
     yield from _compared("parse only", records, size, theirs=theirs, ours=ours)
+
+
+def _to_records(records: int, size: int, repeats: int) -> Iterator[Figure]:
+    json_body, cbor_body = page_body(records, size), cbor_page_body(records, size)
+    native_decoder = native.decoder
+
+    def in_python() -> object:
+        native.decoder = None
+        try:
+            return decode_reply(json_body, stream="s", shard_id="0")
+        finally:
+            native.decoder = native_decoder
+
+    ways: dict[str, Callable[[], object]] = {"JSON in Python": in_python}
+    if native_decoder is not None:
+        ways["JSON"] = lambda: decode_reply(json_body, stream="s", shard_id="0")
+        ways["CBOR"] = lambda: decode_reply(cbor_body, CBOR, stream="s", shard_id="0")
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(repeats):
+        for way, decode in ways.items():
+            times[way].append(cpu_seconds(decode, repeats=1))
+    python = statistics.median(times["JSON in Python"])
+    for way, taken in times.items():
+        yield Figure(
+            what=f"parse only, {records:,} records of {size:,} B: to records, {way}",
+            value=statistics.median(taken) / records * 1e6,
+            unit="µs CPU/record",
+            reference="" if way == "JSON in Python" else "JSON in Python",
+            ratio=None if way == "JSON in Python" else python / statistics.median(taken),
+            at_most=GOALS.get((way, size)),
+        )
 
 
 def _end_to_end(kinesis: CannedKinesis, records: int, size: int, repeats: int) -> Iterator[Figure]:

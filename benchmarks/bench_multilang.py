@@ -103,6 +103,9 @@ class _Counting:
     def report_error(self, error: BaseException) -> None:
         raise error
 
+    def report_metric(self, name: str, value: Any) -> None:
+        del name, value
+
 
 class _Shell:
     def __init__(self, command: list[str]) -> None:

@@ -1,11 +1,12 @@
 """A dataflow of bytewax over tuples in memory: what ``bench_topology`` stands beside.
 
-python bytewax_flow.py <map|keyed> <tuples>
+python bytewax_flow.py <map|keyed|words> <tuples>
 
 It prints the CPU seconds of the run. Nothing is read from a stream, and nothing is acked: after a failure bytewax
 goes back to its last snapshot, with all records since.
 """
 
+import random
 import sys
 import time
 from typing import Any, Final
@@ -15,9 +16,11 @@ from bytewax.dataflow import Dataflow
 from bytewax.inputs import DynamicSource, StatelessSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.testing import run_main
+from canned_backlog import sentence
 
 _BATCH: Final = 1_000
-_TEXT: Final = "x" * 100
+_RANDOM: Final = random.Random(1)
+_SENTENCES: Final = [sentence(_RANDOM, 100).decode() for _ in range(_BATCH)]
 Item = tuple[str, str]
 
 
@@ -39,7 +42,7 @@ class _Batches(StatelessSourcePartition[Item]):
         if self._left <= 0:
             raise StopIteration
         self._left -= _BATCH
-        return [(str(number), _TEXT) for number in range(_BATCH)]
+        return [(str(number), _SENTENCES[number]) for number in range(_BATCH)]
 
 
 class _Nowhere(DynamicSink[Any]):
@@ -60,8 +63,16 @@ def _counted(seen: int | None, text: str) -> tuple[int, str]:
     return (seen or 0) + 1, text
 
 
+def _words(item: Item) -> list[Item]:
+    return [(word, "") for word in item[1].split()]
+
+
 def _flow(way: str, tuples: int) -> Dataflow:
     flow = Dataflow("benchmark")
+    if way == "words":
+        words: Any = op.flat_map("words", op.input("tuples", flow, _Tuples(tuples)), _words)
+        op.output("nowhere", op.stateful_map("count", words, _counted), _Nowhere())
+        return flow
     stream: Any = op.map("same", op.input("tuples", flow, _Tuples(tuples)), _same)
     if way == "keyed":
         stream = op.stateful_map("count", stream, _counted)

@@ -5,6 +5,7 @@ differs, so an answer costs one ``bytes.replace``. The name of a stream says wha
 
     backlog-8-10000-1024-2-name   8 shards with 2 pages of 10,000 records of 1,024 random bytes each
     orders-8-10000-1024-2-name    the same, but the data is JSON: orders with so many items as fit
+    words-8-10000-100-2-name      the same, but the data is text: sentences of 16 words
 
 ``extend`` adds pages to the shards, so that a client can be warmed up first and measured then. The shards stay
 open: past their last page the answers are empty, and 0 ms behind.
@@ -14,6 +15,7 @@ import base64
 import functools
 import json
 import random
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 _PREFIX: Final = "495903382714902566085596925383615710"
@@ -22,7 +24,9 @@ _PART: Final = "##########"
 """Stands for the page in a template. No base64 and no other text of a page has this sign."""
 _HASH_KEYS: Final = 1 << 128
 _MILLIS_OF_A_PAGE: Final = 1000
-_KINDS: Final = ("backlog", "orders")
+WORDS: Final = 16
+"""Of a sentence."""
+VOCABULARY: Final = 1_000
 _ITEM: Final = '{"sku":"%08d","count":2,"price":17.5,"gift":false,"text":"' + "as described " * 8 + '"}'
 _ITEM_BYTES: Final = len(_ITEM % 0)
 
@@ -33,7 +37,7 @@ class Backlog(NamedTuple):
     """What the name of a stream says."""
 
     kind: str
-    """One of ``_KINDS``."""
+    """One of ``_KINDS``, which make the data."""
     shards: int
     records: int
     """Of a page."""
@@ -105,7 +109,7 @@ def _reply(millis: int, iterator: str, records: bytes) -> bytes:
 @functools.lru_cache(maxsize=8)
 def _template(kind: str, records: int, size_bytes: int, first: int, last: int) -> bytes:
     source = random.Random(records * size_bytes)
-    made = _order if kind == "orders" else random.Random.randbytes
+    made = _KINDS[kind]
     data = [made(source, size_bytes) for _ in range(records)]
     shown = [
         {
@@ -128,6 +132,20 @@ def _order(source: random.Random, size_bytes: int) -> bytes:
     items = [_ITEM % source.randrange(10**8) for _ in range(left // (_ITEM_BYTES + 1))]
     body = head + ",".join(items) + middle
     return f"{body}{'x' * (size_bytes - len(body) - len(end))}{end}".encode()
+
+
+def sentence(source: random.Random, size_bytes: int) -> bytes:
+    """Make a sentence of just this size, 100 bytes or more: words of one length, and a longer last one."""
+    length = (size_bytes + 1) // WORDS - 1
+    words = " ".join(f"{source.randrange(VOCABULARY):0{length}}" for _ in range(WORDS))
+    return words.ljust(size_bytes, "x").encode()
+
+
+_KINDS: Final[dict[str, Callable[[random.Random, int], bytes]]] = {
+    "backlog": random.Random.randbytes,
+    "orders": _order,
+    "words": sentence,
+}
 
 
 def _sequence_number(page: int, record: int) -> str:

@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kinesis_spout.storm import Bolt, KeyValueState, OutputCollector, StatefulBolt, TaskContext, Tuple
+from kinesis_spout.storm import (
+    BasicBolt,
+    Bolt,
+    KeyValueState,
+    OutputCollector,
+    StatefulBolt,
+    TaskContext,
+    Tuple,
+)
 
 
 class PassOn(Bolt):
@@ -64,4 +72,35 @@ class Count(StatefulBolt):
     def execute(self, tup: Tuple) -> None:
         key = tup.values[0]
         self._state.put(key, self._state.get(key, 0) + 1)
+        self.collector.ack(tup)
+
+
+class Split(BasicBolt):
+    """Emits the words of a sentence."""
+
+    def declare_output_fields(self) -> list[str]:
+        return ["word"]
+
+    def process(self, tup: Tuple) -> None:
+        self.emit_all([(word,) for word in tup.values[0].split()])
+
+
+class CountWords(StatefulBolt):
+    """Adds to the counts of words."""
+
+    def init_state(self, state: KeyValueState) -> None:
+        self._state = state
+
+    def execute(self, tup: Tuple) -> None:
+        word, count = tup.values
+        self._state.put(word, self._state.get(word, 0) + count)
+        self.collector.ack(tup)
+
+
+class CountWord(CountWords):
+    """Counts words."""
+
+    def execute(self, tup: Tuple) -> None:
+        (word,) = tup.values
+        self._state.put(word, self._state.get(word, 0) + 1)
         self.collector.ack(tup)

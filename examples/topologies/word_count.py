@@ -8,7 +8,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.storm import BasicBolt, BatchBolt, FailedException, TopologyBuilder, Tuple
+from kinesis_spout.storm import (
+    BasicBolt,
+    BatchBolt,
+    CombinerBolt,
+    FailedException,
+    TopologyBuilder,
+    Tuple,
+)
 
 
 class Split(BasicBolt):
@@ -23,8 +30,7 @@ class Split(BasicBolt):
         words = tup["sentence"].split()
         if not words:
             raise FailedException("no words")  # fails the record: retried, then dead-lettered
-        for word in words:
-            self.emit([word.lower()])
+        self.emit_all([word.lower()] for word in words)
 
 
 class Count(BatchBolt):
@@ -32,7 +38,10 @@ class Count(BatchBolt):
 
     def process_batch(self, batch: Sequence[Tuple]) -> None:
         """Print each word with its count; then the tuples are acked."""
-        for word, count in Counter(tup["word"] for tup in batch).items():
+        counts: Counter[str] = Counter()
+        for tup in batch:
+            counts[tup["word"]] += tup["count"]
+        for word, count in counts.items():
             print(f"{word}: {count}")
 
 
@@ -41,5 +50,6 @@ def word_count() -> TopologyBuilder:
     builder = TopologyBuilder()
     builder.set_spout("sentences", KinesisSpout(scheme="text"), fields=["sentence"])
     builder.set_bolt("split", Split(), 2).shuffle_grouping("sentences")
-    builder.set_bolt("count", Count(), 2).fields_grouping("split", ["word"])
+    builder.set_bolt("tally", CombinerBolt(["word"]), 2).shuffle_grouping("split")
+    builder.set_bolt("count", Count(), 2).fields_grouping("tally", ["word"])
     return builder

@@ -69,6 +69,8 @@ class KinesisClientSettings:
     """A PEM file, on every machine: the only CA certificates that verify endpoints."""
     proxy_url: str | None = field(default=None, repr=False)
     """For all calls, also to STS and SSO; may hold a password. None: as the environment says."""
+    wire_format: str = "json"
+    """What GetRecords asks for: json, or cbor. An endpoint that refuses CBOR is asked for JSON."""
     connect_timeout_seconds: float = 5.0
     read_timeout_seconds: float = 20.0
     """A page of 10 MiB must pass in this time."""
@@ -112,7 +114,8 @@ class KinesisClientSettings:
         endpoint.http_session = WholeBodySession(endpoint.http_session)
         PushedSubscriptions(client)
         ca_bundle = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
-        _call_by_wire(client, Wire(client, session.get_credentials, ca_bundle))
+        asks_cbor = self.wire_format == "cbor"
+        _call_by_wire(client, Wire(client, session.get_credentials, ca_bundle, asks_cbor=asks_cbor))
         return client
 
     def session(self) -> boto3.Session:

@@ -446,7 +446,7 @@ def ended(process: subprocess.Popen[str], exit_code: int = 0) -> list[dict[str, 
 def test_a_topology_runs_until_it_has_caught_up_and_is_drawn_with_what_it_did(shell: Shell) -> None:
     wired = "examples.topologies.word_count:word_count"
     explained, _ = shell.call("topology", "explain", wired)
-    assert explained.startswith("topology word_count: 3 components\n")
+    assert explained.startswith("topology word_count: 4 components\n")
     shell.put("to be or not to be", *(f"sentence {number}" for number in range(RECORDS)), " ")
     arguments = ("--until-caught-up", "--json", "--progress", "progress")
     with_settings = {"retry_limit": "1", "retry_backoff_seconds": "0.1"}
@@ -457,7 +457,7 @@ def test_a_topology_runs_until_it_has_caught_up_and_is_drawn_with_what_it_did(sh
     last = json.loads(out.splitlines()[-1])
     assert (last["state"], last["acked"], last["dead_lettered"]) == ("stopped", RECORDS + 1, 1)
     assert last["components"]["split"]["executed"] == RECORDS + 3
-    assert last["components"]["count"]["acked"] == 2 * RECORDS + 6
+    assert last["components"]["tally"]["acked"] == 2 * RECORDS + 6
     assert "1 record was dead-lettered" in err
     (letter,) = shell.json("dead-letters", "list")
     assert letter["error"] == "split: no words"
@@ -480,6 +480,6 @@ def test_sigterm_ends_a_topology_of_the_working_directory_in_order(shell: Shell)
     process.send_signal(signal.SIGTERM)
 
     last = ended(process)[-1]
-    assert (last["state"], last["components"]["count"]["acked"]) == ("stopped", 2 * RECORDS)
+    assert (last["state"], last["components"]["tally"]["acked"]) == ("stopped", 2 * RECORDS)
     newest = json.loads((shell.directory / "progress").read_text().splitlines()[-1])
     assert newest["components"] == last["components"]

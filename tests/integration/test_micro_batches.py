@@ -666,7 +666,7 @@ def test_a_slow_stream_is_handled_in_a_task_that_stays_and_one_that_kills_it_is_
         query.processAllAvailable()
         assert query.counters.acked == 29
 
-    assert sum(task.orders for task in handed) > 10, "they were not handed over"
+    assert sum(task.handed for task in handed) > 10, "they were not handed over"
     (letter,) = world.dead_letters()
     assert (letter.data, letter.attempts) == (b"r20", 3)
     assert world.log.attempts("r20") == [1, 2, 3]
@@ -692,7 +692,7 @@ def test_a_task_that_stays_makes_room_for_another_job(spark: SparkSession, world
         thread.start()
         try:
             wait_until(
-                lambda: runner._task is not None and runner._task.orders > 2, "a task is handed slices"
+                lambda: runner._task is not None and runner._task.handed > 2, "a task is handed slices"
             )
             first = runner._task
             slots = runner._cluster.slots()
@@ -704,3 +704,34 @@ def test_a_task_that_stays_makes_room_for_another_job(spark: SparkSession, world
             putting.set()
             thread.join()
         query.processAllAvailable()
+
+
+def test_a_handler_that_hangs_in_a_task_that_stays_is_timed_out_alone(
+    spark: SparkSession, make_world: MakeWorld
+) -> None:
+    world = make_world(shards=1)
+
+    def act(payload: str, _: int) -> None:
+        if payload == "hangs":
+            threading.Event().wait()
+
+    spout = world.spout(retry_limit=0, message_timeout_seconds=5.0)
+    with spout.foreach_record(spark, logging_handler(world.log, act)) as query:
+        runner = query._engines[0]._running._runner
+        assert isinstance(runner, LongTaskRunner)
+        for number in range(1_000):
+            world.put([f"r{number}"])
+            wait_until(lambda: f"r{number}" in world.log.payloads(), "it is handled")  # noqa: B023
+            task = runner._task
+            if task is not None and task.handed > 1 and not task.is_over:
+                break
+        before = task.handed if task is not None else 0
+        world.put(["hangs"])
+        query.processAllAvailable()
+        assert task is not None
+        assert task.handed > before, "it was not handed over"
+        assert query.counters.timed_out == 1
+
+    (letter,) = world.dead_letters()
+    assert (letter.data, letter.error) == (b"hangs", "timed out after 5 s")
+    assert set(world.log.counts().values()) == {1}

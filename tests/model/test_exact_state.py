@@ -113,7 +113,9 @@ class Keeps(StatefulBolt):
         self.collector.ack(tup)
 
 
-def topology(rate: float, *, joins: bool, holds: bool, in_place: bool, at_flush: bool) -> Topology:
+def topology(
+    rate: float, *, joins: bool, holds: bool, in_place: bool, at_flush: bool, has_ackers: bool
+) -> Topology:
     builder = begin(["items"])
     builder.set_bolt("split", Fickle(rate)).shuffle_grouping("numbers")
     joined = builder.set_bolt("join", Fickle(rate / 2, joins=joins, holds=holds))
@@ -126,7 +128,7 @@ def topology(rate: float, *, joins: bool, holds: bool, in_place: bool, at_flush:
         "fused", ["key"]
     )
     builder.set_bolt("behind", Fickle(rate, holds=holds)).global_grouping("again")
-    return builder.build("exact", ackers=2, partitions=2)
+    return builder.build("exact", ackers=2 if has_ackers else None, partitions=2)
 
 
 def numbers_of(kept: Any) -> list[int]:
@@ -139,7 +141,9 @@ def numbers_of(kept: Any) -> list[int]:
     keys=st.sampled_from([1, 3, 40]),
     size=st.integers(1, 3),
     bolts=st.fixed_dictionaries(
-        dict.fromkeys(["joins", "holds", "in_place", "at_flush"], st.sampled_from([False, False, True]))
+        dict.fromkeys(
+            ["joins", "holds", "in_place", "at_flush", "has_ackers"], st.sampled_from([False, False, True])
+        )
     ),
 )
 @settings(max_examples=25, deadline=None)

@@ -202,9 +202,9 @@ def receivers(grouping: str, parallelism: int, value: int) -> int:
 
 
 @settings(max_examples=150)
-@given(topologies(), st.sampled_from([0, 1, 3]), st.integers(1, 4), st.integers(1, 2))
+@given(topologies(), st.sampled_from([0, None, 1, 3]), st.integers(1, 4), st.integers(1, 2))
 def test_every_tuple_ends_as_its_tree_does_and_every_bolt_executes_as_often_as_it_is_given_one(
-    bolts: list[Drawn], ackers: int, partitions: int, batches: int
+    bolts: list[Drawn], ackers: int | None, partitions: int, batches: int
 ) -> None:
     local = wired(bolts).build(ackers=ackers, partitions=partitions).local()
     oracles = [Oracle(bolts, value) for value in range(TUPLES)]
@@ -217,7 +217,7 @@ def test_every_tuple_ends_as_its_tree_does_and_every_bolt_executes_as_often_as_i
             for bolt in bolts
             if executed[bolt.number]
         } == {number: times for number, times in executed.items() if times}
-        if not ackers:
+        if ackers == 0:
             assert result.failed == []
             continue
         failed = {values[0]: (end.timed_out, end.component) for values, end in result.failed}

@@ -112,7 +112,8 @@ COUNTS = {
     "split": ComponentCounts(
         executed=10_000, emitted=63_112, acked=9_997, failed=3, sampled=1, sampled_seconds=2.4e-5
     ),
-    "count": ComponentCounts(executed=63_112, acked=63_112, sampled=1, sampled_seconds=3e-6),
+    "tally": ComponentCounts(executed=63_112, emitted=4_210, acked=63_112),
+    "count": ComponentCounts(executed=4_210, acked=4_210, sampled=1, sampled_seconds=3e-6),
 }
 """What the picture shows that the page of topologies has."""
 

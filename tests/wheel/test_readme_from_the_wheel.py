@@ -6,7 +6,10 @@ stops it.
 """
 
 import json
+import os
 import shlex
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.producer.spool import SqliteSpool
 from tests.wheel import documents
 from tests.wheel.documents import Block
+from tests.wheel.installed_wheel import InstalledWheel
 from tests.wheel.readers_shell import ORDERS, ReadersShell
 from tests.wheel.terminal import Program
 
@@ -383,3 +387,19 @@ def test_the_commands_that_need_nothing_run_from_the_wheel(readers_shell: Reader
         assert "- alert: KinesisSpoutNoProgress" in program.ends()
     with readers_shell.runs("kinesis-spout", "metrics", "--dashboard") as program:
         assert json.loads(program.ends())["title"] == "kinesis-spout"
+
+
+@pytest.mark.skipif(shutil.which(os.environ.get("CC", "gcc")) is None, reason="no C compiler on PATH")
+def test_the_wheel_has_the_native_decoder(installed_wheel: InstalledWheel) -> None:
+    program = "from kinesis_spout.kinesis.read import native; print(native.decoder is not None)"
+    environment = {name: value for name, value in os.environ.items() if name != "KINESIS_SPOUT_PURE_PYTHON"}
+
+    found = subprocess.run(
+        [installed_wheel.program("python"), "-I", "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+
+    assert found.stdout.strip() == "True"

@@ -267,16 +267,25 @@ static Place unescape(Place at, Place end, uint8_t to[4], uint32_t *bytes)
     return at;
 }
 
-/* Whether 8 characters have none that ends a text of JSON or is more than itself: quotes, backslashes, control
-   characters, and all that is not ASCII. */
-static bool are_plain(Place at)
+static const uint64_t TOP_BITS = UINT64_C(0x8080808080808080); /* of 8 bytes: those that are not ASCII have them */
+
+/* How many of 8 characters come before the first one that ends a text of JSON or is more than itself: quotes,
+   backslashes, control characters, and all that is not ASCII. */
+static unsigned plain_before(Place at)
 {
-    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+    const uint64_t ones = UINT64_C(0x0101010101010101);
     uint64_t word;
     memcpy(&word, at, sizeof word);
     uint64_t quotes = word ^ ones * '"', backslashes = word ^ ones * '\\';
     uint64_t found = word | (word - ones * 0x20) | ((quotes - ones) & ~quotes) | ((backslashes - ones) & ~backslashes);
-    return (found & tops) == 0;
+    found &= TOP_BITS;
+    if (found == 0)
+        return 8;
+#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return (unsigned)__builtin_ctzll(found) / 8; /* a borrow marks wrongly only what is behind the first one */
+#else
+    return 0;
+#endif
 }
 
 /* Copy a text without its escapes: `text->plain` bytes, also if the body was changed meanwhile. */
@@ -327,8 +336,8 @@ static Place read_text(const Reply *reply, Place at, Text *text)
     text->at = (uint32_t)(at - reply->body);
     uint32_t escaped = 0;
     for (;;) {
-        while (end - at >= 8 && are_plain(at))
-            at += 8;
+        for (unsigned plain = 8; plain == 8 && end - at >= 8; at += plain)
+            plain = plain_before(at);
         if (at == end)
             return NULL;
         if (*at == '"')
@@ -482,21 +491,44 @@ static Place skip_value(const Reply *reply, Place at, int depth)
     }
 }
 
-static bool is_called(const Reply *reply, const Text *text, const char *name)
-{
-    return text->length == strlen(name) && memcmp(reply->body + text->at, name, text->length) == 0;
-}
+/* Constants, so that the compiler compares words and calls nothing. */
+#define IS_CALLED(at, length, name) ((length) == sizeof name - 1 && memcmp(at, name, sizeof name - 1) == 0)
 
 enum { ARRIVAL = TEXTS, UNKNOWN };
 
-static int member_called(const Reply *reply, const Text *name)
+static int member_called(Place name, size_t length)
 {
-    return is_called(reply, name, "Data")                          ? DATA
-           : is_called(reply, name, "PartitionKey")                ? KEY
-           : is_called(reply, name, "SequenceNumber")              ? SEQUENCE
-           : is_called(reply, name, "EncryptionType")              ? ENCRYPTION
-           : is_called(reply, name, "ApproximateArrivalTimestamp") ? ARRIVAL
-                                                                   : UNKNOWN;
+    return IS_CALLED(name, length, "Data")                          ? DATA
+           : IS_CALLED(name, length, "PartitionKey")                ? KEY
+           : IS_CALLED(name, length, "SequenceNumber")              ? SEQUENCE
+           : IS_CALLED(name, length, "EncryptionType")              ? ENCRYPTION
+           : IS_CALLED(name, length, "ApproximateArrivalTimestamp") ? ARRIVAL
+                                                                    : UNKNOWN;
+}
+
+/* Read the name of a record's member, and the colon behind it. */
+static Place read_member(const Reply *reply, Place at, int *member)
+{
+    Place end = reply->end;
+    Place first = at == NULL ? NULL : read_sign(at, end, '"');
+    if (first == NULL)
+        return NULL;
+    /* Of the names, no two begin with the same letter. */
+    static const struct { uint8_t length; int8_t member; } by_letter[] = {
+        ['A'] = {27, ARRIVAL}, ['D'] = {4, DATA}, ['E'] = {14, ENCRYPTION}, ['P'] = {12, KEY}, ['S'] = {14, SEQUENCE},
+    };
+    if (first < end && *first <= 'S' && end - first > 27) {
+        size_t length = by_letter[*first].length;
+        *member = by_letter[*first].member;
+        if (length && first[length] == '"' && member_called(first, length) == *member)
+            return read_sign(first + length + 1, end, ':');
+    }
+    Text name;
+    at = read_text(reply, at, &name);
+    if (at == NULL || name.plain != name.length)
+        return NULL;
+    *member = member_called(reply->body + name.at, name.length);
+    return read_sign(at, end, ':');
 }
 
 static Place read_json_record(Reply *reply, Place at)
@@ -507,11 +539,10 @@ static Place read_json_record(Reply *reply, Place at)
     if (row == NULL || at == NULL)
         return NULL;
     for (unsigned seen = 0;;) {
-        Text name;
-        at = read_sign(read_text(reply, at, &name), end, ':');
-        if (at == NULL || name.plain != name.length)
+        int member;
+        at = read_member(reply, at, &member);
+        if (at == NULL)
             return NULL;
-        int member = member_called(reply, &name);
         if (member != UNKNOWN && seen & 1U << member)
             return NULL;
         seen |= 1U << member;
@@ -537,7 +568,7 @@ static bool read_json(Reply *reply)
         at = at == NULL ? NULL : read_sign(read_text(reply, at, &name), end, ':');
         if (at == NULL)
             return false;
-        if (name.plain == name.length && is_called(reply, &name, "Records"))
+        if (name.plain == name.length && IS_CALLED(reply->body + name.at, name.length, "Records"))
             break;
         at = read_sign(skip_value(reply, at, 0), end, ',');
     }
@@ -600,6 +631,11 @@ static Place read_cbor_text(const Reply *reply, Place at, Text *text)
     text->at = (uint32_t)(at - reply->body);
     text->length = text->plain = (uint32_t)head.value;
     for (Place end = at + head.value; at < end;) {
+        uint64_t word;
+        if (end - at >= 8 && (memcpy(&word, at, 8), (word & TOP_BITS) == 0)) {
+            at += 8;
+            continue;
+        }
         int bytes = *at < 0x80 ? 1 : utf8_bytes(at, end);
         if (bytes == 0)
             return NULL;
@@ -685,6 +721,18 @@ static Place skip_cbor(const Reply *reply, Place at, int depth)
     }
 }
 
+/* Read the name of a record's member. */
+static Place read_cbor_member(const Reply *reply, Place at, int *member)
+{
+    Head head;
+    Place first = read_head(at, reply->end, &head);
+    if (first == NULL || head.major != TEXT || head.value > (uint64_t)(reply->end - first))
+        return NULL;
+    Text unknown;
+    *member = member_called(first, (size_t)head.value);
+    return *member == UNKNOWN ? read_cbor_text(reply, at, &unknown) : first + head.value;
+}
+
 static Place read_cbor_record(Reply *reply, Place at)
 {
     Place end = reply->end;
@@ -695,11 +743,10 @@ static Place read_cbor_record(Reply *reply, Place at)
         return NULL;
     unsigned seen = 0;
     for (uint64_t done = 0; goes_on(&map, done, &at, end); done++) {
-        Text name;
-        at = read_cbor_text(reply, at, &name);
+        int member;
+        at = read_cbor_member(reply, at, &member);
         if (at == NULL)
             return NULL;
-        int member = member_called(reply, &name);
         if (member != UNKNOWN && seen & 1U << member)
             return NULL;
         seen |= 1U << member;
@@ -723,7 +770,7 @@ static bool read_cbor(Reply *reply)
         Text name;
         if (!goes_on(&map, done, &at, end) || (at = read_cbor_text(reply, at, &name)) == NULL)
             return false;
-        if (is_called(reply, &name, "Records"))
+        if (IS_CALLED(reply->body + name.at, name.length, "Records"))
             break;
         at = skip_cbor(reply, at, 0);
     }
@@ -842,8 +889,28 @@ static PyObject **data_objects(const Reply *reply, bool *has_aggregates)
     return NULL;
 }
 
+/* A text that most records share, and its object. */
+typedef struct {
+    const Text *text;
+    PyObject *object;
+} Shared;
+
+static PyObject *shared_object(const Reply *reply, const Text *text, Shared *last)
+{
+    bool is_same = last->object != NULL && text->at && last->text->at && last->text->length == text->length
+                   && memcmp(reply->body + last->text->at, reply->body + text->at, text->length) == 0;
+    if (!is_same) {
+        Py_XDECREF(last->object);
+        last->text = text;
+        last->object = text_object(reply, text);
+    }
+    Py_XINCREF(last->object);
+    return last->object;
+}
+
 /* Call the type of records with a record's members. `arguments` is a tuple that nobody else has. */
-static PyObject *record_object(const Reply *reply, const Row *row, PyObject *data, PyObject *type, PyObject *arguments)
+static PyObject *record_object(const Reply *reply, const Row *row, PyObject *data, PyObject *type, PyObject *arguments,
+                               Shared *encryption)
 {
     PyObject *arrival = isnan(row->arrival) ? (Py_INCREF(Py_None), Py_None) : PyFloat_FromDouble(row->arrival);
     PyObject *members[] = {
@@ -851,7 +918,7 @@ static PyObject *record_object(const Reply *reply, const Row *row, PyObject *dat
         text_object(reply, &row->texts[SEQUENCE]),
         text_object(reply, &row->texts[KEY]),
         arrival,
-        text_object(reply, &row->texts[ENCRYPTION]),
+        shared_object(reply, &row->texts[ENCRYPTION], encryption),
     };
     bool is_whole = true;
     for (int member = 0; member < 5; member++) {
@@ -865,6 +932,7 @@ static PyObject *record_object(const Reply *reply, const Row *row, PyObject *dat
 static PyObject *record_list(const Reply *reply, PyObject **data, PyObject *type, PyObject *stream, PyObject *shard_id)
 {
     PyObject *arguments = PyTuple_New(7), *records = PyList_New((Py_ssize_t)reply->count);
+    Shared encryption = {NULL, NULL};
     bool is_good = arguments != NULL && records != NULL;
     if (is_good) {
         Py_INCREF(stream);
@@ -874,10 +942,11 @@ static PyObject *record_list(const Reply *reply, PyObject **data, PyObject *type
     for (size_t row = 0; is_good && row < reply->count; row++) {
         PyObject *taken = data[row];
         data[row] = NULL;
-        PyObject *record = record_object(reply, &reply->rows[row], taken, type, arguments);
+        PyObject *record = record_object(reply, &reply->rows[row], taken, type, arguments, &encryption);
         is_good = record != NULL && PyList_SetItem(records, (Py_ssize_t)row, record) == 0;
     }
     Py_XDECREF(arguments);
+    Py_XDECREF(encryption.object);
     if (is_good)
         return records;
     Py_XDECREF(records);

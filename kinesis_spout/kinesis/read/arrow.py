@@ -80,15 +80,19 @@ class ArrowForm:
         rest = None if taken is None else decode_rest(taken[-1], content_type)
         if rest is None:
             return self.convert(decode_reply(body, content_type))
-        return self._reply(columns_taken(taken), rest)
+        return self._reply(columns_taken(taken), rest, may_have_aggregates=taken[-2])
 
     def convert(self, reply: GetRecordsReply) -> ArrowPage:
         encryption_type = "encryptionType" in self.settings.extra_columns
         return self._reply(columns_of(reply.records, encryption_type=encryption_type), reply)
 
-    def _reply(self, read: RecordColumns, rest: GetRecordsReply) -> ArrowPage:
+    def _reply(
+        self, read: RecordColumns, rest: GetRecordsReply, *, may_have_aggregates: bool = True
+    ) -> ArrowPage:
         columns, counts = (
-            with_user_rows(read, self.hash_keys) if self.settings.deaggregate else (read, NOTHING)
+            with_user_rows(read, self.hash_keys)
+            if self.settings.deaggregate and may_have_aggregates
+            else (read, NOTHING)
         )
         batch = _batch_of(columns, stream=self.stream, shard_id=self.shard_id)
         for name in self.settings.extra_columns:

@@ -69,6 +69,11 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
             record.shard_id = shard_id
         return self
 
+    @cached_property
+    def may_have_aggregates(self) -> bool:
+        """False only where the native decoder has looked for aggregated records and found none."""
+        return True
+
     @property
     def last(self) -> SequenceNumber | None:
         return self.records[-1].sequence if self.records else None
@@ -104,11 +109,12 @@ def decode_reply(
     if native.decoder is not None:
         taken = native.decoder.records(body, is_cbor(content_type), Record, stream, shard_id)
         if taken is not None:
-            records, size_bytes, _, rest = taken
+            records, size_bytes, has_aggregates, rest = taken
             reply = decode_rest(rest, content_type)
             if reply is not None:
                 reply.records = records
-                reply.__dict__["size_bytes"] = size_bytes
+                # What would be computed when it is asked for.
+                reply.__dict__.update(size_bytes=size_bytes, may_have_aggregates=has_aggregates)
                 return reply
     return _decoded(body, content_type).placed(stream, shard_id)
 

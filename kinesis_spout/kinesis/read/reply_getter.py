@@ -201,7 +201,10 @@ class ReplyGetter(ABC):
     def reading(self, limit: int) -> Steps[Page]:
         """The steps of ``read``."""
         start = self._start
-        page = page_of((yield from self._next_reply(limit, RecordsForm(self._stream, self._shard_id))))
+        reply = yield from self._next_reply(limit, RecordsForm(self._stream, self._shard_id))
+        page = page_of(reply)
+        if not reply.may_have_aggregates:
+            return page
         return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
 
     def reading_arrow(self, limit: int) -> "Steps[ArrowPage]":

@@ -11,12 +11,15 @@ botocore makes every call that is unusual: through a proxy, signed in another wa
 one after a refused signature, so that what botocore knows of the service's clock is learnt again.
 """
 
+import logging
 import ssl
 import threading
 import time
 from calendar import timegm
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -36,7 +39,8 @@ from botocore.parsers import create_parser
 from botocore.utils import get_environ_proxies
 from urllib3 import HTTPResponse
 
-from kinesis_spout.kinesis.calls import CONTENT_TYPE, RAW_BODY
+from kinesis_spout.kinesis.calls import CBOR, CONTENT_TYPE, RAW_BODY
+from kinesis_spout.kinesis.wire import cbor
 from kinesis_spout.kinesis.wire.connections import NON_BLOCKING, Address, Connection, Connections, Want
 from kinesis_spout.kinesis.wire.http import Reply, request, request_start
 from kinesis_spout.kinesis.wire.sigv4 import Place, Scope, SigningSecond
@@ -76,18 +80,31 @@ _UNUSUAL: Final = frozenset({"date", "expect", "transfer-encoding", "x-amz-conte
 """Headers that say something of the body, or make a signature that is not ours."""
 
 
+_log = logging.getLogger(__name__)
+
+_speaks_cbor: dict[str, bool] = {}
+"""By endpoint, for this process: whether it answers in CBOR; not in it: not known yet."""
+
+
 class Wire:
     """What the calls of one client share. Thread-safe.
 
     Args:
         credentials: of the session that made the client. Not called before botocore has signed with them.
         ca_bundle: as botocore is configured; None: the authorities that botocore trusts.
+        asks_cbor: whether GetRecords asks for CBOR, as long as the endpoint does not refuse it.
     """
 
     def __init__(
-        self, client: "KinesisClient", credentials: Callable[[], Credentials | None], ca_bundle: str | None
+        self,
+        client: "KinesisClient",
+        credentials: Callable[[], Credentials | None],
+        ca_bundle: str | None,
+        *,
+        asks_cbor: bool = False,
     ) -> None:
         self.client = client
+        self.asks_cbor = asks_cbor
         self.config = cast("Any", client.meta.config)
         self.credentials = credentials
         self._ca_bundle = ca_bundle
@@ -136,7 +153,8 @@ class Wire:
             each.close()
 
 
-class _Second(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)  # a repr would show the token
+class _Second:
     at: int
     signing: SigningSecond
     start: bytes
@@ -156,6 +174,14 @@ class _Route:
         self._skew_seconds = skew_seconds
         """By which botocore corrects this machine's clock."""
         self._second: _Second | None = None
+
+    @cached_property
+    def in_cbor(self) -> "_Route":
+        """The same, with requests and answers in CBOR."""
+        types = {"content-type", "accept"}
+        others = {name: value for name, value in self._place.headers.items() if name.lower() not in types}
+        place = self._place._replace(headers={**others, "Content-Type": CBOR, "Accept": CBOR})
+        return _Route(place, self.url, self.connections, self._credentials, self._skew_seconds)
 
     @classmethod
     def of(cls, sent: AWSPreparedRequest, wire: Wire) -> "_Route | None":
@@ -249,6 +275,14 @@ class Exchange:
         return self._error is not None and self.connection.is_stale
 
     @property
+    def has_reply(self) -> bool:
+        return self._reply is not None
+
+    @property
+    def is_in_cbor(self) -> bool:
+        return self._reply is not None and "cbor" in self._reply.content_type
+
+    @property
     def is_refused(self) -> bool:
         """Whether ``result`` raised because the signature was refused. botocore's next call may be taken."""
         return not self._operation.knows(self._key)
@@ -274,15 +308,23 @@ class _Operation:
     """Calls of one operation. Thread-safe. ``key`` names a place: what decides which endpoint a call goes to."""
 
     def __init__(
-        self, wire: Wire, name: str, whole: Callable[..., Any], good: Callable[[Reply], Any]
+        self,
+        wire: Wire,
+        name: str,
+        whole: Callable[..., Any],
+        good: Callable[[Reply], Any],
+        *,
+        asks_cbor: bool = False,
     ) -> None:
         self._wire = wire
+        self._asks_cbor = asks_cbor
         self._name = name
         self._whole = whole
         self._good = good
         """Makes the result of an answer with status 200; None: botocore's parser must."""
         self._model = wire.client.meta.service_model.operation_model(name)
-        self._parser = create_parser("json")
+        self._parsers = {False: create_parser("json"), True: create_parser("smithy-rpc-v2-cbor")}
+        """By whether they parse CBOR."""
         self._routes: dict[str, _Route | None] = {}
         """None for a place whose calls are botocore's."""
         self._here = threading.local()
@@ -290,31 +332,43 @@ class _Operation:
         events.register_first(f"before-send.kinesis.{name}", self._note)
         events.register_first(f"needs-retry.kinesis.{name}", self._learn)
 
-    def call(self, key: str, body: bytes, arguments: Mapping[str, Any], *, is_read: bool) -> Any:
+    def call(self, key: str, arguments: Mapping[str, Any], *, is_read: bool) -> Any:
         """Make a call, and wait for the answer. A read is repeated if its kept connection was closed."""
         route = self._routes.get(key)
         if route is None:
             return self._by_botocore(key, arguments)
-        kept = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS if is_read else 0.0)
-        exchange = self._exchanged(key, route, body, kept)
-        if is_read and exchange.is_stale:
-            exchange = self._exchanged(key, route, body, None)
-        try:
-            return exchange.result()
-        except ClientError:
-            if not exchange.is_refused:
-                raise
-            return self._by_botocore(key, arguments)
+        is_trial = False
+        if self._asks_cbor and (speaks_cbor := _speaks_cbor.get(route.url)) is not False:
+            exchange = self._exchanged(key, route.in_cbor, cbor.encoded(arguments), is_read=is_read)
+            if exchange.is_in_cbor:
+                _speaks_cbor[route.url] = True
+            elif not speaks_cbor and exchange.has_reply:
+                is_trial = True
+            if not is_trial:
+                return self._result(exchange, key, arguments)
+        exchange = self._exchanged(key, route, _encode(arguments), is_read=is_read)
+        result = self._result(exchange, key, arguments)
+        if is_trial:
+            _speaks_cbor[route.url] = False
+            _log.warning("%s refuses CBOR, so this process asks it for JSON", route.url)
+        return result
 
-    def begun(self, key: str, body: bytes) -> Exchange | None:
+    def begun(self, key: str, arguments: Mapping[str, Any]) -> Exchange | None:
         """Begin a call that does not block; None if that is impossible now."""
         route = self._routes.get(key)
-        if route is None or not route.is_ready:
+        if route is None:
+            return None
+        body = None
+        if self._asks_cbor and (speaks_cbor := _speaks_cbor.get(route.url)) is not False:
+            if not speaks_cbor:
+                return None
+            route, body = route.in_cbor, cbor.encoded(arguments)
+        if not route.is_ready:
             return None
         connection = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS)
         if connection is None:
             return None
-        connection.begin(route.request(body), NON_BLOCKING)
+        connection.begin(route.request(body or _encode(arguments)), NON_BLOCKING)
         return Exchange(self, key, route, connection)
 
     def knows(self, key: str) -> bool:
@@ -343,16 +397,31 @@ class _Operation:
             "context": {"operation_name": self._name},
             "body": bytes(reply.body),
         }
-        parsed: dict[str, Any] = self._parser.parse(response, shape)
+        parsed: dict[str, Any] = self._parsers["cbor" in reply.content_type].parse(response, shape)
         return parsed
 
-    def _exchanged(self, key: str, route: _Route, body: bytes, kept: Connection | None) -> Exchange:
+    def _exchanged(self, key: str, route: _Route, body: bytes, *, is_read: bool) -> Exchange:
+        kept = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS if is_read else 0.0)
+        exchange = self._answered(key, route, body, kept)
+        if is_read and exchange.is_stale:
+            exchange = self._answered(key, route, body, None)
+        return exchange
+
+    def _answered(self, key: str, route: _Route, body: bytes, kept: Connection | None) -> Exchange:
         request = route.request(body)
         connection = kept or _opened(route)
         connection.begin(request, self._wire.config.read_timeout)
         exchange = Exchange(self, key, route, connection)
         exchange.advance()
         return exchange
+
+    def _result(self, exchange: Exchange, key: str, arguments: Mapping[str, Any]) -> Any:
+        try:
+            return exchange.result()
+        except ClientError:
+            if not exchange.is_refused:
+                raise
+            return self._by_botocore(key, arguments)
 
     def _by_botocore(self, key: str, arguments: Mapping[str, Any]) -> Any:
         self._here.key, self._here.sent = key, None
@@ -369,27 +438,27 @@ class _Operation:
         key, sent = getattr(self._here, "key", None), getattr(self._here, "sent", None)
         if response is None or key is None or sent is None or key in self._routes:
             return
-        if isinstance(response[0].raw, OnePiece | HTTPResponse):
+        answer, parsed = response
+        is_refused = parsed.get("Error", {}).get("Code") in _SIGNATURE_REFUSED
+        if isinstance(answer.raw, OnePiece | HTTPResponse) and not is_refused:
             self._routes[key] = _Route.of(sent, self._wire)
 
 
 class GetRecords:
     """Called instead of a client's ``get_records``. Thread-safe, like the client.
 
-    The body of a good answer in JSON is not decoded, but returned under ``RAW_BODY``, beside ``CONTENT_TYPE``.
+    The body of a good answer is not decoded, but returned under ``RAW_BODY``, beside ``CONTENT_TYPE``.
     """
 
     def __init__(self, wire: Wire) -> None:
         self._whole = wire.client.get_records
-        self._operation = _Operation(wire, "GetRecords", self._whole, _page)
+        self._operation = _Operation(wire, "GetRecords", self._whole, _page, asks_cbor=wire.asks_cbor)
 
     def __call__(self, **arguments: Any) -> Any:
         """See boto3."""
         if arguments.keys() not in _GET_RECORDS:
             return self._whole(**arguments)
-        return self._operation.call(
-            arguments.get("StreamARN", ""), _encode(arguments), arguments, is_read=True
-        )
+        return self._operation.call(arguments.get("StreamARN", ""), arguments, is_read=True)
 
     def begin(self, **arguments: Any) -> Exchange | None:
         """Begin a call that never blocks, over a kept connection; None: make it by ``__call__``, elsewhere.
@@ -399,7 +468,7 @@ class GetRecords:
         """
         if arguments.keys() not in _GET_RECORDS:
             return None
-        return self._operation.begun(arguments.get("StreamARN", ""), _encode(arguments))
+        return self._operation.begun(arguments.get("StreamARN", ""), arguments)
 
 
 class PutRecords:
@@ -417,9 +486,7 @@ class PutRecords:
         if arguments.keys() not in _PUT_RECORDS or not _are_of_bytes(arguments["Records"]):
             return self._whole(**arguments)
         # The ARN decides on the endpoint, which may be an account's.
-        return self._operation.call(
-            arguments.get("StreamARN", ""), _encode(arguments), arguments, is_read=False
-        )
+        return self._operation.call(arguments.get("StreamARN", ""), arguments, is_read=False)
 
 
 _GET_RECORDS: Final = ({"ShardIterator", "Limit"}, {"ShardIterator", "Limit", "StreamARN"})
@@ -428,12 +495,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def is_page(status: int, content_type: str) -> bool:
-    """Whether an answer to GetRecords is a page that we decode."""
+    """Whether an answer to botocore's GetRecords is a page that we decode."""
     return status == _HTTP_OK and "json" in content_type
 
 
 def _page(reply: Reply) -> dict[str, Any] | None:
-    if not is_page(reply.status, reply.content_type):
+    if "json" not in reply.content_type and "cbor" not in reply.content_type:
         return None
     return {RAW_BODY: reply.body, CONTENT_TYPE: reply.content_type}
 

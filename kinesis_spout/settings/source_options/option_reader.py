@@ -115,6 +115,8 @@ class OptionReader:
         """Return the settings of a client for these streams that keeps at least so many connections."""
         values = self.values(CLIENT)
         check_credentials(values, self)
+        if "wireFormat" in self._options:  # of reads
+            values["wire_format"] = self.value("wireFormat")
         return client_settings(values, region(values, streams, self), connections=connections)
 
     def streams_to_read(self) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""The executor's side of a long task: it asks the driver for slices, and returns their outcomes.
+"""The executor's side of a long task: it connects to the driver, and is handed slices until it is given up.
 
 A message is its length and a pickle, on a connection whose both ends have proven that they know a key
-(``processes.keyed_connections``). The task says hello; then the driver sends orders, one at a time, and the
-task answers each with the outcomes of its slices. The task ends when the driver closes the connection, or
-sends nothing for long.
+(``processes.keyed_connections``). The task says hello; then the driver sends the slices of one micro-batch at
+a time, and the task answers with their outcomes. The task ends when the driver closes the connection, or sends
+nothing for long.
 """
 
 import logging
@@ -47,21 +47,21 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class HandedPack:
     """What the driver sends. Answered by a list of ``WorkResult``, one for each slice."""
 
     number: int
     """Of the micro-batch; its notes have it."""
     pack: list[WorkSlice]
     recovers: bool = False
-    """An earlier attempt had this order when it died: its notes are read, and no handler is called."""
+    """An earlier attempt had this pack when it died: its notes are read, and no handler is called."""
 
 
 class HeldTask:
     """What a long task does. Picklable.
 
     It yields one line if the driver cannot be reached, and nothing otherwise. ``silent_seconds``: after so
-    long without an order the driver is gone.
+    long without slices the driver is gone.
     """
 
     def __init__(self, run_slices: RunSlices, address: LongTaskAddress, *, silent_seconds: float) -> None:
@@ -83,10 +83,10 @@ class HeldTask:
         connected.settimeout(self._silent_seconds)
         with closing(connected):
             self._say(connected, Hello(task=self._address.task, attempt=context.attemptNumber()))
-            while (order := self._next_order(connected)) is not None:
-                act = self._run_slices.recover if order.recovers else self._run_slices.run
-                if self._say(connected, list(act(order.pack, order.number))):
-                    self._run_slices.drop_notes(order.number)
+            while (handed := self._next_pack(connected)) is not None:
+                act = self._run_slices.recover if handed.recovers else self._run_slices.run
+                if self._say(connected, list(act(handed.pack, handed.number))):
+                    self._run_slices.drop_notes(handed.number)
 
     def _say(self, connected: socket.socket, message: object) -> bool:
         try:
@@ -97,14 +97,14 @@ class HeldTask:
             return False
         return True
 
-    def _next_order(self, connected: socket.socket) -> Order | None:
+    def _next_pack(self, connected: socket.socket) -> HandedPack | None:
         """None: the driver has given the task up, or is gone."""
         try:
-            order: Order | None = receive(connected)
+            handed: HandedPack | None = receive(connected)
         except OSError as error:
-            _log.info("the driver gives no more orders: %r", error)
+            _log.info("the driver hands nothing over any more: %r", error)
             return None
-        return order
+        return handed
 
 
 def send(connected: socket.socket, message: object) -> None:

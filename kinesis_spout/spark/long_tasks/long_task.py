@@ -16,7 +16,7 @@ from typing import Final
 
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.processes.keyed_connections import KeyedServer, Machine
-from kinesis_spout.spark.long_tasks.held_task import Hello, LongTaskAddress, Order, receive, send
+from kinesis_spout.spark.long_tasks.held_task import HandedPack, Hello, LongTaskAddress, receive, send
 from kinesis_spout.spark.tasks.handler_runner import HandlerJob
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 
@@ -38,7 +38,7 @@ class _Connection:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the task waits for an order: it has not closed the connection."""
+        """Whether the task waits for slices: it has not closed the connection."""
         try:
             self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -66,7 +66,7 @@ class LongTask:
         self.address = address
         self._changed = threading.Condition()
         self._connection: _Connection | None = None
-        self._orders = 0
+        self._handed = 0
         self._busy_with: str | None = None
         self._waiting = 0
         """How many micro-batches wait for that one."""
@@ -88,9 +88,9 @@ class LongTask:
             return self._busy_with is not None
 
     @property
-    def orders(self) -> int:
-        """How many micro-batches it was given."""
-        return self._orders
+    def handed(self) -> int:
+        """How many micro-batches it was to get."""
+        return self._handed
 
     def has(self, tag: str) -> bool:
         """Whether it has this micro-batch under way, or is about to get it."""
@@ -113,10 +113,10 @@ class LongTask:
             self._waiting -= 1
             if self._busy_with is not None or self._is_given_up or self._has_ended:
                 return None
-            self._orders += 1
+            self._handed += 1
             self._busy_with, self._is_sent = tag, False
         try:
-            return self._outcomes(self._orders, pack)
+            return self._outcomes(self._handed, pack)
         finally:
             self._free()
 
@@ -134,12 +134,12 @@ class LongTask:
         while (connection := self._awaited()) is not None:
             try:
                 if connection.is_quiet:
-                    order = Order(number=number, pack=pack, recovers=was_sent)
+                    handed = HandedPack(number=number, pack=pack, recovers=was_sent)
                     was_sent = self._is_sent = True
-                    send(connection.socket, order)
+                    send(connection.socket, handed)
                     results: list[WorkResult] | None = receive(connection.socket)
                     if results is not None:
-                        if order.recovers:
+                        if handed.recovers:
                             self.give_up()
                         return results
             except OSError as error:

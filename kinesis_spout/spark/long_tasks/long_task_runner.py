@@ -7,14 +7,15 @@ with the slices of a micro-batch is what any task does, and it returns the same 
 with them is the same, too. Only the way of the slices to the task is another one.
 
 **When.** A micro-batch is small if it fits into one task: nothing of it is read by executors, and its handler
-is expected to take ``_WORTH_A_TASK_SECONDS`` at most. The second small one within ``IDLE_SECONDS`` begins a long
-task. One that comes while the task is at work runs as a job of its own, as all others do.
+is expected to take ``_WORTH_A_TASK_SECONDS`` at most. A small one that follows another within
+``_CLOSE_SECONDS`` begins a long task. One that comes while the task is at work waits a moment for it, and then
+runs as a job of its own, as all others do.
 
 **Until when.** A long task is given up, and ends after what it has under way,
 
 - after the seconds that it may live, so that Spark sees tasks end, and counts them;
-- when no micro-batch came for ``IDLE_SECONDS``: an idle query holds no core. In a pause records are tried one by
-  one, seconds apart, so that ends it, too;
+- when no micro-batch came for ``long_task.IDLE_SECONDS``: an idle query holds no core. In a pause records are
+  tried one by one, seconds apart, so that ends it, too;
 - when a micro-batch is not small: a backlog has all cores;
 - when tasks of other jobs wait for a core in two looks, a second apart; and then none begins for a while;
 - when its worker died, or its query stops.
@@ -45,7 +46,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from kinesis_spout.spark.long_tasks.held_task import HeldTask
-from kinesis_spout.spark.long_tasks.long_task import IDLE_SECONDS, LongTask, LongTasks
+from kinesis_spout.spark.long_tasks.long_task import LongTask, LongTasks
 from kinesis_spout.spark.tasks.handler_runner import HandlerJob
 from kinesis_spout.spark.tasks.jobs import BatchRunner, Ticks, cancel, tagged
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
@@ -53,6 +54,8 @@ from shard_state import SliceKind
 
 _WORTH_A_TASK_SECONDS: Final = 0.05
 """The handling time that justifies another task, and with it a Spark job."""
+_CLOSE_SECONDS: Final = 0.6
+"""How soon after the end of a small micro-batch the next one comes where a task is worth its core."""
 _LOOK_SECONDS: Final = 1.0
 """How often to look whether others wait for a core."""
 _REST_SECONDS: Final = 10.0
@@ -175,7 +178,7 @@ class LongTaskRunner:
         """Whether a small micro-batch would be handed over now."""
         if self._is_closed or self._jobs_running or now < self._rests_until:
             return False
-        return now - self._small_at <= IDLE_SECONDS
+        return now - self._small_at <= _CLOSE_SECONDS or not (self._task is None or self._task.is_over)
 
     @contextmanager
     def _no_long_task(self) -> Iterator[None]:
@@ -258,7 +261,7 @@ class LongTaskRunner:
             _log.info(
                 "%s: the task was handed %d micro-batches%s",
                 task.tag,
-                task.orders,
+                task.handed,
                 "" if error is None else f", and died: {error}",
             )
 

@@ -25,7 +25,7 @@ import msgspec
 
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.storm.multilang.message_pack import MessagePackDecoder
-from kinesis_spout.storm.multilang.protocol import InvalidOutput, invalid_output
+from kinesis_spout.storm.multilang.protocol import InvalidOutput, TupleIn, invalid_output
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 """A larger frame is invalid output. Kinesis has records of 10 MiB; several can be in one tuple."""
@@ -71,7 +71,11 @@ class Codec:
         UnsendableValue: there is no form for one of its values: dates and the like; in JSON also
         bytes and NaN, in MessagePack integers beyond 64 bits.
         """
-        values = msgspec.structs.astuple(message) if isinstance(message, msgspec.Struct) else (message,)
+        values: Iterable[object] = (message,)
+        if isinstance(message, TupleIn):
+            values = (message.values,)  # Nothing else of it is the user's.
+        elif isinstance(message, msgspec.Struct):
+            values = msgspec.structs.astuple(message)
         try:
             refuse_unsendable(values, component, bytes_too=self._bytes_too)
             return self._encode(message) + self._end
@@ -224,8 +228,9 @@ def refuse_unsendable(values: Iterable[object], component: str, *, bytes_too: bo
     """
     always = _IN_MESSAGE_PACK if bytes_too else _IN_JSON
     for value in values:
-        kind = type(value)
-        if kind not in always and not (type(value) is list and always.issuperset(map(type, value))):
+        if type(value) in always:
+            continue
+        if not (isinstance(value, (list, tuple)) and always.issuperset(map(type, value))):
             _search(value, "", component, bytes_too=bytes_too)
 
 

@@ -15,7 +15,7 @@ from kinesis_spout.storm.components.tuples import TICK, Source, Tuple, TupleStat
 from kinesis_spout.storm.graph.grouping import Send
 from kinesis_spout.storm.running.blocks import TupleBlock
 from kinesis_spout.storm.running.clocks import Ticks
-from kinesis_spout.storm.running.collecting import Collector
+from kinesis_spout.storm.running.collecting import Collector, SendAll
 from kinesis_spout.storm.running.combining import Combining
 from kinesis_spout.storm.running.trees import Trees
 from kinesis_spout.storm.state.key_values import PartitionState
@@ -80,13 +80,9 @@ class BoltTask:
         if self._state is not None:
             self._came.append(block)
 
-    def begin(self) -> None:
-        if self._combining is not None:
-            self._combining.begin()
-
     def sender(self, source: Source) -> Send:
         if self._combining is not None:
-            return self._combining.sender(source)
+            return self._combining.senders(source)[0]
         counts, call, hold = self._counts, self._call, self._hold
 
         def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
@@ -106,6 +102,10 @@ class BoltTask:
                 hold(tup)
 
         return send if self._state is None else self._touching(send, self._state)
+
+    def sender_of_all(self, source: Source) -> SendAll | None:
+        """Take several tuples of the same trees in one call; None if that saves nothing."""
+        return None if self._combining is None else self._combining.senders(source)[1]
 
     def _touching(self, send: Send, state: PartitionState) -> Send:
         """Report which roots change the state. Undo at once what a tuple that failed at once has changed."""

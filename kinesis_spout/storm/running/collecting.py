@@ -29,6 +29,8 @@ MOST_LINES: Final = 10
 """Errors of a task in the log, a minute."""
 _log: Final = logging.getLogger(__name__)
 
+SendAll = Callable[[Sequence[Sequence[Any]], int, tuple[int, ...] | None], None]
+"""Takes several tuples to one task, by the values of each; see ``Send``."""
 AsRoot = Callable[[Callable[[Tuple], None]], None]
 """Takes work that gets the tuple to anchor to; it is acked when the work returns, and fails if that raises."""
 
@@ -40,7 +42,7 @@ class Output:
     that ``emit_direct`` names, one of ``tasks`` by its id.
     """
 
-    __slots__ = ("_choose", "_to_all", "direct", "send", "size", "tasks")
+    __slots__ = ("_choose", "_to_all", "direct", "send", "send_all", "size", "tasks")
 
     def __init__(
         self,
@@ -50,7 +52,9 @@ class Output:
         to_all: Sequence[Target] = (),
         chosen: Sequence[Choose] = (),
         tasks: Mapping[int, Send] | None = None,
+        send_all: SendAll | None = None,
     ) -> None:
+        """``send_all``: takes several tuples to the only task that gets any, if it can."""
         self.size = size
         self.direct = direct
         self._to_all = to_all
@@ -58,10 +62,19 @@ class Output:
         """Chooses the tasks that get a tuple; None if that is always ``to_all``."""
         self.send = self._sender()
         """Sends a tuple to all its tasks."""
+        is_only = len(to_all) == 1 and not chosen
+        self.send_all: SendAll = send_all if send_all is not None and is_only else self._send_one_by_one
         self.tasks = tasks or {}
 
     def targets(self, values: Sequence[Any]) -> Sequence[Target]:
         return self._to_all if self._choose is None else self._choose(values)
+
+    def _send_one_by_one(
+        self, rows: Sequence[Sequence[Any]], root: int, others: tuple[int, ...] | None
+    ) -> None:
+        send = self.send
+        for values in rows:
+            send(values, root, others)
 
     def _sender(self) -> Send:
         to_all, choose = self._to_all, self._choose
@@ -160,9 +173,7 @@ class Collector:
         ]
         opened = self._open(anchors)
         root, others = (opened[0].root, opened[0].others) if len(opened) == 1 else _trees_of(opened)
-        send = output.send
-        for values in many:
-            send(values, root, others)
+        output.send_all(many, root, others)
         self.counts.emitted += len(many)
 
     def _copy(self, values: Sequence[Any], stream: str, size: int | None) -> Sequence[Any]:
@@ -170,7 +181,7 @@ class Collector:
             self._checked(values, stream, direct=False)
         return values if isinstance(values, tuple) else list(values)
 
-    def emit_combined(self, values: Sequence[Any], roots: Iterable[int]) -> None:
+    def emit_combined(self, values: Sequence[Any], roots: Sequence[int]) -> None:
         """Emit a tuple that is made of several, by the roots of those."""
         self.outputs[DEFAULT_STREAM].send(values, *self._trees.root_for(roots))
         self.counts.emitted += 1

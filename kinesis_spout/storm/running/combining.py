@@ -13,7 +13,7 @@ from typing import Any, Final
 from kinesis_spout.storm.components.combiner_bolt import CombinerBolt
 from kinesis_spout.storm.components.tuples import Source, Tuple
 from kinesis_spout.storm.graph.grouping import Send
-from kinesis_spout.storm.running.collecting import Collector
+from kinesis_spout.storm.running.collecting import Collector, SendAll
 from kinesis_spout.storm.running.trees import Trees
 
 _GATHERED: Final = 5_000
@@ -32,12 +32,20 @@ class Combining:
         self._collector = collector
         self._trees = trees
         self._raised = raised
+        self._senders: dict[Source, tuple[Send, SendAll]] = {}
         self._gathered: list[Callable[[], None]] = []
         """By source: combines what was gathered of it."""
         self._combined: dict[Any, list[Any]] = {}
         """By key: the value, and the roots of all tuples in it."""
 
-    def sender(self, source: Source) -> Send:
+    def senders(self, source: Source) -> tuple[Send, SendAll]:
+        """Take one tuple of a source; take several of the same trees."""
+        known = self._senders.get(source)
+        if known is None:
+            known = self._senders[source] = self._new_senders(source)
+        return known
+
+    def _new_senders(self, source: Source) -> tuple[Send, SendAll]:
         rows: list[Sequence[Any]] = []
         roots: list[int] = []
         others_of: dict[int, tuple[int, ...]] = {}
@@ -59,12 +67,17 @@ class Combining:
             if len(rows) >= most:
                 combine()
 
-        self._gathered.append(combine)
-        return send
+        def send_all(many: Sequence[Sequence[Any]], root: int, others: tuple[int, ...] | None) -> None:
+            if others is not None:
+                others_of.update(dict.fromkeys(range(len(rows), len(rows) + len(many)), others))
+            trees.has_left = True
+            rows.extend(many)
+            roots.extend(repeat(root, len(many)))
+            if len(rows) >= most:
+                combine()
 
-    def begin(self) -> None:
-        """Forget what a micro-batch has left that did not end in order."""
-        self._combined.clear()
+        self._gathered.append(combine)
+        return send, send_all
 
     def flush(self) -> None:
         for combine in self._gathered:

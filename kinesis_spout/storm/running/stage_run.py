@@ -29,7 +29,7 @@ from kinesis_spout.storm.running.blocks import (
 )
 from kinesis_spout.storm.running.bolt_task import BoltTask
 from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
-from kinesis_spout.storm.running.collecting import AsRoot, Collector, Output
+from kinesis_spout.storm.running.collecting import AsRoot, Collector, Output, SendAll
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.trees import Trees, new_root
@@ -85,8 +85,6 @@ class StageRun:
         self.trees.begin()
         self._ticks = ticks
         self.outbox.clear()
-        for task in self._tasks.values():
-            task.begin()
         self._give_states(states)
 
     def _give_states(self, states: OpenState | None) -> None:
@@ -197,10 +195,12 @@ class StageRun:
             to_all: list[Target] = []
             chosen: list[Choose] = []
             tasks: dict[int, Send] = {}
+            send_all: SendAll | None = None
             for route in self._plan.routes[component, name]:
                 targets = self._targets(route, source, collector)
                 if route.fused:
                     to_all += targets
+                    send_all = self._task_at_hand(route.target).sender_of_all(source)
                 elif stream.direct:
                     tasks.update(targets)
                 else:
@@ -210,15 +210,23 @@ class StageRun:
                 chosen.append(partial(_chosen_by_none, record))
                 tasks = {task: partial(_recorded, record, send) for task, send in tasks.items()}
             collector.outputs[name] = Output(
-                len(stream.fields), direct=stream.direct, to_all=to_all, chosen=chosen, tasks=tasks
+                len(stream.fields),
+                direct=stream.direct,
+                to_all=to_all,
+                chosen=chosen,
+                tasks=tasks,
+                send_all=send_all,
             )
 
     def _targets(self, route: Route, source: Source, collector: Collector) -> list[Target]:
         tasks = self._graph.tasks[route.target]
         if route.fused:
-            at_hand = self._partition % len(tasks)
-            return [(tasks[at_hand], self._task(route.target, at_hand).sender(source))]
+            task = self._task_at_hand(route.target)
+            return [(task.context.task, task.sender(source))]
         return [(task, self._way(route.target, at, source, collector)) for at, task in enumerate(tasks)]
+
+    def _task_at_hand(self, component: str) -> BoltTask:
+        return self._task(component, self._partition % len(self._graph.tasks[component]))
 
     def _way(self, component: str, index: int, source: Source, collector: Collector) -> Send:
         outbox, trees = self.outbox, self.trees

@@ -117,15 +117,15 @@ class Trees:
             else:
                 del opened[root]
 
-    def root_for(self, roots: Iterable[int]) -> tuple[int, tuple[int, ...] | None]:
+    def root_for(self, roots: Sequence[int]) -> tuple[int, tuple[int, ...] | None]:
         """The root of a tuple that is part of these trees, 0 if of none; and the other roots that it needs."""
+        if len(roots) > 1 and self.groups is not None:
+            root = new_root()
+            self.groups[root] = roots
+            return root, None
         members = list(dict.fromkeys(roots))
         if 0 in members:
             members.remove(0)
-        if len(members) > 1 and self.groups is not None:
-            root = new_root()
-            self.groups[root] = members
-            return root, None
         return (members[0], tuple(members[1:]) or None) if members else (0, None)
 
     def end(self, root: int, end: TreeEnd) -> None:
@@ -222,20 +222,31 @@ def ends_reported(reports: Iterable[TreeReport], groups: Iterable[GroupBlock] = 
     members: dict[int, Words] = {}
     for block in groups:
         members.update(block.groups())
+    _end_members(ends, members)
+    return Reported(ends, has_touched=_has_any(np.concatenate(touched), ends, members))
+
+
+def _end_members(ends: dict[int, TreeEnd], members: Mapping[int, Words]) -> None:
+    """What fails of a group fails all trees in it, also by a group in the group."""
     waiting = [root for root in ends if root in members]
     while waiting:
         group = waiting.pop()
         for root in members[group].tolist():
             if root in members and root not in ends:
                 waiting.append(root)
-            note_end(ends, root, ends[group])
-    failed, changed = np.fromiter(ends, np.uint64), np.concatenate(touched)
-    while not np.isin(failed, changed).any():
-        inner = [members[root] for root in changed.tolist() if root in members]
-        if not inner:
-            return Reported(ends, has_touched=False)
-        changed = np.concatenate(inner)
-    return Reported(ends, has_touched=True)
+            if root:  # It is of no tree.
+                note_end(ends, root, ends[group])
+
+
+def _has_any(roots: Words, ends: Mapping[int, TreeEnd], members: Mapping[int, Words]) -> bool:
+    """Whether one of these, or of the trees in these groups, is not complete."""
+    failed = np.fromiter(ends, np.uint64)
+    while len(roots):
+        if np.isin(failed, roots).any():
+            return True
+        inner = [members[root] for root in roots.tolist() if root in members]
+        roots = np.concatenate(inner) if inner else np.empty(0, np.uint64)
+    return False
 
 
 def decide(blocks: Iterable[Block]) -> Iterator[Unfinished | Block]:

@@ -25,6 +25,8 @@ from tests.support.kinesis.in_memory_client import InMemoryKinesisClient, client
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 SHARD = "shardId-000000000000"
 
 GOES_ON = ReadSettings(fail_on_data_loss=False)

@@ -3,9 +3,7 @@
 import itertools
 import json
 import os
-import socketserver
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -29,71 +27,22 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.calls import RAW_BODY, translated
 from kinesis_spout.model.errors import Unavailable
 from tests.support.kinesis.own_certificate import own_certificate
-
-EMPTY = b'{"Records":[],"MillisBehindLatest":0}'
-
-
-class Server(socketserver.ThreadingTCPServer):
-    """Answers on kept connections. Mutable."""
-
-    daemon_threads = True
-    allow_reuse_address = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Connection)
-        self.answers: list[bytes] = []
-        """The next ones; good ones, when there are no more."""
-        self.requests: list[tuple[str, dict[str, str], bytes]] = []
-        self.connections = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Connection(socketserver.StreamRequestHandler):
-    def handle(self) -> None:
-        server = self.server
-        assert isinstance(server, Server)
-        server.connections += 1
-        while line := self.rfile.readline():
-            headers = {}
-            while (header := self.rfile.readline()) not in {b"\r\n", b""}:
-                name, _, value = header.decode("latin-1").partition(":")
-                headers[name.lower()] = value.strip()
-            body = self.rfile.read(int(headers["content-length"]))
-            server.requests.append((line.decode().strip(), headers, body))
-            answer = server.answers.pop(0) if server.answers else answer_of(EMPTY)
-            if answer == SILENCE:
-                self.rfile.read(1)  # until the caller hangs up
-                return
-            self.wfile.write(answer)
-            if answer in {HANGS_UP, CUT_OFF}:
-                return
-
-
-def answer_of(body: bytes, status: str = "200 OK", more: str = "") -> bytes:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: application/x-amz-json-1.1\r\n{more}x-amzn-RequestId: r-1\r\n"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-
-
-SILENCE = b"silence"
-HANGS_UP = b""
-CUT_OFF = answer_of(EMPTY)[:-5]
-CHUNKED = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    b"%x\r\n%b\r\n0\r\n\r\n" % (len(EMPTY), EMPTY)
+from tests.unit.kinesis.wire.servers import (
+    CHUNKED,
+    CUT_OFF,
+    EMPTY,
+    HANGS_UP,
+    SILENCE,
+    Server,
+    answer_of,
+    running,
 )
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with running() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from botocore.exceptions import ClientError
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.calls import translated
 from kinesis_spout.model.errors import Unavailable
-from tests.unit.kinesis.wire.test_get_records import CUT_OFF, Server, answer_of
+from tests.unit.kinesis.wire.servers import CUT_OFF, Server, answer_of, running
 
 REPLY = {"FailedRecordCount": 0, "Records": [{"SequenceNumber": "1", "ShardId": "shardId-0"}]}
 GOOD = answer_of(json.dumps(REPLY).encode())
@@ -25,12 +24,8 @@ ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with running() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

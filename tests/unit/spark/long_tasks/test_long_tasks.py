@@ -257,9 +257,9 @@ def test_a_task_that_is_handed_nothing_ends_by_itself(make_world: MakeWorld) -> 
 def test_a_task_ends_when_it_has_lived_for_long_and_the_next_one_begins(make_world: MakeWorld) -> None:
     world = make_world()
     world.begin()
-    for _ in range(14):
+    for _ in range(24):
         world.run("b")
-        world.clock.advance(0.9)
+        world.clock.advance(0.55)
 
     assert world.jobs.tags == ["batch-0"]
     assert len(set(world.cluster.tags)) == 2

@@ -1,0 +1,285 @@
+"""Faults of connections, servers and clocks: no poll is lost, and nothing is put twice below its caller."""
+
+import random
+import selectors
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import botocore.auth
+import pytest
+from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, ReadTimeoutError
+
+from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis.calls import RAW_BODY, translated
+from kinesis_spout.model.errors import AccessDenied
+from tests.unit.kinesis.wire.servers import EMPTY, HANGS_UP, End, Server, answer_of, running
+
+ARGUMENTS: dict[str, Any] = {"ShardIterator": "it", "Limit": 10}
+RECORDS: list[Any] = [{"Data": b"data", "PartitionKey": "k"}]
+PUT = answer_of(b'{"FailedRecordCount":0,"Records":[{"SequenceNumber":"1","ShardId":"s"}]}')
+SKEW_SECONDS = 3_600
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Any]:
+    client = client_of(server)
+    yield client
+    client.close()
+
+
+def client_of(server: Server, *, read_timeout_seconds: float = 30.0) -> Any:
+    """Make a client that has learnt how to call."""
+    client: Any = KinesisClientSettings(
+        region="us-east-1",
+        endpoint_url=server.url,
+        aws_access_key_id="AKIAPUBLIC",
+        aws_secret_access_key="hush-key",
+        aws_session_token="hush-token",
+        read_timeout_seconds=read_timeout_seconds,
+    ).create()
+    client.get_records(**ARGUMENTS)
+    server.answers.append(PUT)
+    client.put_records(StreamName="s", Records=RECORDS)
+    server.requests.clear()
+    return client
+
+
+def read(client: Any) -> bytes:
+    return bytes(client.get_records(**ARGUMENTS)[RAW_BODY])
+
+
+def test_a_connection_that_is_cut_at_any_byte_of_an_answer_fails_that_call_alone(
+    server: Server, client: Any
+) -> None:
+    answer = answer_of(EMPTY)
+    for cut in range(1, len(answer)):
+        server.ends, server.answers = End.CLOSED, [answer[:cut]]
+        with pytest.raises(ConnectionClosedError):
+            read(client)
+        server.ends = None
+        assert read(client) == EMPTY
+
+    assert len(server.requests) == 2 * (len(answer) - 1)
+
+
+@pytest.mark.parametrize("end", End)
+def test_connections_that_the_server_closes_between_calls_lose_no_poll(
+    server: Server, client: Any, end: End
+) -> None:
+    server.ends = end
+
+    assert [read(client) for _ in range(50)] == [EMPTY] * 50
+
+    assert len(server.requests) == 50 or end is End.HALF_CLOSED  # that one reads what it cannot answer
+    assert server.connections >= 50
+
+
+@pytest.mark.parametrize("end", End)
+def test_connections_that_the_server_closes_between_calls_put_nothing_twice(
+    server: Server, client: Any, end: End
+) -> None:
+    server.ends = end
+    for _ in range(50):
+        server.answers = [PUT]
+        reply = client.put_records(StreamName="s", Records=RECORDS)
+        assert reply["Records"] == [{"SequenceNumber": "1", "ShardId": "s"}]
+        wait_for_the_end(client)
+
+    assert len(server.requests) == 50
+
+
+def wait_for_the_end(client: Any) -> None:
+    """Wait until the server's end of its connections has come: what follows is no race."""
+    kept = client.put_records._operation._routes[""].connections
+    deadline = time.monotonic() + 10
+    while any(not each.is_ended for each in list(kept._idle)):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_put_whose_answer_does_not_come_is_not_put_again_below_its_caller(
+    server: Server, client: Any
+) -> None:
+    server.answers = [HANGS_UP]
+
+    with pytest.raises(ConnectionClosedError):
+        client.put_records(StreamName="s", Records=RECORDS)
+
+    assert len(server.requests) == 1
+
+
+def test_a_poll_whose_kept_connection_ends_without_an_answer_is_made_again_once(
+    server: Server, client: Any
+) -> None:
+    read(client)
+    server.answers = [HANGS_UP]
+    assert read(client) == EMPTY
+
+    server.answers = [HANGS_UP, HANGS_UP]
+    with pytest.raises(ConnectionClosedError):
+        read(client)
+    assert len(server.requests) == 5
+
+
+def test_a_server_that_stops_inside_an_answer_times_out(server: Server) -> None:
+    client = client_of(server, read_timeout_seconds=0.3)
+    server.answers = [answer_of(EMPTY)[:-1]]
+
+    with pytest.raises(ReadTimeoutError):
+        read(client)
+    assert read(client) == EMPTY
+    client.close()
+
+
+def test_a_server_that_is_gone_is_named() -> None:
+    with running() as server:
+        client = client_of(server)
+        server.ends = End.CLOSED
+        read(client)
+
+    with pytest.raises(EndpointConnectionError, match=server.url):
+        read(client)
+    client.close()
+
+
+def test_throttles_and_outages_at_full_speed_cost_one_request_each(server: Server, client: Any) -> None:
+    chance = random.Random(25)
+    throttled = answer_of(
+        b'{"__type":"ProvisionedThroughputExceededException","message":"slowly"}', "400 Bad Request"
+    )
+    failed = answer_of(b'{"__type":"InternalFailure"}', "500 Internal Server Error")
+    outcomes = Counter[str]()
+    server.answers = chance.choices([throttled, failed, answer_of(EMPTY)], weights=[30, 5, 65], k=1_000)
+    for _ in range(1_000):
+        try:
+            outcomes[str(read(client) == EMPTY)] += 1
+        except ClientError as error:
+            outcomes[error.response["Error"]["Code"]] += 1
+
+    assert outcomes == {
+        "True": outcomes["True"],
+        "ProvisionedThroughputExceededException": outcomes["ProvisionedThroughputExceededException"],
+        "InternalFailure": outcomes["InternalFailure"],
+    }
+    assert min(outcomes.values()) > 20
+    assert len(server.requests) == 1_000
+    assert server.connections <= 4, "an error does not end a connection"
+
+
+class RefusesOtherClocks:
+    """Answers as AWS does to a signature of another time than its own. Mutable."""
+
+    def __init__(self) -> None:
+        self.ahead_seconds = 0
+        self.refused = 0
+
+    def __call__(self, headers: dict[str, str]) -> bytes:
+        signed = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        if abs((signed - datetime.now(UTC)).total_seconds() - self.ahead_seconds) < 300:
+            return answer_of(EMPTY)
+        self.refused += 1
+        refusal = b'{"__type":"InvalidSignatureException","message":"Signature not yet current"}'
+        return answer_of(refusal, "400 Bad Request")
+
+
+def test_a_clock_that_is_an_hour_off_is_corrected_as_soon_as_botocore_corrects_it(
+    server: Server, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = server.answer_to = RefusesOtherClocks()
+    service.ahead_seconds = SKEW_SECONDS
+    for _ in range(2):
+        with pytest.raises(AccessDenied), translated("GetRecords"):
+            read(client)
+    assert service.refused == 3, "ours, botocore's in its place, and botocore's next"
+
+    monkeypatch.setattr(
+        botocore.auth, "get_current_datetime", lambda: datetime.now(UTC) + timedelta(seconds=SKEW_SECONDS)
+    )
+    assert [read(client) for _ in range(5)] == [EMPTY] * 5
+    assert service.refused == 3
+
+
+def test_calls_that_do_not_block_are_answered_in_any_order_by_one_thread(server: Server, client: Any) -> None:
+    large = b'{"Records":[],"X":"' + b"x" * 3_000_000 + b'"}'
+    connections_to(client, 20)
+    server.answers = [answer_of(large), answer_of(EMPTY)] * 10
+    bodies: list[bytes] = []
+    with selectors.DefaultSelector() as selector:
+        for _ in range(20):
+            exchange = client.get_records.begin(**ARGUMENTS)
+            assert exchange.advance().name == "READ"
+            selector.register(exchange, selectors.EVENT_READ, exchange)
+        while selector.get_map():
+            for key, _ in selector.select(10):
+                if key.data.advance() is None:
+                    selector.unregister(key.fileobj)
+                    bodies.append(bytes(key.data.result()[RAW_BODY]))
+
+    assert Counter(bodies) == {large: 10, EMPTY: 10}
+
+
+def connections_to(client: Any, count: int) -> None:
+    """Have so many connections open, by as many calls at the same time."""
+    barrier = threading.Barrier(count)
+    route = client.get_records._operation._routes[""]
+
+    def hold() -> None:
+        connection = route.connections.open()
+        connection.begin(route.request(b"{}"), 10.0)
+        connection.advance()
+        barrier.wait(10)
+        route.connections.give_back(connection)
+
+    threads = [threading.Thread(target=hold) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_a_call_that_does_not_block_says_that_its_connection_was_stale(server: Server, client: Any) -> None:
+    read(client)
+    server.answers = [HANGS_UP]
+    exchange = client.get_records.begin(**ARGUMENTS)
+    while exchange.advance() is not None:
+        time.sleep(0.001)
+
+    assert exchange.is_stale
+    with pytest.raises(ConnectionClosedError):
+        exchange.result()
+
+
+def test_without_an_open_connection_nothing_is_begun(server: Server, client: Any) -> None:
+    server.ends = End.CLOSED
+    read(client)
+    while (exchange := client.get_records.begin(**ARGUMENTS)) is not None:
+        exchange.abandon()
+
+
+def test_secrets_are_in_no_error_and_in_no_repr(server: Server, client: Any) -> None:
+    refusal = answer_of(b'{"__type":"AccessDeniedException","message":"no"}', "400 Bad Request")
+    server.answers = [refusal, answer_of(EMPTY)[:10]]
+    server.ends = End.CLOSED
+    said = []
+    for _ in range(2):
+        try:
+            read(client)
+        except Exception as error:  # noqa: BLE001 - what it says is looked at
+            said.append("".join(traceback.format_exception(error)))
+            said.append(f"{vars(error)!r} {error!r}")
+    route = client.get_records._operation._routes[""]
+    said += [repr(each) for each in (client.get_records, route, route._second)]
+
+    assert len(said) == 7
+    assert "hush" not in "".join(said)

@@ -1,0 +1,117 @@
+"""Who is trusted over TLS, and what a second connection costs."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.config import Config
+
+from kinesis_spout.kinesis.wire.calls import Wire
+from kinesis_spout.kinesis.wire.connections import Connection, Connections
+from tests.support.kinesis.own_certificate import own_certificate
+from tests.unit.kinesis.wire.servers import EMPTY, answer_of
+
+
+class TlsServer:
+    """Answers each request, whatever it says, on connections that are kept. Mutable."""
+
+    def __init__(self, folder: Path) -> None:
+        self.chain = own_certificate(folder)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(self.chain)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.resumed: list[bool | None] = []
+        self.certificates: list[Any] = []
+        self._is_closing = False
+        self._threads: list[threading.Thread] = []
+        self._accepting = threading.Thread(target=self._accept)
+        self._accepting.start()
+
+    def _accept(self) -> None:
+        while True:
+            accepted, _ = self.listener.accept()
+            if self._is_closing:
+                accepted.close()
+                return
+            thread = threading.Thread(target=self._serve, args=(accepted,))
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, accepted: socket.socket) -> None:
+        with accepted:
+            try:
+                with self.context.wrap_socket(accepted, server_side=True) as connection:
+                    self.resumed.append(connection.session_reused)
+                    self.certificates.append(connection.getpeercert())
+                    while connection.recv(65_536):
+                        connection.sendall(answer_of(EMPTY))
+            except OSError:
+                return  # whoever does not trust it hangs up
+
+    def close(self) -> None:
+        self._is_closing = True
+        socket.create_connection(self.listener.getsockname()).close()
+        self._accepting.join()
+        self.listener.close()
+        for thread in self._threads:
+            thread.join()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[TlsServer]:
+    server = TlsServer(tmp_path)
+    yield server
+    server.close()
+
+
+def connections(
+    server: TlsServer, ca_bundle: str | None, host: str = "127.0.0.1", **config: Any
+) -> Connections:
+    url = f"https://{host}:{server.listener.getsockname()[1]}/"
+    client: Any = SimpleNamespace(
+        meta=SimpleNamespace(config=Config(proxies={}, connect_timeout=5, max_pool_connections=4, **config))
+    )
+    return Wire(client, lambda: None, ca_bundle).connections_to(url)
+
+
+def answered(connection: Connection) -> Connection:
+    connection.begin(b"request", 5.0)
+    reply: Any = connection.advance()
+    assert reply.body == EMPTY
+    return connection
+
+
+def test_a_second_connection_resumes_the_session_of_the_first(server: TlsServer) -> None:
+    kept = connections(server, str(server.chain))
+    first = answered(kept.open())
+    kept.give_back(first)
+    kept.give_back(answered(kept.open()))
+    kept.close()
+
+    assert server.resumed == [False, True]
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused(server: TlsServer) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        connections(server, None).open()
+
+
+def test_a_certificate_of_another_host_is_refused(server: TlsServer) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError, match="match"):
+        connections(server, str(server.chain), host="localhost").open()
+
+
+def test_an_own_certificate_is_shown_to_a_server_that_asks_for_one(server: TlsServer) -> None:
+    server.context.verify_mode = ssl.CERT_REQUIRED
+    server.context.load_verify_locations(server.chain)
+    kept = connections(server, str(server.chain), client_cert=str(server.chain))
+    kept.give_back(answered(kept.open()))
+    kept.close()
+
+    assert len(server.certificates) == 1
+    assert server.certificates[0]
