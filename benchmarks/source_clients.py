@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -73,8 +74,19 @@ def boto3_loop(endpoint: str, stream: str, seen: Seen, handle: Callable[[bytes],
             time.sleep(_PAUSE_SECONDS)
 
 
-def plain_spout(endpoint: str, stream: str, seen: Seen) -> None:
-    """The spout's own door for plain Python: tuples, each acked."""
+def plain_spout(
+    endpoint: str,
+    stream: str,
+    seen: Seen,
+    *,
+    order: str = "unordered",
+    in_flight: int = 1,
+    fails_each: int | None = None,
+) -> None:
+    """The spout's own door for plain Python: tuples, each acked when so many are in flight.
+
+    One in ``fails_each`` fails first.
+    """
     import tempfile  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 
@@ -92,12 +104,19 @@ def plain_spout(endpoint: str, stream: str, seen: Seen) -> None:
             initial_position="trim_horizon",
             zookeeper=os.environ["BENCHMARK_ZOOKEEPER"],
             dead_letters=str(Path(directory) / "dead-letters"),
+            order=order,
+            retry_backoff_seconds=0.05,
         )
         with spout.open() as tuples:
+            out: deque[str] = deque()
             count = 0
             for message_id, values in tuples:
-                _ = values
-                tuples.ack(message_id)
+                if fails_each and values.attempt == 1 and int(values.sequence_number) % fails_each == 0:
+                    tuples.fail(message_id)
+                    continue
+                out.append(message_id)
+                if len(out) >= in_flight:
+                    tuples.ack(out.popleft())
                 count += 1
                 if count == 1000:
                     seen.more(count)
@@ -178,6 +197,10 @@ CLIENTS: Final[dict[str, Callable[[str, str, Seen], None]]] = {
     "boto3": boto3_loop,
     "boto3, json.loads": functools.partial(boto3_loop, handle=json.loads),
     "spout": plain_spout,
+    "spout, order=key": functools.partial(plain_spout, order="key"),
+    "spout, order=shard": functools.partial(plain_spout, order="shard"),
+    "spout, 20,000 in flight": functools.partial(plain_spout, in_flight=20_000),
+    "spout, 5 % fail": functools.partial(plain_spout, fails_each=20),
     "async-kinesis": async_kinesis,
     "kcl-rs": kcl_rs,
     "kcl-rs, json.loads": functools.partial(kcl_rs, handle=json.loads),

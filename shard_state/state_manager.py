@@ -217,6 +217,20 @@ class StateManager:
             self._watch.record_sent(Delivery(shard_id, sequence, emission.attempt), now)
         return emission
 
+    def run_room(self, shard_id: str, now: float) -> int:
+        """Tell how many fresh records of a shard may be handed out together, without ``emit`` for each.
+
+        Then those that have been acked meanwhile are told of by ``emit_acked``, the others by ``emit``, in their
+        order, before anything else is told of the shard. Records whose key is blocked are not among them.
+        """
+        slices = self._shards.staying(shard_id)
+        return 0 if slices is None or self.breaker.is_open else slices.state.run_room(now)
+
+    def emit_acked(self, shard_id: str, first: SequenceNumber, last: SequenceNumber, count: int) -> None:
+        """Take in that ``count`` consecutive records, as ``run_room`` allows, were handed out and acked."""
+        self._owned[shard_id].state.emit_acked(first, last, count)
+        self._watch.acked_first_deliveries(count)
+
     def take_retry(self, shard_id: str, now: float) -> Redelivery | None:
         """Hand out the record of a shard whose retry is due first, if any is and may be tried."""
         slices = self._shards.staying(shard_id)

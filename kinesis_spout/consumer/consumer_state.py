@@ -7,13 +7,13 @@ A thread that touches what is listed under "Guarded" holds the lock and does no 
 
 import logging
 import random
-import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.figures import Figures
+from kinesis_spout.consumer.gathering_lock import GatheringLock
 from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate
 from kinesis_spout.consumer.ports import OwnershipListener, Ports
 from kinesis_spout.consumer.sharing import Sharing
@@ -53,7 +53,7 @@ class ConsumerState:
         self.config = config
         self.stream = config.stream_name
         self.ports = ports
-        self.lock = threading.RLock()
+        self.lock = GatheringLock()
 
         # Guarded
         self.manager = _state_manager(config, ports, message_timeout_seconds)

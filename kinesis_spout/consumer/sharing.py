@@ -5,12 +5,12 @@ none of it is in flight, at most ``hand_over_timeout_seconds``, commits the prog
 node. If it is late, the next owner fences it, one session time-out later.
 """
 
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kinesis_spout.consumer.gathering_lock import GatheringLock
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.http_address import HttpAddress
@@ -48,9 +48,7 @@ class _Wanted:
 class Sharing:
     """Mutable. Call it under the consumer's lock, except ``start`` and ``report`` (they do I/O)."""
 
-    def __init__(
-        self, config: SpoutConfig, ports: Ports, manager: StateManager, lock: threading.RLock
-    ) -> None:
+    def __init__(self, config: SpoutConfig, ports: Ports, manager: StateManager, lock: GatheringLock) -> None:
         self._ports = ports
         self._manager = manager
         self._lock = lock

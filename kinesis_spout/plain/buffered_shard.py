@@ -1,7 +1,7 @@
 """Fetches a shard's records ahead, so that asking for the next one never waits for the network."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -94,11 +94,30 @@ class BufferedShard(ShardReader[Page]):
                     raise self._failure
                 return None
             record = self._records.popleft()
-            self._bytes = self._bytes - record.size_bytes if self._records else 0
-            if self._is_parked and self._is_half_empty():
-                self._is_parked = False
-                self.resume()
+            self._taken(record.size_bytes)
             return record
+
+    def take(self, most: int, most_bytes: int) -> list[Record]:
+        """The next records at hand: so many at most, and of ``most_bytes`` at most but for the last.
+
+        An error that ``poll`` would raise is left to it.
+        """
+        with self._lock:
+            records: list[Record] = []
+            taken_bytes = 0
+            while self._records and len(records) < most and taken_bytes < most_bytes:
+                record = self._records.popleft()
+                taken_bytes += record.size_bytes
+                records.append(record)
+            self._taken(taken_bytes)
+            return records
+
+    def put_back(self, records: Sequence[Record]) -> None:
+        """Let records be the next ones again, in the order in which ``take`` returned them."""
+        with self._lock:
+            if not self._closed:
+                self._records.extendleft(reversed(records))
+                self._bytes += sum([record.size_bytes for record in records])
 
     def ahead(self, most: int) -> tuple[SequenceNumber, SequenceNumber] | None:
         """The next record and the last of the next ``most`` that are at hand; None if there is none."""
@@ -142,6 +161,12 @@ class BufferedShard(ShardReader[Page]):
             self._records.clear()
             self._bytes = 0
         self._getter.close()
+
+    def _taken(self, taken_bytes: int) -> None:
+        self._bytes = self._bytes - taken_bytes if self._records else 0
+        if self._is_parked and self._is_half_empty():
+            self._is_parked = False
+            self.resume()
 
     def _wanted(self) -> int:
         room = self._max_records - len(self._records)

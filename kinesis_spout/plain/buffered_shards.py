@@ -4,10 +4,13 @@ Three quarters of ``max_buffered_bytes`` are for records that are not finished, 
 ahead, shared evenly by the shards (a page can exceed its share).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from math import inf
+from operator import lt
 from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
@@ -17,6 +20,7 @@ from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.kinesis.retry_policy import Action, Reaction, reaction_to
 from kinesis_spout.model.errors import KinesisError
+from kinesis_spout.model.record import Record
 from kinesis_spout.plain.buffered_shard import BufferedShard
 from kinesis_spout.plain.caution import Caution
 from kinesis_spout.plain.retained_records import Retained, RetainedRecords
@@ -25,6 +29,16 @@ from shard_state import Exhausted, Fate, Guarantee, RecordState, SequenceNumber
 
 _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive fresh records of one shard that may be handed out together."""
+
+    shard_id: str
+    epoch: int
+    records: list[Record]
+
 
 _ENDED_THE_PROCESS: Final = (
     "the process ended while it handled this record, or lost its shard before the outcome was stored"
@@ -55,6 +69,8 @@ class BufferedShards:
         """Whether the last record given was a retry: within a rate the next is a fresh one, if possible."""
         self._caution = Caution(consumer)
         self.retained = RetainedRecords(lambda: int(_RETAINED_SHARE * self._max_bytes))
+        self.forget_shards: Callable[[Collection[str]], None] = lambda _: None
+        """Called with the shards that are lost."""
 
     # The ownership listener
 
@@ -85,6 +101,7 @@ class BufferedShards:
             self._drop_getter(shard_id)
         self.retained.drop_shards(gone)
         self._caution.lost(gone)
+        self.forget_shards(gone)
         self._room.sharers = len(self._consumer.sharing.ours)
 
     def resumed(self) -> None:
@@ -125,6 +142,82 @@ class BufferedShards:
             self._rate.ended(grant, int(taken is not None))
         return taken
 
+    # Runs of records: see ``RecordsAtHand``
+
+    @property
+    def decides_one_by_one(self) -> bool:
+        """Whether the settings ask for a look at each record before it is handed out."""
+        return (
+            self._claims
+            or self._is_bounded
+            or self._rate.is_limited
+            or self._consumer.config.maximum_record_age_seconds is not None
+        )
+
+    def take_run(self, now: float, most: int) -> Run | None:
+        """Take the next fresh records of the shard whose turn it is; None if each is decided upon by itself."""
+        manager, retained = self._consumer.manager, self.retained
+        retained.drop_dead_lettered(self._is_dead_lettered)
+        shard_id = self._turns.current(now)
+        getter = None if shard_id is None else self._getters.get(shard_id)
+        if shard_id is None or getter is None or self._caution.watches(shard_id):
+            return None
+        state = manager.shard(shard_id)
+        most = min(most, manager.run_room(shard_id, now))
+        if state is None or most <= 1 or retained.is_full or not getter.has_records:
+            return None
+        records = getter.take(most, retained.free_bytes)
+        end = len(records)
+        if state.retries.line_of:
+            blocks = state.retries.blocks
+            end = sum(1 for _ in takewhile(lambda record: not blocks(record.partition_key), records))
+        if not _are_in_order(records[:end], state.tracker.last_emitted):
+            end = 0  # the first that is not is found one by one
+        getter.put_back(records[end:])
+        return Run(shard_id, state.epoch, records[:end]) if end else None
+
+    def handed_out(self, run: Run, is_acked: Sequence[bool], now: float) -> None:
+        """Take in which records of a run were handed out, until ``now``, and acked; put back the rest."""
+        consumer, shard_id, count = self._consumer, run.shard_id, len(is_acked)
+        if count < len(run.records):
+            self._getters[shard_id].put_back(run.records[count:])
+        records = run.records[:count]
+        read_bytes = sum([len(each.data) + len(each.partition_key or "") for each in records])
+        consumer.counters.bytes_read += read_bytes
+        consumer.sharing.read_bytes[shard_id] += read_bytes
+        consumer.counters.delivered += count
+        self._turns.took_records(shard_id, count)
+        at = 0
+        while at < count:
+            record = records[at]
+            if is_acked[at]:
+                end = is_acked.index(False, at) if False in is_acked[at:] else count
+                consumer.manager.emit_acked(shard_id, record.sequence, records[end - 1].sequence, end - at)
+                self._acked(records[at:end], attempt=1)
+                at = end
+            else:
+                sequence = record.sequence
+                consumer.manager.emit(shard_id, sequence, record.partition_key, now)
+                self.retained.add(record, sequence, record.size_bytes)
+                at += 1
+
+    def acked(self, records: Iterable[Record]) -> None:
+        """Take in acks of records that were told of before; without effect where that is over."""
+        manager, now = self._consumer.manager, self._consumer.now
+        for record in records:
+            sequence = record.sequence
+            if manager.ack(record.shard_id, sequence, now):
+                self.retained.finished(record.shard_id, sequence)
+                self._acked([record], record.attempt)
+
+    def _acked(self, records: Sequence[Record], attempt: int) -> None:
+        self._consumer.counters.acked += len(records)
+        figures = self._consumer.figures
+        for at in figures.acked(len(records), attempt):
+            arrived_at = records[at].arrival_timestamp
+            if arrived_at is not None:
+                figures.acked_at_age(self._consumer.ports.clock.time() - arrived_at)
+
     def rate_wait_seconds(self, now: float) -> float:
         if not self._rate.is_limited:
             return 0.0
@@ -149,7 +242,7 @@ class BufferedShards:
                 if self._rate.is_limited:
                     self._turns.served(shard_id)  # the few there are go round
                 else:
-                    self._turns.took_record()
+                    self._turns.took_records(shard_id)
                 return taken
             if self._caution.holds_back():
                 return None
@@ -327,3 +420,12 @@ class BufferedShards:
     def _is_dead_lettered(self, shard_id: str, sequence: SequenceNumber) -> bool:
         state = self._consumer.manager.shard(shard_id)
         return state is None or state.tracker.state(sequence) is not RecordState.EXHAUSTED
+
+
+def _are_in_order(records: Sequence[Record], after: SequenceNumber) -> bool:
+    """Whether each comes after the one before it. Numbers of one length are compared as text: that takes less."""
+    numbers = [record.sequence_number for record in records]
+    if len(set(map(len, numbers))) > 1 or any(record.sub_sequence_number is not None for record in records):
+        sequences = [record.sequence for record in records]
+        return all(map(lt, [after, *sequences], sequences))
+    return not records or (after < records[0].sequence and all(map(lt, numbers, numbers[1:])))

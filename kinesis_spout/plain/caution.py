@@ -49,6 +49,10 @@ class Caution:
     def holds_back(self) -> bool:
         return self._noted is not None
 
+    def watches(self, shard_id: str) -> bool:
+        """Whether a record of the shard may have to be noted, or one is."""
+        return self._noted is not None or shard_id in self._handed_out
+
     def note(self, retained: Retained) -> bool:
         """Note a fresh record that is to be handed out, if it must be; then ``take`` returns it later."""
         shard_id, attempt = retained.record.shard_id, retained.record.attempt

@@ -49,6 +49,10 @@ class Announcements:
         self._listener = listener
         self._waiting: deque[partial[None]] = deque()
 
+    @property
+    def are_heard(self) -> bool:
+        return self._listener is not None
+
     def emitted(self, message_id: str, attempt: int) -> None:
         if self._listener is not None:
             self._waiting.append(partial(self._listener.emitted, message_id, attempt))

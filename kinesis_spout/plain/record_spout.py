@@ -98,6 +98,8 @@ class RecordSpout(Handle):
         self._turns_of: Mapping[str, StreamTuples] = {}
         """The streams that take turns."""
         self._rests_until: dict[str, float] = {}
+        self._only: StreamTuples | None = None
+        """The stream, while the spout is open and reads no other."""
 
     # Life
 
@@ -119,8 +121,10 @@ class RecordSpout(Handle):
 
     def deactivate(self) -> None:
         """Hand out no more tuples until ``activate``. Acks, fails, time-outs and commits continue."""
-        self._opened()
+        streams = self._opened()
         self._active = False
+        for tuples in streams.current.values():
+            tuples.put_back()
 
     def open(self) -> Self:
         """Activate, and return this spout, for ``with`` and for iteration."""
@@ -138,7 +142,7 @@ class RecordSpout(Handle):
         """
         if self._closed:
             return
-        self._closed, self._active = True, False
+        self._closed, self._active, self._only = True, False, None
         if self._streams is not None:
             self._close(self._streams)
         elif self._given_ports is not None:
@@ -235,6 +239,10 @@ class RecordSpout(Handle):
                 several, the next call serves the others, and this one raises again when its turn comes.
                 StreamNotFound: the stream is deleted; or all are, and no pattern can find others.
         """
+        if self._only is not None:
+            at_hand = self._only.at_hand()
+            if at_hand is not None:
+                return at_hand
         streams = self._opened()
         tuples = streams.current
         if tuples is not self._turns_of:
@@ -265,6 +273,7 @@ class RecordSpout(Handle):
         kept = [name for name in self._turns if name in current]
         self._turns = deque(kept + [name for name in current if name not in kept])
         self._rests_until, self._turns_of = {}, current
+        self._only = None if self._is_several or self._closed else next(iter(current.values()), None)
 
     def __iter__(self) -> Iterator[Emitted]:
         """Yield tuple after tuple, waiting for the next one.
@@ -296,6 +305,8 @@ class RecordSpout(Handle):
             ValueError: this is no message id.
             SpoutClosed: it was closed, or never activated.
         """
+        if self._only is not None and self._only.ack_at_hand(message_id):
+            return True
         tuples, delivery = self._addressed_tuple(message_id)
         acked = tuples is not None and tuples.ack(delivery, message_id)
         self._announcements.make()

@@ -50,6 +50,10 @@ class RetainedRecords:
         """Whether no fresh record may be added. The last one can have exceeded the limit."""
         return self.size_bytes >= self._full_at_bytes()
 
+    @property
+    def free_bytes(self) -> int:
+        return self._full_at_bytes() - self.size_bytes
+
     def add(self, record: Record, sequence: SequenceNumber, size_bytes: int) -> Retained:
         retained = Retained(record, sequence, size_bytes)
         self._of_shard.setdefault(record.shard_id, {})[sequence] = retained

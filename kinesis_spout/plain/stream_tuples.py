@@ -12,6 +12,7 @@ from kinesis_spout.model.handler import Failure, Reject, failure_of
 from kinesis_spout.model.record import Record, TracedRecord
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, FailReason
+from kinesis_spout.plain.records_at_hand import RecordsAtHand
 from kinesis_spout.plain.retained_records import Retained
 from shard_state import Exhausted, SequenceNumber
 
@@ -96,6 +97,16 @@ class StreamTuples:
         self._is_active = is_active
         self._closed = False
         self._tracing = tracing
+        self._at_hand = RecordsAtHand(consumer, shards, prefix)
+        self._decides_one_by_one = shards.decides_one_by_one or tracing is not None or announcements.are_heard
+        with consumer.lock:
+            consumer.lock.gather = self._at_hand.gather
+            shards.forget_shards = self._at_hand.lost
+
+    def at_hand(self) -> Emitted | None:
+        """Give the next tuple if that takes no decision; None if ``next`` has to look."""
+        at_hand = self._at_hand.take()
+        return None if at_hand is None else self._made(*at_hand)
 
     def next(self) -> Emitted | None:
         """See ``RecordSpout.next_tuple``."""
@@ -105,26 +116,30 @@ class StreamTuples:
         for _ in range(_MAX_BROKEN_PER_CALL):
             with consumer.lock:
                 may_hand_out = self._is_active() and not self._closed
-                may_hand_out = may_hand_out and consumer.ports.coordinator.is_certain()
-                taken = self.shards.take(consumer.now) if may_hand_out else None
-                if taken is None:
+                if not (may_hand_out and consumer.ports.coordinator.is_certain()):
                     return None
-                consumer.counters.delivered += 1
-                record, sequence = taken.record, taken.sequence
-                delivery = self._delivery(record.shard_id, sequence, record.attempt)
-                if self._tracing is not None and type(record) is TracedRecord:
-                    taken.span = self._tracing.begin(record)
-            try:
-                values = self._scheme(record)
-            except BaseException as error:
-                self._fail(delivery, failure_of(error), FailReason.FAIL)
-                if isinstance(error, KeyboardInterrupt):
-                    raise  # it can be the caller's Ctrl-C; see kinesis_spout.model.handler
-                continue
-            message_id = self._prefix + str(delivery)
-            self._announcements.emitted(message_id, record.attempt)
-            return Emitted(message_id, values)
+                at_hand = None if self._decides_one_by_one else self._at_hand.prepared(consumer.now)
+                if at_hand is None:
+                    taken = self.shards.take(consumer.now)
+                    if taken is None:
+                        return None
+                    consumer.counters.delivered += 1
+                    record = taken.record
+                    delivery = self._delivery(record.shard_id, taken.sequence, record.attempt)
+                    at_hand = f"{self._prefix}{delivery}", record
+                    if self._tracing is not None and type(record) is TracedRecord:
+                        taken.span = self._tracing.begin(record)
+                    if not self._decides_one_by_one:
+                        self._at_hand.handed_out(*at_hand)
+            emitted = self._made(*at_hand)
+            if emitted is not None:
+                self._announcements.emitted(emitted.message_id, at_hand[1].attempt)
+                return emitted
         return None
+
+    def ack_at_hand(self, message_id: str) -> bool:
+        """Finish a record; False if ``ack`` has to decide. It calls no listener: there is none."""
+        return self._at_hand.ack(message_id)
 
     def ack(self, delivery: MessageId, message_id: str) -> bool:
         """Finish a record, which the user knows by ``message_id``; False if that changes nothing."""
@@ -184,14 +199,29 @@ class StreamTuples:
             self.shards.retained.end_spans()
         self.consumer.close()
 
+    def put_back(self) -> None:
+        """Hand out nothing more without a look at whether the spout is active."""
+        with self.consumer.lock:
+            self._at_hand.gather()
+
     # Inside
+
+    def _made(self, message_id: str, record: Record) -> Emitted | None:
+        """The tuple of a record that is handed out; None if the scheme raised, which fails the record."""
+        try:
+            return Emitted(message_id, self._scheme(record))
+        except BaseException as error:
+            self.fail(MessageId.parse(message_id.removeprefix(self._prefix)), error)
+            if isinstance(error, KeyboardInterrupt):
+                raise  # it can be the caller's Ctrl-C; see kinesis_spout.model.handler
+            return None
 
     def _end_span(self, retained: Retained | None, failure: Failure | None = None) -> None:
         if self._tracing is not None and retained is not None:
             self._tracing.end(retained.take_span(), failure)
 
     def _measure(self, delivery: MessageId, retained: Retained | None) -> None:
-        wants_age = self.consumer.figures.acked_one(delivery.attempt)
+        wants_age = self.consumer.figures.acked(1, delivery.attempt)
         arrived_at = None if retained is None else retained.record.arrival_timestamp
         if wants_age and arrived_at is not None:
             self.consumer.figures.acked_at_age(self.consumer.ports.clock.time() - arrived_at)
@@ -222,6 +252,7 @@ class StreamTuples:
             if decision is None:
                 return False
             self._end_span(retained, failure)
+            self._at_hand.forget(f"{self._prefix}{delivery}")
             consumer.counters.timed_out += reason is FailReason.TIME_OUT
             consumer.failures.add(failure.raised)
             if isinstance(decision, Exhausted):

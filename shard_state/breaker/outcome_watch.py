@@ -82,6 +82,11 @@ class OutcomeWatch:
         elif self._probe is not None and self._probe[:2] == (shard_id, sequence):
             self._passed()
 
+    def acked_first_deliveries(self, count: int) -> None:
+        """Note that so many were acked, none of which is the probe."""
+        if not self.breaker.is_content:
+            self.breaker.note(outcomes=count, failed=0, now=0.0)
+
     def failed(self, delivery: Delivery, fate: Fate, now: float) -> bool:
         """Note that a delivery came to ``fate``.
 

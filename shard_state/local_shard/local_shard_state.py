@@ -191,6 +191,30 @@ class LocalShardState:
             self.look_for_bound()
         return emission
 
+    def run_room(self, now: float) -> int:
+        """Tell how many fresh records may be handed out together; 0 if each has to be decided upon by itself.
+
+        Those whose key is blocked (``retries.blocks``) are not among them.
+        """
+        if (
+            self.tracker.restored is not None
+            or self._guarantee is not Guarantee.AT_LEAST_ONCE
+            or self.bound is not None
+            or not self.may_read
+            or (self.retries.line_of and self.retries.first_due(now) is not None)
+        ):
+            return 0
+        return ceil(CONGESTED_SHARE * self._capacity.records) - self.tracker.unresolved
+
+    def emit_acked(self, first: SequenceNumber, last: SequenceNumber, count: int) -> None:
+        """Track consecutive records of ``run_room`` that were handed out and acked since.
+
+        Raises:
+            OutOfOrder: they do not come after every record read before.
+        """
+        self.tracker.emitted_span(first, last, count, state=RecordState.FINISHED)
+        self.revision += 1
+
     def _emit_with_a_past(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> Emission:
         """Do what ``emit`` does where records may have to wait, were delivered before, or count as finished."""
         self.before_tracking(sequence)

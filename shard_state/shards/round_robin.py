@@ -66,10 +66,12 @@ class RoundRobin:
             self._ready[self._resting.popitem(last=False)[0]] = None
         return next(iter(self._ready), None)
 
-    def took_record(self) -> None:
-        self._taken += 1
-        if self._taken >= RECORDS_PER_TURN:
-            self.served(next(iter(self._ready)))
+    def took_records(self, member: str, count: int = 1) -> None:
+        """Note that so many records were taken from a member: its turn ends when they are enough."""
+        if member == next(iter(self._ready), None):
+            self._taken += count
+            if self._taken >= RECORDS_PER_TURN:
+                self.served(member)
 
     def rest(self, now: float) -> None:
         """Note that the current member has nothing to give: it rests."""

@@ -134,15 +134,22 @@ class InflightRecordTracker:
         if deadline is not None:
             self._deadlines.start(span, deadline, self.unresolved)
 
-    def emitted_span(self, first: SequenceNumber, last: SequenceNumber, count: int) -> None:
-        """Note that ``count`` (1 or more) consecutive records were handed out together.
+    def emitted_span(
+        self,
+        first: SequenceNumber,
+        last: SequenceNumber,
+        count: int,
+        *,
+        state: RecordState = _IN_FLIGHT,
+    ) -> None:
+        """Note that ``count`` (1 or more) consecutive records were handed out together (FINISHED: and acked).
 
         Raises:
             OutOfOrder: they do not come after every record handed out before.
         """
         if count < 1 or last < first or (count == 1) != (first == last):
             raise OutOfOrder(f"expected first <= last, got {first}..{last} with {count} records")
-        self._append(Span(first, last, count, RecordState.IN_FLIGHT, 1))
+        self._append(Span(first, last, count, state, 1))
 
     # Time-outs
 

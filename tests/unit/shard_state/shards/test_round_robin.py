@@ -69,7 +69,7 @@ def test_a_ready_shard_gives_a_turns_worth_of_records_and_then_the_next_one_is_s
     served = []
     for _ in range(3 * RECORDS_PER_TURN):
         served.append(turns.current(0.0))
-        turns.took_record()
+        turns.took_records(next(iter(turns.round())))
     assert served == ["a"] * RECORDS_PER_TURN + ["b"] * RECORDS_PER_TURN + ["a"] * RECORDS_PER_TURN
 
 
@@ -98,12 +98,12 @@ def test_looking_at_idle_shards_costs_the_same_however_many_there_are() -> None:
 def test_a_shard_that_joins_comes_last_and_one_that_leaves_costs_nobody_a_turn() -> None:
     turns = turns_of("a", "b")
     turns.add("c")
-    turns.took_record()
+    turns.took_records(next(iter(turns.round())))
     turns.remove("a")
     assert turns.current(0.0) == "b"
     for _ in range(RECORDS_PER_TURN):
         assert turns.current(0.0) == "b"
-        turns.took_record()
+        turns.took_records(next(iter(turns.round())))
     assert turns.current(0.0) == "c"
     turns.remove("unknown")
     turns.rest(0.0)
