@@ -171,6 +171,8 @@ class _TipReader(ShardReader[Page]):
         self._settings = settings
         self._getter: ShardGetter | None = None
         """Of the read under way."""
+        self._asked = 0
+        """How many records the read under way asks for."""
 
     @property
     def ready_at(self) -> float:
@@ -198,7 +200,15 @@ class _TipReader(ShardReader[Page]):
         self._getter = None
         self._getter = shard.getter or self._open()
         shard.fetching_since, shard.has_news = now, False
-        return self._settings.records_per_fetch
+        self._asked = self._settings.records_per_fetch
+        if not self._reads_alone:
+            self._asked = min(self._asked, shard.first_records)
+        return self._asked
+
+    @property
+    def _reads_alone(self) -> bool:
+        """Whether executors would not read the shard, whatever its backlog."""
+        return self._settings.driver_reads_all or self._consumer.manager.is_suspect(self._shard_id)
 
     def _declined(self) -> int:
         if self._tip.arrived_at is not None:
@@ -236,15 +246,20 @@ class _TipReader(ShardReader[Page]):
         if page.records and self._tip.arrived_at is None:
             self._tip.arrived_at = now
         consumer.counters.bytes_read += page.size_bytes
-        consumer.counters.damaged_aggregates += page.damaged_aggregates
-        consumer.counters.records_outside_shard += page.records_outside_shard
         consumer.sharing.read_bytes[self._shard_id] += page.size_bytes
         reads_all = self._settings.driver_reads_all
-        is_full = page.holds_at_least(self._settings.records_per_fetch)
+        is_full = page.holds_at_least(self._asked)
         has_backlog = (is_full or page.millis_behind_latest > _BEHIND_MILLIS) and not page.at_end
         consumer.manager.page_fetched(self._shard_id, full=has_backlog and not reads_all)
         # Pushed records that did not fit are there already, so no push reports them.
         self._schedule_next(getter, now, has_more=reads_all and is_full)
+        is_small = self._asked < self._settings.records_per_fetch
+        if is_full and is_small and not (page.at_end or self._reads_alone):
+            shard.drop_page()  # Executors begin with these records.
+            self._tip.wake()
+            return shard.next_poll_at
+        consumer.counters.damaged_aggregates += page.damaged_aggregates
+        consumer.counters.records_outside_shard += page.records_outside_shard
         self._tip.end_if_carried(self._shard_id, shard)
         if not (
             page.records or shard.records or page.at_end or page.says_nothing or page.millis_behind_latest
