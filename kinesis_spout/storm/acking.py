@@ -18,11 +18,12 @@ a tree with neither has timed out. (Storm: "Guaranteeing message processing", an
 
 from array import array
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from kinesis_spout.model.handler import Failure
 
@@ -40,7 +41,7 @@ class TreeEnd:
 
     @classmethod
     def after_time_out(cls, failure: Failure, component: str = "") -> Self:
-        return cls(component=component, failure=replace(failure, timed_out=True))
+        return cls(component=component, failure=structs.replace(failure, timed_out=True))
 
     @property
     def timed_out(self) -> bool:
