@@ -96,9 +96,11 @@ class StageRun:
 
     def receive(self, block: TupleBlock) -> None:
         task, trees = self._task(block.component, block.index), self.trees
+        trees.tell(block)
+        if task.take(block):
+            return
         task.come(block)
         send, ends = task.sender(block.source), trees.ends
-        trees.tell(block)
         for values, root, others in block.tuples():
             send(values, root, others)
             if ends and root in ends:

@@ -9,8 +9,8 @@ Events wait in a queue that is bounded in bytes. While it is full the socket is 
 sending; a connection that does not survive the pause is replaced when there is room again.
 
 An event comes in a frame: a length, the length of its headers, a checksum of both, the headers, the payload, and
-a checksum of all: https://smithy.io/2.0/aws/amazon-eventstream.html. botocore parses the frame, msgspec decodes
-the payload to the structs of GetRecords replies. AWS begins a stream with an empty event "initial-response".
+a checksum of all: https://smithy.io/2.0/aws/amazon-eventstream.html. botocore parses the frame. The
+payload is decoded as a GetRecords reply is. AWS begins a stream with an empty event "initial-response".
 Some emulators omit it.
 """
 
@@ -28,6 +28,7 @@ from botocore.eventstream import EventStreamBuffer, EventStreamMessage, ParserEr
 from botocore.exceptions import ClientError
 
 from kinesis_spout.kinesis.calls import translate
+from kinesis_spout.kinesis.read import native
 from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply
 from kinesis_spout.model.errors import KinesisSpoutError, Unavailable
 from kinesis_spout.model.record import Record
@@ -119,12 +120,23 @@ def event_of(frame: EventStreamMessage, call: str) -> ShardEvent | None:
     if headers.get(":event-type") != "SubscribeToShardEvent":
         return None
     try:
-        return _decoder.decode(frame.payload)
-    except msgspec.DecodeError as error:
+        return _decoded(frame.payload)
+    except ValueError as error:  # msgspec's errors, and of text that is no UTF-8
         raise Unavailable(
             f"{call} expected the JSON of an event, got {len(frame.payload)} bytes of something else: {error}; "
             "the shard is subscribed to again"
         ) from error
+
+
+def _decoded(payload: bytes) -> ShardEvent:
+    taken = None if native.decoder is None else native.decoder.records(payload, False, Record, "", "")
+    if taken is not None:
+        records, _, _, rest = taken
+        event = _decoder.decode(rest)
+        if not event.records:  # it named them once
+            event.records = records
+            return event
+    return _decoder.decode(payload)
 
 
 def _message_in(payload: bytes) -> str:

@@ -21,6 +21,8 @@ from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
 from tests.support.kinesis.fan_out.server import FanOutServer
 from tests.support.kinesis.fan_out.service import FanOutService, PushFault
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 SHARD = "shardId-000000000000"
 DEADLINE_SECONDS = 20.0
 
