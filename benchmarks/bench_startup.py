@@ -29,10 +29,13 @@ IMPORTS: Final = {
 FIRST_RECORD_SECONDS: Final = 2.0
 
 _IMPORT: Final = """
-import resource, sys, time
+import sys, time
+from pathlib import Path
 began = time.process_time()
 {statement}
-print(time.process_time() - began, len(sys.modules), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+cpu = time.process_time() - began
+resident = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
+print(cpu, len(sys.modules), int(resident.split()[1]) // 1024)
 """
 _FIRST_RECORD: Final = """
 import os, time
