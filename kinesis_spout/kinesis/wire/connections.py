@@ -77,7 +77,9 @@ class Connection:
         receive_into, reader = self._socket.recv_into, self._reader
         try:
             while (reply := reader.received(receive_into(reader.space()))) is None:
-                pass
+                if self._blocks and reader.has_long_body:
+                    reply = reader.long_body(receive_into)
+                    break
         except (BlockingIOError, ssl.SSLWantReadError):
             return Want.READ
         except ssl.SSLWantWriteError:

@@ -1,6 +1,7 @@
-"""One Spark job for a micro-batch, whatever its spout is: stages, an exchange between each two, and ackers.
+"""One Spark job for a micro-batch, whatever its spout is: stages, and an exchange between each two.
 
-    first stage > exchange > stage ... > exchange > ackers > results
+    first stage > exchange > stage ... > results
+    first stage > exchange > stage ... > exchange > ackers > results, with ``ackers=N``
 
 All that leaves a stage passes one exchange, packed in blocks by target, also what a later stage only passes
 on. So what is for the driver comes out at the end, once. Without a grouping that needs an exchange there is
