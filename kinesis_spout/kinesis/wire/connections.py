@@ -18,8 +18,6 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from urllib3.util import wait_for_read
-
 from kinesis_spout.kinesis.wire.http import Reply, ReplyReader
 
 IDLE_SECONDS: Final = 45.0
@@ -113,6 +111,8 @@ class Connection:
     @property
     def is_ended(self) -> bool:
         """Whether the server closed it, or sent something that nobody asked for."""
+        from urllib3.util import wait_for_read  # noqa: PLC0415 - who only imports a door does without urllib3
+
         return wait_for_read(self._socket, timeout=0)
 
     def close(self) -> None:

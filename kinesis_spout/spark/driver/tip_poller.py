@@ -16,6 +16,7 @@ from typing import Final
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.pace import aligned_idle_period
 from kinesis_spout.kinesis.read.polled_getter import Cursor
+from kinesis_spout.kinesis.read.polling.prefetcher import READS_AT_ONCE
 from kinesis_spout.kinesis.read.polling.steps import Steps
 from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES, Room, ShardReader, read_page
 from kinesis_spout.kinesis.retry_policy import Action
@@ -57,9 +58,14 @@ class TipPoller:
         self.settings = shards.settings
         self.call = call
         self.wake = wake
-        self.polls = Prefetcher(clock=consumer.ports.clock, name="kinesis-spout-fetch")
+        self._held = shards.held
         # The last page can exceed three quarters of what the driver may hold.
         self.room = Room(lambda: shards.max_bytes() * 3 // 4 + PAGE_BYTES - 1, shards.kept_bytes)
+        # More reads would wait for room, and be looked at twice.
+        fitting = max(1, (shards.max_bytes() * 3 // 4 + PAGE_BYTES - 1) // PAGE_BYTES)
+        self.polls = Prefetcher(
+            most=min(READS_AT_ONCE, fitting), clock=consumer.ports.clock, name="kinesis-spout-fetch"
+        )
         self.is_stopped = False
         self._readers: dict[str, _TipReader] = {}
         self.arrived_at: float | None = None
@@ -93,6 +99,8 @@ class TipPoller:
 
     def drop_stuck_pages(self) -> bool:
         """Drop pages that cannot go out now, so that other shards are polled; True if there were any."""
+        if not self._held.size_bytes:
+            return False
         stuck = [
             shard
             for shard_id, shard in self.shards.items()
