@@ -113,8 +113,8 @@ def _random_place(chance: random.Random, scope: Scope) -> tuple[Place, str]:
         "User-Agent": _text(chance, string.ascii_letters + " /#", 200),
     }
     for _ in range(chance.randrange(4)):
-        name = _text(chance, string.ascii_letters + "-", 12)
-        headers.setdefault(f"z{name}", f" {_text(chance, string.ascii_letters + '  ', 30)} ")
+        name = _text(chance, string.ascii_lowercase + "-", 12)
+        headers.setdefault(f"Z{name}", f" {_text(chance, string.ascii_letters + '  ', 30)} ")
     return Place("POST", path + query, headers, scope), f"{scheme}://{host}{port}{path}{query}"
 
 
