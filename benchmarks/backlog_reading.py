@@ -53,25 +53,27 @@ class Load:
     warm_up_records: int
     kind: str = "backlog"
     """Of data; see ``canned_backlog``."""
+    page: int = PAGE
+    """How many records each page has."""
 
     @property
     def pages(self) -> int:
         """Per shard."""
-        return -(-self.records // (self.shards * PAGE))
+        return -(-self.records // (self.shards * self.page))
 
     @property
     def warm_up_pages(self) -> int:
         """Per shard, before what is measured."""
-        return -(-self.warm_up_records // (self.shards * PAGE))
+        return -(-self.warm_up_records // (self.shards * self.page))
 
     def stream(self, client: str) -> str:
         """Name the stream: one for each client, as each gets its further pages at its own time."""
         name = "".join(sign if sign.isalnum() else "_" for sign in client)
-        return f"{self.kind}-{self.shards}-{PAGE}-{self.size_bytes}-{self.warm_up_pages}-{name}_{os.getpid()}"
+        return f"{self.kind}-{self.shards}-{self.page}-{self.size_bytes}-{self.warm_up_pages}-{name}_{os.getpid()}"
 
     def records_in(self, pages: int) -> int:
         """Count the records of so many pages per shard."""
-        return pages * self.shards * PAGE
+        return pages * self.shards * self.page
 
 
 class Reading(Protocol):

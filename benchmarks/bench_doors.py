@@ -42,7 +42,7 @@ from unpaced import UnpacedKinesis
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.spark.driver.query import SpoutQuery
-from kinesis_spout.spark.session import LOCAL_CHECKPOINTS
+from kinesis_spout.spark.sessions import LOCAL_CHECKPOINTS
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
 SHARDS: Final = 8

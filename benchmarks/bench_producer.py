@@ -27,6 +27,10 @@ NAMES: Final = {
     "producer_plain": "KinesisProducer",
     "producer_ordered": "KinesisProducer, order='key'",
     "producer_aggregated": "KinesisProducer, aggregation=True",
+    "producer_many": "put_many",
+    "producer_many_aggregated": "put_many, aggregation=True",
+    "producer_send_aggregated": "send, aggregation=True",
+    "producer_many_spool_record": "put_many, spool: record",
     "producer_spool_record": "KinesisProducer, spool: record",
     "producer_spool_interval": "KinesisProducer, spool: interval",
     "producer_spool_system": "KinesisProducer, spool: system",
@@ -37,7 +41,9 @@ SIZES: Final = (100, 1_024)
 GOALS: Final = {
     ("producer_plain", 100): 3.0,
     ("producer_plain", 1_024): 3.0,
-    ("producer_aggregated", 100): 20.0,
+    ("producer_many", 100): 4.0,
+    ("producer_many", 1_024): 4.0,
+    ("producer_many_aggregated", 100): 20.0,
 }
 """How many times cheaper than boto3."""
 PUT_GOAL_MICROSECONDS: Final = 2.0
@@ -66,7 +72,7 @@ def figures(*, quick: bool) -> Iterator[Figure | Step]:
                     if size_bytes == SIZES[0]
                     else (20_000 if quick else 50_000)
                 )
-                if "spool" in client:  # some wait for the disk at each record
+                if "producer_spool" in client:  # some wait for the disk at each record
                     count //= 40
                 cost = _cost(client, endpoint, size_bytes, count, Path(folder))
                 reference = cost.all if client == REFERENCE else reference

@@ -41,7 +41,7 @@ from other_services import other_services
 from pyspark.sql import SparkSession
 from unpaced import UnpacedKinesis
 
-from kinesis_spout.spark.session import LOCAL_CHECKPOINTS
+from kinesis_spout.spark.sessions import LOCAL_CHECKPOINTS
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
 SIZES = {100: 8.0, 1024: 4.0}

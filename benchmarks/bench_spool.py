@@ -1,7 +1,8 @@
 """The producer's spool: appends under each policy, in CPU seconds and a second, and how many share one fsync.
 
-Each append is confirmed later, in hundreds, as a producer does whose calls succeed. What a disk takes for an fsync
-is measured beside it: appends a second under ``record`` follow from that, and differ from machine to machine.
+Records are appended one by one, and 500 at once. Each is confirmed later, in hundreds, as a producer does whose
+calls succeed. What a disk takes for an fsync is measured beside it: appends a second under ``record`` follow from
+that, and differ from machine to machine.
 """
 
 import os
@@ -19,6 +20,8 @@ from kinesis_spout.producer.spool import Durability, SqliteSpool
 SIZES = (100, 1024)
 THREADS = (1, 8)
 CONFIRMED_AT_ONCE = 500
+GOALS = {(Durability.INTERVAL, 100, 1): 5.0, (Durability.RECORD, 100, 8): 60.0}
+"""Microseconds of CPU, by policy, size and threads."""
 APPENDS = {Durability.RECORD: 2_000, Durability.INTERVAL: 20_000, Durability.SYSTEM: 10_000}
 
 
@@ -38,6 +41,8 @@ def figures(*, quick: bool) -> Iterator[Figure | Step]:
                     appends = APPENDS[durability] // (10 if quick else 1)
                     place = Path(folder) / f"{durability}-{size}-{threads}"
                     yield from _appended(place, durability, size, threads, appends)
+                yield Step(f"{durability}, {size} B, {CONFIRMED_AT_ONCE} at once")
+                yield _appended_at_once(Path(folder) / f"{durability}-{size}-at-once", durability, size)
 
 
 def _appended(
@@ -49,8 +54,33 @@ def _appended(
         wall, cpu = time.perf_counter(), time.process_time()
         _work(spool, size, threads, appends)
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    yield Figure(what=f"{what}: CPU of an append", value=cpu / appends * 1e6, unit="µs")
+    yield Figure(
+        what=f"{what}: CPU of an append",
+        value=cpu / appends * 1e6,
+        unit="µs",
+        at_most=GOALS.get((durability, size, threads)),
+    )
     yield Figure(what=f"{what}: appends", value=appends / wall, unit="/s")
+
+
+def _appended_at_once(folder: Path, durability: Durability, size: int) -> Figure:
+    entries = [Entry("customer-4711", bytes(size))] * CONFIRMED_AT_ONCE
+    with SqliteSpool(folder, stream="orders", durability=durability) as spool:
+
+        def work(times: int) -> None:
+            for _ in range(times):
+                first = spool.append(*entries)
+                spool.confirm(range(first, first + len(entries)))
+
+        work(4)
+        cpu = time.process_time()
+        work(40)
+        cpu = time.process_time() - cpu
+    return Figure(
+        what=f"{durability}: {size} B, {CONFIRMED_AT_ONCE} at once: CPU of a record",
+        value=cpu / (40 * CONFIRMED_AT_ONCE) * 1e6,
+        unit="µs",
+    )
 
 
 def _work(spool: SqliteSpool, size: int, threads: int, appends: int) -> None:

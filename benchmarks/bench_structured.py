@@ -31,7 +31,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kinesis_spout.settings.source_options import StreamReadOptions
-from kinesis_spout.spark.session import LOCAL_CHECKPOINTS
+from kinesis_spout.spark.sessions import LOCAL_CHECKPOINTS
 from kinesis_spout.structured.pages.page_buffer import ROW_OVERHEAD_BYTES
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 

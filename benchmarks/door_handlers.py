@@ -74,3 +74,15 @@ def count_rows(rows: DataFrame, _beside: object) -> None:
     counted = rows.count()
     with _lock:  # the spout runs two micro-batches of different shards at a time
         _count[0] += counted
+
+
+class FailsAtFirst:
+    """Does what ``look`` does, but fails so many of 100 records, spread evenly, at their first delivery."""
+
+    def __init__(self, percent: int) -> None:
+        self._failing = frozenset(f"{number:02}" for number in range(0, 100, 100 // percent))
+
+    def __call__(self, record: Record) -> None:
+        _count[0] += 1
+        if record.attempt == 1 and record.sequence_number[-2:] in self._failing:
+            raise ValueError("not at the first time")

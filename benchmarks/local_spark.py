@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kinesis_spout import SpoutConfig
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.spark.session import session
+from kinesis_spout.spark.sessions import session
 from kinesis_spout.structured.offsets import QueryOffset
 
 _LOOK_EVERY_SECONDS: Final = 0.02

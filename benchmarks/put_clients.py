@@ -141,12 +141,20 @@ def producer_send_aggregated(endpoint: str, stream: str, count: int, size_bytes:
     return taken
 
 
-def _spooled(durability: str, endpoint: str, stream: str, count: int, size_bytes: int) -> Taken:
+def _spooled(
+    durability: str,
+    endpoint: str,
+    stream: str,
+    count: int,
+    size_bytes: int,
+    *,
+    put: Callable[..., Taken] = _ours,
+) -> Taken:
     from kinesis_spout.producer.spool import SqliteSpool  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(dir=".") as folder:  # a disk, where the system's folder may be memory
         spool = SqliteSpool(folder, stream=stream, durability=durability)
-        return _ours(endpoint, stream, count, size_bytes, spool=spool)
+        return put(endpoint, stream, count, size_bytes, spool=spool)
 
 
 def producer_spool_record(*arguments: Any) -> Taken:
@@ -162,6 +170,11 @@ def producer_spool_interval(*arguments: Any) -> Taken:
 def producer_spool_system(*arguments: Any) -> Taken:
     """Ours with a spool: durability "system"."""
     return _spooled("system", *arguments)
+
+
+def producer_many_spool_record(*arguments: Any) -> Taken:
+    """Ours, records put together, with a spool: durability "record"."""
+    return _spooled("record", *arguments, put=_ours_many)
 
 
 def async_kinesis(endpoint: str, stream: str, count: int, size_bytes: int) -> Taken:
@@ -236,6 +249,7 @@ CLIENTS: Final = {
         producer_spool_record,
         producer_spool_interval,
         producer_spool_system,
+        producer_many_spool_record,
         async_kinesis,
         async_kinesis_aggregated,
     )

@@ -77,7 +77,7 @@ class KinesisSpout(RecordSpout):
         shards, a ``QueueCoordinator`` sees to it.
 
         Args:
-            spark: a classic session, best one from ``kinesis_spout.spark.session``.
+            spark: a classic session, best one from ``kinesis_spout.spark.sessions``.
             handler: pickled once, loaded once per Python worker. A plain function or an ``async def``.
             name: the query's name; the application's unless given.
             coalesce: "partition_key", or a function that gives the key of a record: a str, bytes, an int, a
@@ -219,7 +219,7 @@ class KinesisSpout(RecordSpout):
         door: str,
         coalescing: "CoalescingKey | None" = None,
     ) -> "SpoutQuery":
-        from kinesis_spout.spark.long_tasks.long_task_runner import with_long_tasks  # noqa: PLC0415
+        from kinesis_spout.spark.long_tasks.spark_cluster import with_long_tasks  # noqa: PLC0415
         from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
         from kinesis_spout.spark.tasks.coalescing import order_with  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415

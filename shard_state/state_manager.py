@@ -365,6 +365,11 @@ class StateManager:
         slices = self._shards.staying(shard_id)
         return slices is not None and slices.is_for_executors
 
+    def is_suspect(self, shard_id: str) -> bool:
+        """Tell whether the driver has to carry a shard's records, as one of the next may kill its worker."""
+        slices = self._owned.get(shard_id)
+        return slices is not None and slices.is_suspect
+
     def may_carry(self, shard_id: str) -> bool:
         """Tell whether records of a shard that the driver holds are on their way, or may be planned now."""
         slices = self._owned.get(shard_id)

@@ -6,8 +6,8 @@ A user record may have tags, which readers pass over; trace context is in them.
 https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
 """
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
 from hashlib import md5
 from itertools import chain, count
 from typing import Any, Final, NamedTuple
@@ -65,20 +65,23 @@ def aggregate_columns(
     each different partition key and explicit hash key its UTF-8 and `KEY_BYTES`. The message is written by hand:
     protobuf takes twice as long, because it first makes an object of each record.
     """
-    keys = dict(zip(dict.fromkeys(partition_keys), count()))
-    pieces = [_text_field(_KEY_TABLE, key) for key in keys]
+    different = dict.fromkeys(partition_keys)
+    pieces = list(map(_KEY_FIELDS.__getitem__, different))
+    numbers: Iterable[int] = count()
+    if len(different) < len(data):  # else each record has a key of its own
+        numbers = map(dict(zip(different, count())).__getitem__, partition_keys)
     if explicit_hash_keys is None and traces is None:
-        heads = map(_head, map(keys.__getitem__, partition_keys), map(len, data))
+        heads = map(_HEADS.__getitem__, zip(numbers, map(len, data)))  # noqa: B905 - a count has no end
         pieces += chain.from_iterable(zip(heads, data, strict=True))
     else:
         nothing = [None] * len(data)
         given = explicit_hash_keys or nothing
         hash_keys = dict(zip(dict.fromkeys(key for key in given if key is not None), count()))
         pieces += [_text_field(_HASH_KEY_TABLE, key) for key in hash_keys]
-        for key, each, hash_key, trace in zip(partition_keys, data, given, traces or nothing, strict=True):
+        for key_number, each, hash_key, trace in zip(numbers, data, given, traces or nothing):  # noqa: B905
             number = None if hash_key is None else hash_keys[hash_key]
             tags = b"" if trace is None else tags_of(trace)
-            pieces += (_head(keys[key], len(each), number, len(tags)), each, tags)
+            pieces += (_head(key_number, len(each), number, len(tags)), each, tags)
     body = b"".join(pieces)
     return b"".join((MAGIC, body, _digest(body)))
 
@@ -184,7 +187,6 @@ _TAG_VALUE: Final = b"\x12"
 https://protobuf.dev/programming-guides/encoding/"""
 
 
-@lru_cache(maxsize=100_000)
 def _head(key_number: int, data_bytes: int, hash_key_number: int | None = None, tag_bytes: int = 0) -> bytes:
     inside = _KEY_NUMBER + _varint(key_number)
     if hash_key_number is not None:
@@ -201,7 +203,6 @@ def tags_of(trace: TraceContext) -> bytes:
     return b"".join([_TAGS + _varint(len(tag)) + tag for tag in tags])
 
 
-@lru_cache(maxsize=100_000)
 def _text_field(tag: bytes, text: str) -> bytes:
     encoded = text.encode()
     return tag + _varint(len(encoded)) + encoded
@@ -216,6 +217,26 @@ def _varint(number: int) -> bytes:
     written.append(number)
     return bytes(written)
 
+
+class _Made(dict[Any, bytes]):
+    """Remembers what was made, up to a number of things. A lookup takes less than that of an ``lru_cache``."""
+
+    def __init__(self, make: Callable[[Any], bytes]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: Any) -> bytes:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        made = self[key] = self._make(key)
+        return made
+
+
+_REMEMBERED: Final = 100_000
+_KEY_FIELDS: Final = _Made(partial(_text_field, _KEY_TABLE))
+"""The fields of partition keys, by key."""
+_HEADS: Final = _Made(lambda numbers: _head(*numbers))
+"""The heads of user records, by the number of the key and the size of the data."""
 
 _SEVEN_BITS: Final = 0x7F
 _MORE_FOLLOW: Final = 0x80

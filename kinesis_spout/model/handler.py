@@ -19,10 +19,11 @@ import math
 import traceback
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from types import CodeType, FrameType
 from typing import Final
+
+from msgspec import Struct
 
 from shard_state import Fate
 
@@ -81,8 +82,7 @@ class NotNow(RetryLater):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class RaisedAt:
+class RaisedAt(Struct, frozen=True, gc=False):
     """Where an exception came from. Contains nothing of the record: the exceptions' texts are left out."""
 
     kind: str
@@ -96,8 +96,7 @@ class RaisedAt:
         return self.kind.partition(" at ")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True, gc=False):
     """What the end of a delivery means for its record."""
 
     error_text: str

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Callable
 from copy import copy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from msgspec import structs
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.model.errors import StreamNotFound
@@ -266,4 +267,4 @@ def _failure(reason: str | BaseException) -> Failure:
     if isinstance(reason, BaseException):
         return failure_of(reason)
     # A bare text is the reason of a Reject: without the name of an exception before it.
-    return replace(failure_of(Reject(reason.strip() or "failed without a reason")), rejected=False)
+    return structs.replace(failure_of(Reject(reason.strip() or "failed without a reason")), rejected=False)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kinesis_spout.spark.dataframe.dataframe_runner import Collector
     from kinesis_spout.spark.driver.query import SpoutQuery
     from kinesis_spout.spark.per_record.each_record import RecordOutcomes, each_record
-    from kinesis_spout.spark.session import LOCAL_CHECKPOINTS, SETTINGS, register, session
+    from kinesis_spout.spark.sessions import LOCAL_CHECKPOINTS, SETTINGS, register, session
     from kinesis_spout.spark.tasks.handlers import ArrowCollector
     from kinesis_spout.structured.progress_listener import (
         KinesisProgress,
@@ -38,7 +38,7 @@ _NAMES: Final = {
     "kinesis_spout.spark.dataframe.dataframe_runner": ("Collector",),
     "kinesis_spout.spark.driver.query": ("SpoutQuery",),
     "kinesis_spout.spark.per_record.each_record": ("RecordOutcomes", "each_record"),
-    "kinesis_spout.spark.session": ("LOCAL_CHECKPOINTS", "SETTINGS", "register", "session"),
+    "kinesis_spout.spark.sessions": ("LOCAL_CHECKPOINTS", "SETTINGS", "register", "session"),
     "kinesis_spout.spark.tasks.handlers": ("ArrowCollector",),
     "kinesis_spout.structured.progress_listener": (
         "KinesisProgress",

@@ -49,6 +49,8 @@ class ShardSlices:
         """By ``SlicePlan.is_fresh``."""
         self._fresh_first = False
         """Whose turn it is where only one delivery may be planned: retries that are always due starve nothing."""
+        self._failing = 0.0
+        """The part of the last fresh slice that stayed unfinished."""
         self._suspects: set[SequenceNumber] = set()
         """Records that were under way, with others, when their worker died, and wait for another delivery."""
 
@@ -72,7 +74,11 @@ class ShardSlices:
     @property
     def is_for_executors(self) -> bool:
         """Whether executors read the shard, as it has a backlog. What is under suspicion the driver carries."""
-        return self.backlog and not self._isolation[True].alone
+        return self.backlog and not self.is_suspect
+
+    @property
+    def is_suspect(self) -> bool:
+        return self._isolation[True].alone
 
     def may_plan_retries(self, now: float) -> bool:
         due = self.next_due
@@ -149,6 +155,9 @@ class ShardSlices:
             isolation.at_most(carried)  # The job that died can have read no further than the tip.
         if isolation.alone:
             limit = min(limit, max_failures)  # If its job dies, all its records are held, to be halved.
+        if self._failing:
+            # It ends once there is no room for failures: what is behind that would travel in vain.
+            limit = min(limit, max(1, int(max_failures / self._failing)))
         self._fresh_out = SlicePlan(
             shard_id=self.state.shard.shard_id,
             epoch=self.state.epoch,
@@ -209,6 +218,8 @@ class ShardSlices:
         if plan.is_fresh:
             if plan.kind is SliceKind.READ:
                 self.backlog = not outcome.at_tip
+            if outcome.count:
+                self._failing = len(outcome.failures) / outcome.count
             isolation.survived(outcome.count, alone=plan.alone)
             self._isolate(outcome)
             return self._acquitted(settle_fresh(self.state, outcome, now, spare=spare))
@@ -289,7 +300,7 @@ class ShardSlices:
         fresh.survived(held.count, alone=True)
         suspects = [failure for failure in held.failures if failure.held]
         if retried.died(len(suspects), alone=True):
-            guilty = replace(suspects[0], fate=Fate.KILLED_WORKER, attempt=suspects[0].attempt + 1)
+            guilty = suspects[0]._replace(fate=Fate.KILLED_WORKER, attempt=suspects[0].attempt + 1)
             held = replace(held, failures=(guilty,))
             self._isolate(held)
         return self._acquitted(settle_fresh(self.state, held, now, spare=spare))

@@ -6,7 +6,7 @@ passed in: the policy is a function.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 OUTAGE_CAP_SECONDS: Final = 15.0
@@ -77,16 +77,19 @@ class RetryPolicy:
         """
         if rejected or (not spare and self.limit is not None and attempts > self.limit):
             return GiveUp()
-        again = self.again(attempts=attempts, random=random, delay_seconds=delay_seconds)
+        delay = self._delay(attempts, random, delay_seconds)
         if spare and delay_seconds is None:
-            again = Retry(delay_seconds=min(again.delay_seconds, OUTAGE_CAP_SECONDS))
-        return replace(again, spared=spare)
+            delay = min(delay, OUTAGE_CAP_SECONDS)
+        return Retry(delay_seconds=delay, spared=spare)
 
     def again(self, *, attempts: int, random: float, delay_seconds: float | None = None) -> Retry:
         """Say when something is tried again, whatever the limit. The arguments are those of ``decide``."""
+        return Retry(delay_seconds=self._delay(attempts, random, delay_seconds))
+
+    def _delay(self, attempts: int, random: float, delay_seconds: float | None) -> float:
         if delay_seconds is not None:
-            return Retry(delay_seconds=max(0.0, delay_seconds))
-        return Retry(delay_seconds=self._backoff(attempts) * (1 - self.jitter * random))
+            return max(0.0, delay_seconds)
+        return self._backoff(attempts) * (1 - self.jitter * random)
 
     def _backoff(self, attempts: int) -> float:
         if self.backoff_seconds == 0:

@@ -35,9 +35,8 @@ class SliceKind(Enum):
     """They failed before, are due, and travel inside the job."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redelivery:
-    """One record of a slice of retries."""
+class Redelivery(NamedTuple):
+    """One record of a slice of retries. A tuple, as there are thousands."""
 
     sequence: SequenceNumber
     attempt: int
@@ -116,11 +115,10 @@ class Fate(Enum):
     """It was too old to be delivered this time, and is given up. Nothing waits for that."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedRecord:
-    """A record of a slice that was not acked."""
+class FailedRecord(NamedTuple):
+    """A record of a slice that was not acked. A tuple, as there are thousands."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple's method, which nobody wants of this one
     """Its index among the records read in the slice, from 0; for retries, among its ``retries``."""
     sequence: SequenceNumber
     previous: SequenceNumber | None

@@ -9,8 +9,7 @@ Dead entries are dropped when they come to the front, or when they outnumber the
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from shard_state.errors import OutOfOrder
 from shard_state.sequence_number import SequenceNumber
@@ -19,11 +18,10 @@ from shard_state.tracker.record_life import RecordState
 _COMPACT_ABOVE: Final = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Carved:
-    """A record that a settled span leaves behind unfinished."""
+class Carved(NamedTuple):
+    """A record that a settled span leaves behind unfinished. A tuple, as there are thousands."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple's method, which nobody wants of this one
     """Its index in the span, from 0."""
     sequence: SequenceNumber
     previous: SequenceNumber | None

@@ -2,9 +2,10 @@
 
     python -m tests.fault.producer_kills --kills 100 [--seed 7]
 
-Each process puts from several threads, and sends what those before it have left in the spool ("record"), to
-``put_endpoint``. It is killed at a moment drawn by chance. At the end one producer sends what is left.
-The exit code is 1 if a record is missing on the stream whose ``put`` has returned.
+Each process puts from several threads (one by one, 50 together, without a ticket), and sends what those before
+it have left in the spool ("record"), to ``put_endpoint``. It is killed at a moment drawn by chance. At the end
+one producer sends what is left. The exit code is 1 if a record is missing on the stream whose ``put``,
+``put_many`` or ``send`` has returned.
 """
 
 import argparse
@@ -50,9 +51,20 @@ def work(client: "KinesisClient", folder: Path, name: str, pipe: int) -> None:
     def put(thread: int) -> None:
         mine = random.Random(f"{name} {thread}")
         for index in range(1_000_000):
-            text = f"{name}-{thread}-{index}"
-            puts.put(text.encode().ljust(mine.choice([10, 100, 1_000])), f"customer-{mine.randrange(2000)}")
-            tell(pipe, text)
+            count = 50 if index % 5 == 4 else 1
+            texts = [f"{name}-{thread}-{index}-{at}" for at in range(count)]
+            records = [
+                (text.encode().ljust(mine.choice([10, 100, 1_000])), f"customer-{mine.randrange(2000)}")
+                for text in texts
+            ]
+            if count > 1:
+                puts.put_many(records)
+            elif index % 5:
+                puts.put(*records[0])
+            else:
+                puts.send(*records[0])
+            for text in texts:
+                tell(pipe, text)
 
     threads = [threading.Thread(target=put, args=(thread,)) for thread in range(THREADS)]
     for each in threads:

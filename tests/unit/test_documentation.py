@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +17,7 @@ import pytest
 
 import kinesis_spout.storm
 from examples.topologies import word_count as sample_topology
+from kinesis_spout import KinesisProducer
 from kinesis_spout.cli.runs.snapshot import Snapshot
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.settings import SpoutConfig
@@ -27,6 +29,7 @@ from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.spark import topology_query
 from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.testing import run
+from tests.support.kinesis.writable import WritableKinesis
 
 if TYPE_CHECKING:
     from kinesis_spout.spark.driver.driver_shards import DriverShards
@@ -78,6 +81,18 @@ def test_the_test_of_a_handler_passes_as_it_stands() -> None:
     assert tests, "the example has no test"
     for test in tests:
         test()
+
+
+def test_the_example_of_records_put_together_prints_what_its_page_says(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = partial(KinesisProducer, client=WritableKinesis(orders=2).client)
+    monkeypatch.setattr(kinesis_spout, "KinesisProducer", producer)
+    page = "how-to/produce.md"
+    exec(example(page, "from kinesis_spout import KinesisProducer\n\n\ndef lost"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["0 of 1000 failed", "1001 sent"]
+    assert "It prints " + " and ".join(f"`{line}`" for line in printed) in (DOCS / page).read_text()
 
 
 def test_the_handler_of_the_tutorial_fails_the_one_record_that_is_bad(

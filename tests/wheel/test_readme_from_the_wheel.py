@@ -217,6 +217,7 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "KeyedRate(": prints("update apple", "apple has to wait", "update pear"),
     "QueueCoordinator(": prints("tea costs 3", "accepted"),
     "with KinesisProducer(": prints("3 sent"),
+    "producer.put_many(": prints("0 of 1000 failed", "1001 sent"),
     "class CountWords(StatefulBolt)": prints("2"),
     "InMemoryStreams(clock=clock)": prints(
         "orders the first of orders", "refunds-de the first of refunds-de"

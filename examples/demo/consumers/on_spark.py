@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from examples.demo.consumers.settings import STATUS_SECONDS, ConsumerSettings, ConsumerStatus, input_ended
 from kinesis_spout import KinesisSpout, session
-from kinesis_spout.spark.session import socket_settings
+from kinesis_spout.spark.sessions import socket_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

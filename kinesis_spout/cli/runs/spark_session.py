@@ -85,7 +85,7 @@ def start_spark(
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    from kinesis_spout.spark.session import session, session_settings  # noqa: PLC0415
+    from kinesis_spout.spark.sessions import session, session_settings  # noqa: PLC0415
 
     try:
         conf = SparkConf().setAll(list(session_settings(app_name, master).items()))

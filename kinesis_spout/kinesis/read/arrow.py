@@ -1,5 +1,6 @@
 """A page as Arrow columns for Spark, with the names and types that Kinesis sources use there."""
 
+import functools
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ from kinesis_spout.model.columns import ARROW_TYPES, EXTRA_COLUMNS, HANDLED_SCHE
 from kinesis_spout.model.record import Record
 from shard_state import Position, SequenceNumber, Shard
 
+_EMPTY_BYTES: Final = 512
+"""Of a reply up to this size: it has no records, or one, so there are no columns to be quick with."""
 _LARGE_BYTES: Final = 1024 * 1024
 _one_at_a_time: Final = threading.Lock()
 """Threads that decode large pages in Python at the same time compete for the interpreter and evict each other's
@@ -82,6 +85,8 @@ class ArrowForm:
     """The shard's, to count the user records outside of them; None: not counted."""
 
     def decode(self, body: Body, content_type: str = JSON) -> ArrowPage:
+        if len(body) <= _EMPTY_BYTES:
+            return self.convert(decode_reply(body, content_type))
         taken = None if native.decoder is None else native.decoder.columns(body, is_cbor(content_type))
         rest = None if taken is None else decode_rest(taken[-1], content_type)
         if taken is not None and rest is not None:
@@ -90,6 +95,16 @@ class ArrowForm:
             return self.convert(decode_reply(body, content_type))
 
     def convert(self, reply: GetRecordsReply) -> ArrowPage:
+        if not reply.records:
+            return ArrowPage(
+                batch=_no_rows(self.settings.extra_columns),
+                size_bytes=0,
+                millis_behind_latest=reply.millis_behind_latest or 0,
+                at_end=reply.at_end,
+                child_shards=reply.child_shards,
+                last=None,
+                next_shard_iterator=reply.next_shard_iterator,
+            )
         encryption_type = "encryptionType" in self.settings.extra_columns
         return self._reply(columns_of(reply.records, encryption_type=encryption_type), reply)
 
@@ -164,6 +179,12 @@ def batch_of_records(records: Sequence[Record], *, stream: str, shard_id: str) -
     ):
         batch = batch.append_column(HANDLED_SCHEMA.field(name), column)
     return batch
+
+
+@functools.cache
+def _no_rows(extra_columns: tuple[str, ...]) -> pa.RecordBatch:
+    extra = [pa.field(name, ARROW_TYPES[EXTRA_COLUMNS[name]]) for name in extra_columns]
+    return pa.RecordBatch.from_pylist([], schema=pa.schema([*SCHEMA, *extra]))
 
 
 def _batch_of(columns: RecordColumns, *, stream: str, shard_id: str) -> pa.RecordBatch:

@@ -5,13 +5,15 @@ else is refused, and its connection closed.
 https://www.rfc-editor.org/rfc/rfc9112
 """
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from io import BufferedReader, RawIOBase
+from typing import Any, Final, NamedTuple
 
 _END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 KEPT_BYTES: Final = 16 * 1024
 """The buffer of a connection: a head, an answer without records, a record of TLS."""
+_LONG_BYTES: Final = 128 * 1024
 _MAX_HEAD_BYTES: Final = 64 * 1024
 _MAX_BODY_BYTES: Final = 256 * 1024 * 1024
 """Far more than a page of Kinesis: a page has 10 MiB of data, and base64 and keys."""
@@ -70,6 +72,8 @@ class ReplyReader:
         self._head: _Head | None = None
         self._body = bytearray()
         self._body_view = memoryview(b"")
+        self._begun_with = b""
+        """What of the body came with the head."""
         self._chunks: Chunks | None = None
 
     @property
@@ -80,7 +84,33 @@ class ReplyReader:
     def space(self) -> memoryview:
         if self._head is None:
             return self._view[self._filled :]
-        return self._body_view[self._filled :] if self._head.length is not None else self._view
+        if self._head.length is None:
+            return self._view
+        if not self._body:
+            self._body = bytearray(self._head.length)
+            self._body_view = memoryview(self._body)
+            self._filled = len(self._begun_with)
+            self._body_view[: self._filled] = self._begun_with
+        return self._body_view[self._filled :]
+
+    @property
+    def has_long_body(self) -> bool:
+        """Whether ``long_body`` reads the rest with less CPU; before ``space`` is asked for it."""
+        length = None if self._head is None or self._body else self._head.length
+        return length is not None and length >= _LONG_BYTES
+
+    def long_body(self, receive_into: Callable[[memoryview], int]) -> Reply:
+        """Read the rest of a body from a source that blocks. Raises like ``received``, and what the source raises.
+
+        No buffer is filled with zeros first: that takes a third of the CPU of receiving 10 MB.
+        """
+        assert self._head is not None
+        assert self._head.length is not None
+        length = self._head.length
+        body = BufferedReader(_Rest(self._begun_with, length, receive_into), _LONG_BYTES).read(length)
+        if len(body) < length:
+            raise ConnectionError(f"expected {length} bytes, got {len(body)}")
+        return self._finished(body, is_alone=True)
 
     def received(self, count: int) -> Reply | None:
         """Take what was received; 0: the server sends no more.
@@ -127,10 +157,7 @@ class ReplyReader:
             return self._stream_received(rest, is_end=False) if rest else None
         if len(rest) >= length:
             return self._finished(rest[:length], is_alone=len(rest) == length)
-        self._body = bytearray(length)
-        self._body_view = memoryview(self._body)
-        self._body_view[: len(rest)] = rest
-        self._filled = len(rest)
+        self._begun_with = rest
         return None
 
     def _body_received(self, count: int) -> Reply | None:
@@ -162,6 +189,30 @@ class ReplyReader:
         reply = Reply(self._head.status, self._head.headers, body, closes=self._head.closes or not is_alone)
         self._begin()
         return reply
+
+
+class _Rest(RawIOBase):
+    """A body: what came of it already, and what is received then; never more than its length."""
+
+    def __init__(self, begun_with: bytes, length: int, receive_into: Callable[[memoryview], int]) -> None:
+        self._begun_with = begun_with
+        self._left = length
+        self._receive_into = receive_into
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._begun_with:
+            count = min(len(self._begun_with), len(buffer))
+            buffer[:count] = self._begun_with[:count]
+            self._begun_with = self._begun_with[count:]
+        elif self._left == 0:
+            return 0
+        else:
+            count = self._receive_into(buffer[: self._left])
+        self._left -= count
+        return count
 
 
 class _Head(NamedTuple):

@@ -17,13 +17,14 @@ in their order.
 """
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
-from kinesis_spout.kinesis.aggregated_record import RECORD_BYTES
+from kinesis_spout.kinesis.aggregated_record import KEY_BYTES, RECORD_BYTES
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
 from kinesis_spout.kinesis.write.put_records import Aggregate, Batch, CallLimits, Entry, PutOrder, Puttable
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 _PYTHON_BYTES: Final = 200
 """The memory of a record besides its data, roughly: a tuple, a text, bytes."""
 _KEYS_REMEMBERED: Final = 100_000
+_MOST_BYTES: Final = RECORD_BYTES + KEY_BYTES
+"""What a record of an aggregate weighs besides its data and key, at most."""
 _NO_SHARD: Final = ""
 """The shard of a record that must be put alone."""
 
@@ -138,11 +141,11 @@ class AggregatedRecords(WaitingRecords):
             return
         self._singles += len(batch.data)
         appends = self._appends
-        for index, key in enumerate(batch.partition_keys):
-            appends[key](index)
+        for place, append in enumerate(map(appends.__getitem__, batch.partition_keys)):
+            append(place)
         for shard_id, places in appends.take():
-            keys = [batch.partition_keys[place] for place in places]
-            data = [batch.data[place] for place in places]
+            keys = list(map(batch.partition_keys.__getitem__, places))
+            data = list(map(batch.data.__getitem__, places))
             if shard_id == _NO_SHARD:
                 super().hold_all(batch.bundle(places, keys, data).split())
             else:
@@ -151,19 +154,23 @@ class AggregatedRecords(WaitingRecords):
     def _pack(
         self, shard_id: str, batch: Batch, places: Sequence[int], keys: Sequence[str], data: Sequence[bytes]
     ) -> None:
-        ends = list(accumulate([len(each) + RECORD_BYTES for each in data]))
-        at = 0
-        while True:
+        ends = list(
+            accumulate([len(key) + len(each) + _MOST_BYTES for key, each in zip(keys, data, strict=True)])
+        )
+        at = begin = 0
+        while at < len(places):
             aggregate = self._aggregates.get(shard_id)
             if aggregate is None:
                 aggregate = self._aggregates[shard_id] = Aggregate(shard_id, self._packed_by)
-            to, size_bytes = aggregate.fit(at, keys, ends, self._max_bytes)
-            if to > at:
-                aggregate.add(batch.bundle(places[at:to], keys[at:to], data[at:to]), size_bytes)
-            if to == len(places):
-                return
-            self._close(shard_id)
-            at = to
+            # Repeated keys weigh less. So more may fit in the next turn.
+            to = bisect_right(ends, begin + aggregate.room(self._max_bytes), at)
+            if to == at and not aggregate.parts:
+                to = at + 1  # larger than an aggregate
+            if to == at:
+                self._close(shard_id)
+                continue
+            aggregate.add(batch.bundle(places[at:to], keys[at:to], data[at:to]), ends[to - 1] - begin)
+            at, begin = to, ends[to - 1]
 
     def finish_packing(self) -> None:
         for shard_id in list(self._aggregates):

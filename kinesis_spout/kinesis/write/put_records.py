@@ -6,10 +6,10 @@ whole call for a record beyond their limit, which is 1 MiB unless it was raised.
 https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 import msgspec
@@ -189,37 +189,21 @@ class Aggregate:
             self._hash_keys.add(hash_key)
         return True
 
-    def fit(
-        self, at: int, partition_keys: Sequence[str], ends: Sequence[int], max_bytes: int
-    ) -> tuple[int, int]:
-        """Return up to where records of a batch fit, from ``at`` on, and what they weigh here.
+    def room(self, max_bytes: int) -> int:
+        return max_bytes - self.size_bytes
 
-        Into an empty aggregate the first always fits.
-
-        ``ends``: what each record weighs together with those before it, without their keys.
-        """
-        begin = ends[at - 1] if at else 0
-        room = begin + max_bytes - self.size_bytes
-        to = bisect_right(ends, room, at)
-        key_bytes = self._bytes_of_new(partition_keys[at:to])
-        if ends[to - 1] + key_bytes > room:
-            to = bisect_right(ends, room - key_bytes, at, to)
-            key_bytes = self._bytes_of_new(partition_keys[at:to])
-        if to == at and not self.parts:
-            to = at + 1
-            key_bytes = self._bytes_of_new(partition_keys[at:to])
-        return to, (ends[to - 1] - begin + key_bytes if to > at else 0)
-
-    def _bytes_of_new(self, partition_keys: Sequence[str]) -> int:
-        """Return what the keys of a bundle that it does not name yet weigh, at most."""
-        new = set(partition_keys).difference(self._keys)
-        return KEY_BYTES * len(new) + sum(map(len, new))
-
-    def add(self, bundle: Bundle, size_bytes: int) -> None:
-        """Add records that ``fit``."""
+    def add(self, bundle: Bundle, most_bytes: int) -> None:
+        """Add records that weigh so much if all of their keys differ, and are new here."""
         self.parts.append(bundle)
+        before = len(self._keys)
         self._keys.update(dict.fromkeys(bundle.partition_keys))
-        self.size_bytes += size_bytes
+        self.size_bytes += most_bytes
+        if len(self._keys) - before < bundle.count:
+            new = list(islice(self._keys, before, None))
+            repeated = bundle.count - len(new)
+            self.size_bytes -= (
+                KEY_BYTES * repeated + sum(map(len, bundle.partition_keys)) - sum(map(len, new))
+            )
 
     @property
     def count(self) -> int:

@@ -92,7 +92,7 @@ FETCHES: Final = (
         aliases=("kinesis.describeShardInterval", "kinesis.client.describeShardInterval"),
         doc="How often the shards are listed. A reshard is noticed without it, at the end of the parents."),
     option("fetchThreads", STREAM_READ, whole(1, 1024), 8, aliases=("kinesis.checkNewRecordThreads",),
-        doc="Threads of the driver that read shards ahead."),
+        doc="How many shards are read at a time."),
     option("fetchProcesses", STREAM_READ, whole(0, 256), 0,
         doc="Processes of the driver that fetch and decode for these threads, for more than some hundred "
             "shards."),

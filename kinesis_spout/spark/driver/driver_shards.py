@@ -1,13 +1,16 @@
 """What the driver itself holds of the owned shards, and when it looks at each again.
 
 At its tip a shard is polled by the driver: a cheap call every poll period, no Spark job while nothing comes.
-A fetched page waits here until a slice carries it away.
+A fetched page waits here until a slice carries it away. The driver asks for a small page only. If that comes back
+full, it drops the page, and executors read the shard from the same record on: one driver reads for all shards, so
+what it reads of a backlog costs the most where it takes the longest.
 """
 
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.kinesis.read.polled_getter import Cursor
@@ -18,6 +21,10 @@ from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, Engine
 from kinesis_spout.spark.driver.retry_data import RetryBuffer
 from kinesis_spout.spark.tasks.work import WorkSlice, before_bound
 from shard_state import ShardBound, SliceKind, SlicePlan
+
+_FIRST_BYTES: Final = 100 * 1024
+"""So much of a shard the driver reads, and sends to a task, before it leaves the shard to the executors."""
+_FEWEST_RECORDS: Final = 10
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,6 +61,8 @@ class DriverShard:
     """When the driver last began a poll that came up to the tip, whatever it found; monotonic."""
     millis_behind_latest: int | None = None
     """As its last page said; None before the first."""
+    record_bytes: float = 1024.0
+    """The average size of the records of its last page that had any, as Kinesis counts records."""
     cursor: Cursor = field(default_factory=Cursor)
     """Where executors continue."""
     read_at: float = 0.0
@@ -70,6 +79,11 @@ class DriverShard:
             return False
         return not self.records or (self.has_news and self.size_bytes < WORTH_A_JOB_BYTES)
 
+    @property
+    def first_records(self) -> int:
+        """How many records tell the driver that executors should read the shard from here on."""
+        return max(_FEWEST_RECORDS, int(_FIRST_BYTES / self.record_bytes))
+
     def take_in(self, page: Page, bound: ShardBound | None = None) -> None:
         """Keep the page that the poll under way has fetched, up to ``bound``."""
         assert self.fetching_since is not None
@@ -79,6 +93,9 @@ class DriverShard:
             return
         wanted = page.records if bound is None else before_bound(page.records, bound)
         self.records.extend(wanted)
+        if page.records:
+            count = len(page.records) if page.kinesis_records is None else page.kinesis_records
+            self.record_bytes = max(1.0, page.size_bytes / max(1, count))
         if wanted:
             is_plain = page.kinesis_records is None
             self._hold(page.size_bytes if is_plain else sum(each.size_bytes for each in wanted))

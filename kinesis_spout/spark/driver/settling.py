@@ -12,6 +12,8 @@ from dataclasses import replace
 from time import monotonic
 from typing import Final
 
+from msgspec import structs
+
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt, raised_at
 from kinesis_spout.model.record import Record
@@ -99,7 +101,6 @@ class Settling:
             return
         if result.error is None and shard.error is not None:
             self._tip.recovered(shard)
-        records = {unfinished.record.sequence: unfinished for unfinished in result.unfinished}
         exhausted = self._manager.settle(plan, outcome, now, delivered=result.delivered)
         for unfinished in result.unfinished:
             self._retry_data.keep(shard_id, unfinished.record)
@@ -108,6 +109,7 @@ class Settling:
         finished = {retry.sequence for retry in plan.retries} - failed
         if finished or exhausted:
             self._retry_data.drop(shard_id, finished | {gone.sequence for gone in exhausted})
+        records = {each.record.sequence: each for each in result.unfinished} if exhausted else {}
         for given_up in exhausted:
             unfinished = records[given_up.sequence]
             self._consumer.dead_letter(given_up, unfinished.record, unfinished.error, unfinished.raised)
@@ -249,6 +251,7 @@ def _killed(result: WorkResult) -> set[SequenceNumber]:
 def _timed_out(result: WorkResult, reason: str) -> WorkResult:
     killed = _killed(result)
     unfinished = tuple(
-        replace(each, error=reason) if each.record.sequence in killed else each for each in result.unfinished
+        structs.replace(each, error=reason) if each.record.sequence in killed else each
+        for each in result.unfinished
     )
     return replace(result, unfinished=unfinished)

@@ -16,6 +16,7 @@ from typing import Final
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.pace import aligned_idle_period
 from kinesis_spout.kinesis.read.polled_getter import Cursor
+from kinesis_spout.kinesis.read.polling.prefetcher import READS_AT_ONCE
 from kinesis_spout.kinesis.read.polling.steps import Steps
 from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES, Room, ShardReader, read_page
 from kinesis_spout.kinesis.retry_policy import Action
@@ -57,9 +58,14 @@ class TipPoller:
         self.settings = shards.settings
         self.call = call
         self.wake = wake
-        self.polls = Prefetcher(clock=consumer.ports.clock, name="kinesis-spout-fetch")
+        self._held = shards.held
         # The last page can exceed three quarters of what the driver may hold.
         self.room = Room(lambda: shards.max_bytes() * 3 // 4 + PAGE_BYTES - 1, shards.kept_bytes)
+        # More reads would wait for room, and be looked at twice.
+        fitting = max(1, (shards.max_bytes() * 3 // 4 + PAGE_BYTES - 1) // PAGE_BYTES)
+        self.polls = Prefetcher(
+            most=min(READS_AT_ONCE, fitting), clock=consumer.ports.clock, name="kinesis-spout-fetch"
+        )
         self.is_stopped = False
         self._readers: dict[str, _TipReader] = {}
         self.arrived_at: float | None = None
@@ -93,6 +99,8 @@ class TipPoller:
 
     def drop_stuck_pages(self) -> bool:
         """Drop pages that cannot go out now, so that other shards are polled; True if there were any."""
+        if not self._held.size_bytes:
+            return False
         stuck = [
             shard
             for shard_id, shard in self.shards.items()
@@ -163,6 +171,8 @@ class _TipReader(ShardReader[Page]):
         self._settings = settings
         self._getter: ShardGetter | None = None
         """Of the read under way."""
+        self._asked = 0
+        """How many records the read under way asks for."""
 
     @property
     def ready_at(self) -> float:
@@ -190,7 +200,15 @@ class _TipReader(ShardReader[Page]):
         self._getter = None
         self._getter = shard.getter or self._open()
         shard.fetching_since, shard.has_news = now, False
-        return self._settings.records_per_fetch
+        self._asked = self._settings.records_per_fetch
+        if not self._reads_alone:
+            self._asked = min(self._asked, shard.first_records)
+        return self._asked
+
+    @property
+    def _reads_alone(self) -> bool:
+        """Whether executors would not read the shard, whatever its backlog."""
+        return self._settings.driver_reads_all or self._consumer.manager.is_suspect(self._shard_id)
 
     def _declined(self) -> int:
         if self._tip.arrived_at is not None:
@@ -228,15 +246,20 @@ class _TipReader(ShardReader[Page]):
         if page.records and self._tip.arrived_at is None:
             self._tip.arrived_at = now
         consumer.counters.bytes_read += page.size_bytes
-        consumer.counters.damaged_aggregates += page.damaged_aggregates
-        consumer.counters.records_outside_shard += page.records_outside_shard
         consumer.sharing.read_bytes[self._shard_id] += page.size_bytes
         reads_all = self._settings.driver_reads_all
-        is_full = page.holds_at_least(self._settings.records_per_fetch)
+        is_full = page.holds_at_least(self._asked)
         has_backlog = (is_full or page.millis_behind_latest > _BEHIND_MILLIS) and not page.at_end
         consumer.manager.page_fetched(self._shard_id, full=has_backlog and not reads_all)
         # Pushed records that did not fit are there already, so no push reports them.
         self._schedule_next(getter, now, has_more=reads_all and is_full)
+        is_small = self._asked < self._settings.records_per_fetch
+        if is_full and is_small and not (page.at_end or self._reads_alone):
+            shard.drop_page()  # Executors begin with these records.
+            self._tip.wake()
+            return shard.next_poll_at
+        consumer.counters.damaged_aggregates += page.damaged_aggregates
+        consumer.counters.records_outside_shard += page.records_outside_shard
         self._tip.end_if_carried(self._shard_id, shard)
         if not (
             page.records or shard.records or page.at_end or page.says_nothing or page.millis_behind_latest

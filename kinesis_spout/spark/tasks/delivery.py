@@ -7,7 +7,7 @@ first); what was not reached is read, or carried, again.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -258,7 +258,7 @@ class SliceDelivery(ABC):
     def _note(self, record: Record, failed: FailedRecord, unfinished: Unfinished) -> None:
         line = self._line(record)
         if self._settings.coalescing is not None:
-            failed = replace(failed, partition_key=line)
+            failed = failed._replace(partition_key=line)
         self.failures.append(failed)
         self.unfinished.append(unfinished)
         self._stops_shard = self._settings.order is Order.SHARD

@@ -20,6 +20,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.processes.liveness import has_ended
 from kinesis_spout.spark.concurrency import record_run
@@ -36,8 +38,11 @@ _WORD_BYTES: Final = 8
 MARKS: Final = 16_384
 """The most records of a run; a whole number of words."""
 
-Entry = tuple[int, int | None, Failure | WorkResult | CoalescingWindow | None]
-"""Slice number; record index in it, with its failure (None: held); or the result."""
+Entry = tuple[int, int | None, bytes | WorkResult | CoalescingWindow | None]
+"""Slice number; record index in it, with its encoded failure (None: held); or the result."""
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(Failure).decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +84,8 @@ class SliceNotes:
     def failed(self, at: int, failure: Failure) -> bool:
         """Keep the failure of a record, ``at`` after those before. Returns whether the task is to stop."""
         if self._journal is not None:
-            self._journal.append((self._number, self.base + at, failure))
+            # To pickle it would cost several times as much.
+            self._journal.append((self._number, self.base + at, _encode(failure)))
         return self.must_stop
 
     def held(self, at: int) -> None:
@@ -240,7 +246,8 @@ def _parse(content: bytes) -> Remains:
         elif isinstance(entry, CoalescingWindow):
             remains.windows.setdefault(of_slice, []).append(entry)
         elif index is not None:
-            remains.failures.setdefault(of_slice, {})[index] = entry
+            failure = None if entry is None else _decode(entry)
+            remains.failures.setdefault(of_slice, {})[index] = failure
     return remains
 
 

@@ -30,6 +30,8 @@ from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import Order, SliceKind, SlicePlan
 
 _THREADS = 8
+_FEWEST_RECORDS = 1_000
+"""A fetch asks for no fewer: what a small slice leaves of them goes back to the driver, for the next ones."""
 
 Deliver = Callable[[SlicePlan, DeliverySettings], SliceDelivery]
 
@@ -150,6 +152,8 @@ class _Read:
         self._notes = notes
         self._getter: PollingShardGetter | None = None
         self._bytes = 0
+        self._fetched = 0
+        """Records on all pages; written by the fetching thread."""
         self._damaged_aggregates = self._records_outside_shard = 0
         self._at_end = False
         self._at_tip = False
@@ -167,7 +171,10 @@ class _Read:
         """Read the next page, waiting for the shard's read limits."""
         if self._getter is None:
             self._getter = self._open()
-        return self._delivery.fetch(self._getter, self._settings.read.max_records_per_fetch)
+        wanted = max(_FEWEST_RECORDS, self._work.plan.limit - self._fetched)
+        page = self._delivery.fetch(self._getter, min(wanted, self._settings.read.max_records_per_fetch))
+        self._fetched += len(page.records)
+        return page
 
     def take(self, done: Future[Page]) -> Page | None:
         try:

@@ -138,6 +138,14 @@ class BatchBolt(Bolt):
         if len(self._batch) >= self.max_batch:
             self.flush()
 
+    def execute_all(self, tuples: Sequence[Tuple]) -> None:
+        """Take tuples that came together, in place of ``execute``: unless that or ``flush`` is your own."""
+        waiting = [*self._batch, *tuples]
+        while len(waiting) >= self.max_batch:
+            self._batch, waiting = waiting[: self.max_batch], waiting[self.max_batch :]
+            self.flush()
+        self._batch = waiting
+
     def flush(self) -> None:
         batch, self._batch = self._batch, []
         if not batch:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kinesis_spout.model.handler import failure_of, failure_saying
 from kinesis_spout.model.unfinished_work import refuse_unfinished
-from kinesis_spout.storm.components.bolt import VERDICTS, Bolt, StatefulBolt
+from kinesis_spout.storm.components.bolt import VERDICTS, BatchBolt, Bolt, StatefulBolt
 from kinesis_spout.storm.components.combiner_bolt import CombinerBolt
 from kinesis_spout.storm.components.given import KeyValueState, TaskContext
 from kinesis_spout.storm.components.tuples import TICK, Source, Tuple, TupleState
@@ -59,6 +59,11 @@ class BoltTask:
         self._tells_touched = tells_touched
         self._came: list[TupleBlock] = []
         """What has come to a bolt with state in this micro-batch."""
+        self._batching: BatchBolt | None = None
+        """The bolt, if it takes whole blocks."""
+        if isinstance(bolt, BatchBolt):
+            is_ours = (type(bolt).execute, type(bolt).flush) == (BatchBolt.execute, BatchBolt.flush)
+            self._batching = bolt if is_ours else None
         self._combining: Combining | None = None
         if isinstance(bolt, CombinerBolt):
             self._combining = Combining(bolt, collector, trees, self._raised)
@@ -79,6 +84,21 @@ class BoltTask:
     def come(self, block: TupleBlock) -> None:
         if self._state is not None:
             self._came.append(block)
+
+    def take(self, block: TupleBlock) -> bool:
+        """Take a whole block, which costs less than its tuples one by one; False if the bolt wants those.
+
+        They are not counted as held: nobody asks before the end of the stage, when they are acked or failed.
+        """
+        if self._batching is None:
+            return False
+        counts, source, began = self._counts, block.source, perf_counter()
+        tuples = [Tuple(values, source, root, others) for values, root, others in block.tuples()]
+        counts.executed += len(tuples)
+        self._batching.execute_all(tuples)
+        counts.sampled += len(tuples)
+        counts.sampled_seconds += perf_counter() - began
+        return True
 
     def sender(self, source: Source) -> Send:
         if self._combining is not None:
@@ -235,9 +255,10 @@ class BoltTask:
             )
 
 
+_CALLING: Final = (BoltTask.take, BoltTask.tick, BoltTask.release)
 CALLS: Final = frozenset(
     code
-    for code in (BoltTask.tick.__code__, BoltTask.release.__code__, *BoltTask.sender.__code__.co_consts)
+    for code in (*(each.__code__ for each in _CALLING), *BoltTask.sender.__code__.co_consts)
     if isinstance(code, CodeType)
 )
-"""The functions in which a call of a component is under way: of ``execute`` (``send``), or of ``flush``."""
+"""The functions in which a call of a component is under way: ``execute`` (by ``send``, ``take``), or ``flush``."""

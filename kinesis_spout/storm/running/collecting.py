@@ -8,8 +8,9 @@ the collector sends a copy; a Python tuple cannot change, and is sent as it is.
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import structs
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Failure, failure_of, failure_saying
@@ -354,7 +355,7 @@ def _trees_of(anchors: Sequence[Tuple]) -> tuple[int, tuple[int, ...] | None]:
 
 def _failure(reason: str | BaseException) -> Failure:
     if isinstance(reason, Suspected):
-        return replace(failure_of(reason), killed_worker=True)
+        return structs.replace(failure_of(reason), killed_worker=True)
     if isinstance(reason, BaseException) and not isinstance(reason, FailedException):
         return failure_of(reason)
     return failure_saying(reason)

@@ -5,7 +5,7 @@ So nothing queues up, and a spout's tuple whose tree stays in the process is dec
 returned. What is for a later stage is packed into blocks.
 
 A micro-batch ends in the order of the flow: a bolt gets its tick and its ``flush``, what it still holds has
-timed out, then it is the next bolt's turn. Then what was done to trees is packed for the ackers.
+timed out, then it is the next bolt's turn. Then it is reported which trees are not complete.
 
 A run is kept by its process and used for micro-batch after micro-batch, with the user's objects in it.
 """
@@ -96,9 +96,11 @@ class StageRun:
 
     def receive(self, block: TupleBlock) -> None:
         task, trees = self._task(block.component, block.index), self.trees
+        trees.tell(block)
+        if task.take(block):
+            return
         task.come(block)
         send, ends = task.sender(block.source), trees.ends
-        trees.tell(block)
         for values, root, others in block.tuples():
             send(values, root, others)
             if ends and root in ends:

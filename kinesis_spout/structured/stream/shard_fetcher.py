@@ -212,5 +212,7 @@ def _reaches(page: ArrowPage, until: float) -> bool:
 
 def _newest_arrival(page: ArrowPage) -> float | None:
     """When the newest record arrived, in seconds since the epoch; None if no record has a time."""
+    if not page.batch.num_rows:
+        return None
     newest = pc.max(page.batch.column("approximateArrivalTimestamp")).as_py()
     return None if newest is None else float(newest.timestamp())

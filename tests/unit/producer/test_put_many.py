@@ -1,6 +1,7 @@
 """Records put together with one ticket, and records put without one."""
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from kinesis_spout.testing import (
     InMemorySpoolFolder,
     SteppedProducer,
 )
+from tests.support.kinesis.in_memory_client import client_error
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 
 
@@ -292,3 +294,46 @@ def test_a_call_that_fails_for_good_fails_all_of_its_records() -> None:
     assert [type(error).__name__ for error in ticket.failures().values()] == ["StreamNotFound"] * 3
     assert all(isinstance(error, KinesisError) for error in ticket.failures().values())
     assert repr(ticket) == "<BatchTicket 3 records ended, 3 failed>"
+
+
+@pytest.mark.parametrize("aggregation", [False, True])
+@pytest.mark.parametrize("share", [0.001, 0.05, 0.3])
+def test_refused_records_and_failed_calls_at_a_rate_lose_nothing_and_keep_the_order_of_keys(
+    share: float, *, aggregation: bool
+) -> None:
+    kinesis = WritableKinesis(s=4)
+    chance = random.Random(4711)
+    failed_calls = 0
+
+    def fail(*_: Any) -> None:
+        nonlocal failed_calls
+        if chance.random() < share:
+            failed_calls += 1
+            raise client_error("InternalFailure", "PutRecords", status=500)
+
+    kinesis.before_call = fail
+    kinesis.refuses = lambda *_: THROTTLED if chance.random() < share else None
+    producer = stepped(
+        kinesis,
+        aggregation=aggregation,
+        aggregation_max_bytes=1_024,
+        order="key",
+        max_records_per_call=20,
+        delivery_timeout_seconds=3_600,
+    )
+    records = some(4_000, keys=500)
+    tickets = [producer.put_many(records[at : at + 400]) for at in range(0, 4_000, 400)]
+    producer.flush()
+    assert [ticket.failures() for ticket in tickets] == [{}] * 10
+    refused = sum(not sent.taken for call in kinesis.calls for sent in call)
+    if share > 0.001 or not aggregation:  # there are few aggregates
+        assert refused, "some were refused"
+    if share > 0.001:
+        assert failed_calls, "some calls failed"
+    assert producer.counts().retried >= refused
+    by_key: dict[str, list[bytes]] = {}
+    for data, key in on_stream(kinesis):
+        by_key.setdefault(key, []).append(data)
+    for key, found in by_key.items():
+        assert found == [each for each, of in records if of == key]
+    assert len(by_key) == 500

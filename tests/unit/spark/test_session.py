@@ -1,7 +1,7 @@
 import tempfile
 from pathlib import Path
 
-from kinesis_spout.spark.session import socket_settings
+from kinesis_spout.spark.sessions import socket_settings
 
 
 def test_sockets_are_where_temporary_files_are() -> None:

@@ -18,7 +18,7 @@ from kinesis_spout import KinesisSpout
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark import session
 from kinesis_spout.spark.per_record.each_record import each_record
-from kinesis_spout.spark.session import LOCAL_CHECKPOINTS
+from kinesis_spout.spark.sessions import LOCAL_CHECKPOINTS
 from tests.fault.suite.trials.failing import Failing
 from tests.fault.suite.trials.plan import RETRY_LIMIT, Door, Place, TrialRecord
 from tests.fault.suite.trials.topology import trial_topology

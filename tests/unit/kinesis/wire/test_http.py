@@ -1,6 +1,7 @@
 """Answers as they come in, in pieces of any size."""
 
 import random
+from io import BytesIO
 
 import pytest
 
@@ -91,6 +92,47 @@ def test_an_answer_that_is_cut_anywhere_is_an_error(name: str) -> None:
             read(answer[:cut], reader=reader)
         with pytest.raises(ConnectionError):
             reader.received(0)
+
+
+def begin_long(body: bytes, come: int) -> ReplyReader:
+    """Have the head of an answer read, and so much of its body."""
+    reader = ReplyReader()
+    begun = head(f"Content-Length: {len(body)}") + body[:come]
+    reader.space()[: len(begun)] = begun
+    assert reader.received(len(begun)) is None
+    return reader
+
+
+@pytest.mark.parametrize("come", [0, 1, 5_000])
+@pytest.mark.parametrize("piece", [1_000, 16_384, 1 << 20])
+def test_a_long_body_is_read_from_a_source_that_blocks(come: int, piece: int) -> None:
+    body = LARGE * 5
+    reader = begin_long(body, come)
+    source = BytesIO(body[come:] + b"of the next answer")
+    assert reader.has_long_body
+
+    reply = reader.long_body(lambda space: source.readinto(space[:piece]))
+
+    assert reply.body == body
+    assert source.read() == b"of the next answer"
+    assert not reader.has_begun
+    assert read(head("Content-Length: 1") + b"x", reader=reader).body == b"x"
+
+
+def test_a_long_body_that_ends_too_early_is_an_error() -> None:
+    body = LARGE * 5
+    source = BytesIO(body[100:-1])
+
+    with pytest.raises(ConnectionError, match=f"expected {len(body)} bytes, got {len(body) - 1}"):
+        begin_long(body, 100).long_body(source.readinto)
+
+
+def test_a_long_body_whose_source_breaks_raises_what_the_source_raises() -> None:
+    def broken(_space: memoryview) -> int:
+        raise TimeoutError("silent")
+
+    with pytest.raises(TimeoutError, match="silent"):
+        begin_long(LARGE * 5, 100).long_body(broken)
 
 
 def test_a_body_without_a_length_ends_with_its_connection() -> None:

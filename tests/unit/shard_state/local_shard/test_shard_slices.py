@@ -195,6 +195,22 @@ class TestFreshSlices:
             SliceLimits(**sizes)
 
 
+class TestSlicesWhileRecordsFail:
+    def test_they_are_as_large_as_there_is_room_for_their_failures(self) -> None:
+        slices = owned(capacity=Capacity(records=40))
+        settle(slices, fresh(slices), read(1, 20, *(failed(at, at + 1) for at in range(0, 20, 2))))
+        assert slices.state.max_failures == 30
+        plan = fresh(slices)
+        assert plan.limit == 60
+        settle(slices, plan, read(21, 40))
+        assert fresh(slices).limit == 100
+
+    def test_they_move_on_where_every_record_fails(self) -> None:
+        slices = owned(capacity=Capacity(records=4))
+        settle(slices, fresh(slices), read(1, 2, failed(0, 1), failed(1, 2)))
+        assert fresh(slices).limit == 2
+
+
 class TestSlicesOfRetries:
     def test_they_hold_what_is_due_up_to_their_limit(self) -> None:
         slices = owned()

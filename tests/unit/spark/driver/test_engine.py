@@ -55,6 +55,34 @@ def test_a_backlog_is_read_by_the_executors_and_the_tip_by_the_driver(world: Eng
     assert diary.payloads == [*texts(50), "at the tip"]
 
 
+def test_of_much_that_comes_at_once_the_driver_sends_nothing_and_executors_read_it(
+    world: EngineWorld,
+) -> None:
+    diary = Diary()
+    running = world.start(diary)
+    running.query.processAllAvailable()
+
+    world.put(*texts(500))
+    diary.until(texts(500))
+
+    assert running.runner.slices(SliceKind.CARRIED) == []
+    assert diary.payloads == texts(500)
+
+
+def test_a_suspect_shard_the_driver_carries_however_much_comes_at_once(world: EngineWorld) -> None:
+    def handle(record: Record) -> None:
+        if record.data == b"r300":
+            raise KillsWorker
+
+    running = world.start(handle, blind=HandlerKilledWorker, retry_limit=0)
+    running.query.processAllAvailable()
+    world.put(*texts(500))
+    running.query.processAllAvailable()
+
+    assert [letter.data for letter in world.dead_letters.letters] == [b"r300"]
+    assert max(len(work.records) for work in running.runner.slices(SliceKind.CARRIED)) > 100
+
+
 def test_no_batch_runs_while_nothing_comes(world: EngineWorld) -> None:
     running = world.start(Diary())
     running.query.processAllAvailable()

@@ -107,6 +107,17 @@ def test_a_slice_that_was_read_further_than_it_was_handled_gives_no_iterator(wor
     assert result.cursor.iterator is None
 
 
+def test_a_slice_fetches_little_more_than_it_may_handle(world: World) -> None:
+    records = world.put(2_000)
+    (small,) = run(task_settings(world.client, max_left_bytes=1 << 20), read_slice(limit=3))
+    assert data_of(small.left) == data_of(records[3:1_000])
+    (result,) = run(task_settings(world.client), read_slice(limit=1_500))
+
+    assert (result.outcome.count, result.outcome.last) == (1_500, records[1_499].sequence)
+    assert result.left == ()
+    assert result.cursor.iterator is not None
+
+
 def test_the_end_of_a_closed_shard_is_told_only_when_all_before_it_is_handled(world: World) -> None:
     world.put(4)
     world.stream.split(FIRST)

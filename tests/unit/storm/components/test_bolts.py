@@ -153,29 +153,32 @@ class Sums(BatchBolt):
                 raise ValueError("no")
 
 
+@pytest.mark.parametrize("grouping", ["shuffle_grouping", "global_grouping"])
 class TestABatchBolt:
-    def test_is_given_batches_and_its_tuples_are_acked_for_it(self) -> None:
+    """In the process of its tuples' source, and behind an exchange, where it takes whole blocks."""
+
+    def test_is_given_batches_and_its_tuples_are_acked_for_it(self, grouping: str) -> None:
         builder = begin()
-        builder.set_bolt("sums", Sums()).shuffle_grouping("numbers")
+        getattr(builder.set_bolt("sums", Sums()), grouping)("numbers")
         builder.set_bolt("sink", Scripted(acks)).shuffle_grouping("sums")
         result = builder.build().run_local([*singles(4), (10,)])
         assert result.emitted["sums"] == {"default": [(6,), (10,)]}
         assert len(result.acked) == 5
 
-    def test_fails_the_tuples_of_a_batch_it_raises_for_and_keeps_what_it_acked(self) -> None:
+    def test_fails_the_tuples_of_a_batch_it_raises_for_and_keeps_what_it_acked(self, grouping: str) -> None:
         builder = begin()
-        builder.set_bolt("sums", Sums()).shuffle_grouping("numbers")
+        getattr(builder.set_bolt("sums", Sums()), grouping)("numbers")
         result = builder.build().run_local([(number,) for number in (5, 6, 7, 8, 10, 15, 16)])
         assert result.acked == [(6,)]
         assert set(result.reasons) == {"sums: ValueError: no"}
         assert (result.counts["sums"].errors, result.counts["sums"].failed) == (2, 6)
 
-    def test_fails_the_trees_of_all_its_anchors_when_what_it_emitted_fails(self) -> None:
+    def test_fails_the_trees_of_all_its_anchors_when_what_it_emitted_fails(self, grouping: str) -> None:
         def fails(bolt: Scripted, tup: Tuple) -> None:
             bolt.collector.fail(tup, "wrong sum")
 
         builder = begin()
-        builder.set_bolt("sums", Sums()).shuffle_grouping("numbers")
+        getattr(builder.set_bolt("sums", Sums()), grouping)("numbers")
         builder.set_bolt("sink", Scripted(fails)).global_grouping("sums")
         result = builder.build().run_local(singles(4))
         assert result.reasons == ["sink: wrong sum"] * 4
