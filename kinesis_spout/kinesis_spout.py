@@ -219,7 +219,7 @@ class KinesisSpout(RecordSpout):
         door: str,
         coalescing: "CoalescingKey | None" = None,
     ) -> "SpoutQuery":
-        from kinesis_spout.spark.long_tasks.long_task_runner import with_long_tasks  # noqa: PLC0415
+        from kinesis_spout.spark.long_tasks.spark_cluster import with_long_tasks  # noqa: PLC0415
         from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
         from kinesis_spout.spark.tasks.coalescing import order_with  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415

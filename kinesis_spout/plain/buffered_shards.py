@@ -4,6 +4,7 @@ Three quarters of ``max_buffered_bytes`` are for records that are not finished, 
 ahead, shared evenly by the shards (a page can exceed its share).
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -204,11 +205,14 @@ class BufferedShards:
     def acked(self, records: Iterable[Record]) -> None:
         """Take in acks of records that were told of before; without effect where that is over."""
         manager, now = self._consumer.manager, self._consumer.now
+        by_attempt = defaultdict[int, list[Record]](list)
         for record in records:
             sequence = record.sequence
             if manager.ack(record.shard_id, sequence, now):
                 self.retained.finished(record.shard_id, sequence)
-                self._acked([record], record.attempt)
+                by_attempt[record.attempt].append(record)
+        for attempt, acked in by_attempt.items():
+            self._acked(acked, attempt)
 
     def _acked(self, records: Sequence[Record], attempt: int) -> None:
         self._consumer.counters.acked += len(records)

@@ -1,5 +1,8 @@
 """Storm's acker: knows for each tree of tuples whether all of it is done, in 16 bytes whatever its size.
 
+Trees are decided by it with the option ``ackers=N``, and otherwise by who holds or failed a tuple: see
+``running.trees``. Both decide alike, which the models check.
+
 A tree has a root, a random 64-bit id. Each of its tuples is an edge with a random 64-bit id. The acker gets
 every edge id twice: when the tuple is made, and when it is acked. It keeps the XOR of all ids of a root.
 Equal ids cancel out in any order, so the value is 0 once every tuple that was made was also acked. The

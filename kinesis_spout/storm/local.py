@@ -1,6 +1,6 @@
 """Runs a topology in this process, without Spark: for tests of bolts and of how they are wired.
 
-Stages, exchanges and ackers are those that run on Spark; only the way between them is shorter.
+Stages, exchanges and who decides trees are as on Spark; only the way between them is shorter.
 """
 
 import time

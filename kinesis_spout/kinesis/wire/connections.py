@@ -12,12 +12,11 @@ import socket
 import ssl
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final, NamedTuple
-
-from urllib3.util import wait_for_read
 
 from kinesis_spout.kinesis.wire.http import Reply, ReplyReader
 
@@ -112,6 +111,8 @@ class Connection:
     @property
     def is_ended(self) -> bool:
         """Whether the server closed it, or sent something that nobody asked for."""
+        from urllib3.util import wait_for_read  # noqa: PLC0415 - who only imports a door does without urllib3
+
         return wait_for_read(self._socket, timeout=0)
 
     def close(self) -> None:
@@ -145,6 +146,7 @@ class Connections:
         """The one that was used last comes last. Under the lock, like all that is assigned below."""
         self._closed = False
         self._lock = threading.Lock()
+        weakref.finalize(self, _close_all, self._idle)  # of a client that nobody closes
 
     def kept(self, *, unseen_seconds: float) -> Connection | None:
         """Take a connection that is open; None if there is none. Does not block.
@@ -205,6 +207,9 @@ class Connections:
         """Close those that nobody uses now, and the others when they are given back."""
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, deque()
-        for connection in idle:
-            connection.close()
+            _close_all(self._idle)
+
+
+def _close_all(connections: deque[Connection]) -> None:
+    while connections:
+        connections.pop().close()

@@ -32,23 +32,18 @@ local mode there is none, and the driver reads them. So one record is to blame, 
 """
 
 import logging
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import inf
 from time import monotonic
-from typing import Any, Final, Protocol
-
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
-from pyspark.errors import PySparkException
+from typing import Final, Protocol
 
 from kinesis_spout.spark.long_tasks.held_task import HeldTask
 from kinesis_spout.spark.long_tasks.long_task import LongTask, LongTasks
 from kinesis_spout.spark.tasks.handler_runner import HandlerJob
-from kinesis_spout.spark.tasks.jobs import BatchRunner, Ticks, cancel, tagged
+from kinesis_spout.spark.tasks.jobs import BatchRunner, Ticks
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind
 
@@ -264,76 +259,3 @@ class LongTaskRunner:
                 task.handed,
                 "" if error is None else f", and died: {error}",
             )
-
-
-class SparkCluster:
-    """The ``Cluster`` of a SparkContext."""
-
-    def __init__(self, context: SparkContext, tasks: LongTasks) -> None:
-        self._context = context
-        self.tasks = tasks
-
-    def slots(self) -> int:
-        try:
-            jvm_context: Any = self._context._jsc.sc()  # noqa: SLF001 - PySpark has no public way
-            profile = jvm_context.resourceProfileManager().defaultResourceProfile()
-            return int(jvm_context.maxNumConcurrentTasks(profile))
-        except _NO_ANSWER as error:
-            _log.warning("Spark does not tell how many tasks can run, so none stays: %r", error)
-            return 0
-
-    def has_waiting_tasks(self) -> bool:
-        try:
-            # The public status is written when a task ends, or some seconds late.
-            jvm_context: Any = self._context._jsc.sc()  # noqa: SLF001 - as above
-            task_sets = jvm_context.taskScheduler().rootPool().getSortedTaskSetQueue()
-            return any(
-                task_set.numTasks() > task_set.runningTasks() + task_set.tasksSuccessful()
-                for task_set in map(task_sets.apply, range(task_sets.size()))
-                if not task_set.isZombie()
-            )
-        except _NO_ANSWER as error:
-            _log.warning("Spark does not tell which tasks wait, so no task stays: %r", error)
-            return True
-
-    def run(self, tag: str, task: HeldTask) -> list[str]:
-        with tagged(self._context, tag):
-            return self._context.parallelize([None], 1).mapPartitions(task).collect()
-
-    def cancel(self, tag: str) -> None:
-        cancel(self._context, tag)
-
-
-def with_long_tasks(jobs: Jobs, context: SparkContext, *, life_seconds: float) -> BatchRunner:
-    """``jobs``, with long tasks where ``life_seconds`` and the context allow them."""
-    tasks = long_tasks_of(context) if life_seconds else None
-    if tasks is None:
-        return jobs
-    return LongTaskRunner(jobs, SparkCluster(context, tasks), life_seconds=life_seconds)
-
-
-def long_tasks_of(context: SparkContext) -> LongTasks | None:
-    """Of a context's application; None where Spark may start a task twice, or encrypts what it sends."""
-    conf = context.getConf()
-    is_local = re.match(r"local(\[|$)", context.master or "") is not None
-    is_encrypted = any(conf.get(name, "false") == "true" for name in _ENCRYPTION)
-    if conf.get("spark.speculation", "false") == "true" or (is_encrypted and not is_local):
-        return None
-    with _lock:
-        if context.applicationId not in _of_application:
-            for earlier in _of_application.values():
-                earlier.close()
-            _of_application.clear()
-            host = "127.0.0.1" if is_local else conf.get("spark.driver.host")
-            assert host is not None  # Spark sets it
-            listen_at = host if is_local else conf.get("spark.driver.bindAddress") or host
-            # Spark writes IPv6 addresses as URLs have them.
-            _of_application[context.applicationId] = LongTasks(listen_at.strip("[]"), host.strip("[]"))
-        return _of_application[context.applicationId]
-
-
-_NO_ANSWER: Final = (Py4JError, PySparkException, OSError, AttributeError)
-"""AttributeError: the context was stopped. The next job says it in its own way."""
-_ENCRYPTION: Final = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
-_lock: Final = threading.Lock()
-_of_application: Final[dict[str, LongTasks]] = {}

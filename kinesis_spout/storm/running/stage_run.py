@@ -5,7 +5,7 @@ So nothing queues up, and a spout's tuple whose tree stays in the process is dec
 returned. What is for a later stage is packed into blocks.
 
 A micro-batch ends in the order of the flow: a bolt gets its tick and its ``flush``, what it still holds has
-timed out, then it is the next bolt's turn. Then what was done to trees is packed for the ackers.
+timed out, then it is the next bolt's turn. Then it is reported which trees are not complete.
 
 A run is kept by its process and used for micro-batch after micro-batch, with the user's objects in it.
 """

@@ -1,6 +1,7 @@
-"""One Spark job for a micro-batch, whatever its spout is: stages, an exchange between each two, and ackers.
+"""One Spark job for a micro-batch, whatever its spout is: stages, and an exchange between each two.
 
-    first stage > exchange > stage ... > exchange > ackers > results
+    first stage > exchange > stage ... > results
+    first stage > exchange > stage ... > exchange > ackers > results, with ``ackers=N``
 
 All that leaves a stage passes one exchange, packed in blocks by target, also what a later stage only passes
 on. So what is for the driver comes out at the end, once. Without a grouping that needs an exchange there is
@@ -156,7 +157,8 @@ class TopologyJobs:
         left = sorted({partitions + batch % partitions for batch in by_batch})
         records = self._context.runJob(exchanged, FindFailed(ends=dict(by_batch)), left)
         found_ends = sum(len(block.failed) for block in records if isinstance(block, FailedTrees))
-        assert found_ends == sum(map(len, by_batch.values())), "each tree has its record"
+        if found_ends != sum(map(len, by_batch.values())):
+            raise HandlerKilledWorker("the records that failed are gone: Spark ran a part of the job again")
         yield from records
 
     def _exchanged(self, blocks: RDD[Keyed], partitions: int, kept: int = 0) -> RDD[Keyed]:

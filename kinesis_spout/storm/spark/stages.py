@@ -1,4 +1,4 @@
-"""What Spark runs: the first stage over what a spout has, later ones over blocks, ackers in the end.
+"""What Spark runs: the first stage over what a spout has, later ones over blocks, ackers if they are asked for.
 
 A ``KinesisSpout`` has slices, which the first stage reads. A spout of the user's own has emitted tuples on the
 driver: they travel inside the job.

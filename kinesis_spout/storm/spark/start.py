@@ -81,8 +81,8 @@ def _check_state(topology: BuiltTopology, stateful: list[str]) -> None:
         )
     if topology.options.ackers == 0:
         raise InvalidConfig(
-            f"{where}: expected ackers with the state of {stateful[0]!r}, got none: without them it is unknown "
-            "which records failed"
+            f"{where}: expected trees that are tracked with the state of {stateful[0]!r}, got ackers=0: then it "
+            "is unknown which records failed"
         )
     kept = f"as {stateful[0]!r} keeps state that is stored with the progress of its spout"
     if not isinstance(spouts[0].made_of, KinesisSpout):

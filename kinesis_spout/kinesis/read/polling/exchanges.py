@@ -8,15 +8,17 @@ import selectors
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from botocore.exceptions import ReadTimeoutError
 
 from kinesis_spout.kinesis.read.polling.steps import GetRecordsCall
 from kinesis_spout.kinesis.read.socket_loop import SocketLoop
-from kinesis_spout.kinesis.wire.calls import Exchange
 from kinesis_spout.kinesis.wire.connections import Want
 from kinesis_spout.model.clock import Clock
+
+if TYPE_CHECKING:
+    from kinesis_spout.kinesis.wire.calls import Exchange
 
 _LOOK_EVERY_SECONDS: Final = 1.0
 """How often silent calls are looked for."""
@@ -34,7 +36,7 @@ class _UnderWay:
     """Mutable."""
 
     call: GetRecordsCall
-    exchange: Exchange
+    exchange: "Exchange"
     done: Done
     repeat: Callable[[], None]
     silent_since: float
@@ -53,7 +55,9 @@ class Exchanges:
         """By descriptor: which connection, and for what."""
         self._is_looking = False
 
-    def make(self, call: GetRecordsCall, exchange: Exchange, done: Done, repeat: Callable[[], None]) -> None:
+    def make(
+        self, call: GetRecordsCall, exchange: "Exchange", done: Done, repeat: Callable[[], None]
+    ) -> None:
         """Carry a call out, and give its answer or its error to ``done``, possibly at once.
 
         ``repeat`` is called instead if the call must be made by the client, on another connection. A call fails

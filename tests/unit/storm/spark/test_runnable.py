@@ -59,7 +59,7 @@ def test_spouts_of_the_same_stream_with_apps_of_their_own_can_run() -> None:
         (
             [kinesis()],
             {"state": "/state", "ackers": 0},
-            "expected ackers with the state of 'count', got none",
+            "expected trees that are tracked with the state of 'count', got ackers=0",
         ),
         (
             [Sentences()],

@@ -92,7 +92,11 @@ def with_held_conf() -> TopologyBuilder:
             "expected a KinesisSpout, as 'count' keeps state .* got NotToBeOpened",
         ),
         (with_state, {}, "expected the option state, an address for the state of count, got none"),
-        (with_state, {"state": "/x", "ackers": 0}, "expected ackers with the state of 'count', got none"),
+        (
+            with_state,
+            {"state": "/x", "ackers": 0},
+            "expected trees that are tracked with the state of 'count', got ackers=0",
+        ),
         (
             with_state,
             {"state": "/x", "name": "a/b"},
