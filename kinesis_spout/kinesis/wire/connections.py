@@ -12,6 +12,7 @@ import socket
 import ssl
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
@@ -145,6 +146,7 @@ class Connections:
         """The one that was used last comes last. Under the lock, like all that is assigned below."""
         self._closed = False
         self._lock = threading.Lock()
+        weakref.finalize(self, _close_all, self._idle)  # of a client that nobody closes
 
     def kept(self, *, unseen_seconds: float) -> Connection | None:
         """Take a connection that is open; None if there is none. Does not block.
@@ -205,6 +207,9 @@ class Connections:
         """Close those that nobody uses now, and the others when they are given back."""
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, deque()
-        for connection in idle:
-            connection.close()
+            _close_all(self._idle)
+
+
+def _close_all(connections: deque[Connection]) -> None:
+    while connections:
+        connections.pop().close()

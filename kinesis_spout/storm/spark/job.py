@@ -157,7 +157,8 @@ class TopologyJobs:
         left = sorted({partitions + batch % partitions for batch in by_batch})
         records = self._context.runJob(exchanged, FindFailed(ends=dict(by_batch)), left)
         found_ends = sum(len(block.failed) for block in records if isinstance(block, FailedTrees))
-        assert found_ends == sum(map(len, by_batch.values())), "each tree has its record"
+        if found_ends != sum(map(len, by_batch.values())):
+            raise HandlerKilledWorker("the records that failed are gone: Spark ran a part of the job again")
         yield from records
 
     def _exchanged(self, blocks: RDD[Keyed], partitions: int, kept: int = 0) -> RDD[Keyed]:

@@ -1,5 +1,6 @@
 """Who is trusted over TLS, and what a second connection costs."""
 
+import gc
 import socket
 import ssl
 import threading
@@ -115,3 +116,13 @@ def test_an_own_certificate_is_shown_to_a_server_that_asks_for_one(server: TlsSe
 
     assert len(server.certificates) == 1
     assert server.certificates[0]
+
+
+def test_a_client_that_nobody_closes_leaves_no_socket_open(server: TlsServer) -> None:
+    kept = connections(server, str(server.chain))
+    connection = answered(kept.open())
+    kept.give_back(connection)
+    del kept
+    gc.collect()
+
+    assert connection.fileno() == -1

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.storm import TopologyBuilder
 from kinesis_spout.storm.running.clocks import NO_TICKS
 from kinesis_spout.storm.spark.job import TopologyJobs
@@ -49,3 +50,16 @@ def test_a_shuffle_that_may_join_what_tasks_have_written_keeps_the_serializer_th
     caplog.set_level(logging.DEBUG)
     assert run_two(WithoutPrivateWays({name: "true"})) == 2
     assert caplog.text.count("exchange") == 0
+
+
+def test_a_job_whose_records_are_gone_when_a_tree_has_failed_does_not_count() -> None:
+    """As when a machine is lost after the job, and the first stage reads other records for the second one."""
+    builder = TopologyBuilder()
+    builder.set_spout("mine", Quiet())
+    fails = Scripted(lambda bolt, tup: bolt.collector.fail(tup, "no"))
+    builder.set_bolt("sink", fails, 2).fields_grouping("mine", ["value"])
+    jobs = TopologyJobs(SparkHere(), builder.build()._programs(2)["mine"], None, has_records=True)
+    leaves_none = FirstStageOfTuples(shipped=jobs.shipped)
+    share = packed_share([GivenTuple(0, ["a"], "default", is_tracked=True)], {})
+    with pytest.raises(HandlerKilledWorker, match="the records that failed are gone"):
+        jobs.run("lost", [share], leaves_none, ticks=NO_TICKS)
