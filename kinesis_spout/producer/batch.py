@@ -146,9 +146,8 @@ class BatchTicket(Promise):
         """
         failures = self.failures(timeout)
         for place, error in failures.items():
-            of = self.count
             raise type(error)(
-                f"{len(failures)} of {of} records failed, first the one at {place}: {error}"
+                f"{len(failures)} of {self.count} records failed, first the one at {place}: {error}"
             ) from error
 
     def __repr__(self) -> str:

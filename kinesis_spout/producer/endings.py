@@ -123,7 +123,10 @@ class Endings:
                     sent += 1
                     size_bytes += put.size_bytes
                     put.outcome = answer
-                    if put.callbacks or put.number_in_spool is not None or put.batch is not None:
+                    batch = put.batch
+                    if batch is not None and batch.left > 1 and put.number_in_spool is None:
+                        batch.left -= 1  # as `ended` does, for most of them
+                    elif put.callbacks or put.number_in_spool is not None or batch is not None:
                         self._note(put, is_over=True)
                 continue
             index = 0

@@ -716,6 +716,8 @@ static Place skip_cbor(const Reply *reply, Place at, int depth)
             at = at == NULL ? NULL : skip_cbor(reply, at, depth + 1);
         }
         return at;
+    case SIMPLE: /* false, true, null, undefined and floats */
+        return (*value & 31) >= 20 && (*value & 31) <= 27 && (*value & 31) != 24 ? at : NULL;
     default:
         return at;
     }

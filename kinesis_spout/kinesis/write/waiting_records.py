@@ -20,6 +20,7 @@ ended, which prevents this: only the first of each key's records is in a queue; 
 
 from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,6 +67,14 @@ class _Batch:
         self.size_bytes += size
         self._is_full = is_large
         return True
+
+    def fill(self, entries: list[Puttable]) -> Sequence[Puttable]:
+        """Take a call's worth of entries together if they fit; return those that must be looked at one by one."""
+        sizes = [entry.size_bytes for entry in entries]
+        if sum(sizes) > self._limits.size_bytes or max(sizes, default=0) > COMMON_RECORD_BYTES:
+            return entries
+        self.entries, self.size_bytes = entries, sum(sizes)
+        return ()
 
     @property
     def is_full(self) -> bool:
@@ -186,7 +195,10 @@ class WaitingRecords:
             self._take_from_open(batch, now)
         else:
             opened = self._open
-            while opened and batch.takes(opened[0]):
+            for entry in batch.fill(list(islice(opened, self._limits.records))):
+                if not batch.takes(entry):
+                    break
+            for _ in batch.entries:
                 opened.popleft()
             self._open_bytes -= batch.size_bytes
         self._count -= len(batch.entries)

@@ -88,24 +88,22 @@ class Exchanges:
             self._look_away(descriptor)  # it was closed, or another thread uses it
             return
         exchange = under_way.exchange
-        want = exchange.advance()
+        want, answer, error = None, None, None
+        try:
+            want = exchange.advance()
+            if want is None and not exchange.is_stale:
+                answer = exchange.result()
+        except Exception as raised:  # noqa: BLE001 - not hidden: who asked decides what it means
+            error = raised
         if want is not None:
             under_way.silent_since = self._clock.monotonic()
             self._watch(descriptor, exchange.connection, _EVENTS[want])
             return
         del self._under_way[descriptor]
-        if exchange.is_stale:
+        if exchange.is_stale or (error is not None and exchange.is_refused):
             under_way.repeat()
-            return
-        try:
-            answer = exchange.result()
-        except Exception as error:  # noqa: BLE001 - not hidden: who asked decides what it means
-            if exchange.is_refused:
-                under_way.repeat()
-            else:
-                under_way.done(error=error)
         else:
-            under_way.done(answer)
+            under_way.done(answer, error)
 
     def _watch(self, descriptor: int, connection: object, events: int) -> None:
         if self._watched.get(descriptor) == (connection, events):

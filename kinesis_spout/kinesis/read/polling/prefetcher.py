@@ -184,7 +184,11 @@ class Prefetcher:
         if isinstance(step, Pause):
             self._loop.at(step.until, partial(self._advance, run))
             return
-        exchange = step.begin()
+        try:
+            exchange = step.begin()
+        except Exception as error:  # noqa: BLE001 - not hidden: the steps decide what it means
+            self._advance(run, error=error)
+            return
         if exchange is None:
             self._make_elsewhere(run, step)
         else:

@@ -317,6 +317,14 @@ def test_what_is_no_reply_is_refused(body: bytes) -> None:
     assert is_refused(body)
 
 
+@pytest.mark.parametrize("value", [b"\xe1", b"\xf8\x20", b"\xfc", b"\xff", b"\x1f"])
+def test_an_unknown_member_whose_value_is_none_of_cbor_is_refused(value: bytes) -> None:
+    record = cbor({"Data": b"x", "SequenceNumber": "1", "New": 0})
+    assert record.endswith(b"\x00")
+
+    assert is_refused(b"\xa1" + cbor("Records") + b"\x81" + record[:-1] + value, CBOR)
+
+
 def test_every_beginning_of_a_reply_is_refused() -> None:
     reply = wire_reply([wire_record(1, b"data"), wire_record(2, b"more")])
     for body, content_type in (
