@@ -274,11 +274,9 @@ class Exchange:
     @property
     def is_stale(self) -> bool:
         """Whether the server had closed the kept connection before it got the request. A read is repeated."""
-        return (
-            self._error is not None
-            and not isinstance(self._error, TimeoutError)  # it was open, and the caller has waited long enough
-            and self.connection.is_stale
-        )
+        if self._error is None or isinstance(self._error, TimeoutError):
+            return False  # after a time-out it was open, and the caller has waited long enough
+        return self.connection.is_stale
 
     @property
     def has_reply(self) -> bool:

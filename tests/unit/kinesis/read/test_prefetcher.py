@@ -198,12 +198,10 @@ def test_a_machine_that_starts_no_more_threads_ends_no_polling(
 
     monkeypatch.setattr(threading.Thread, "start", start_few)
     with Prefetcher(most=8) as prefetcher:
-        for round_number in range(2):
+        for done in (8, 16):
             for number in range(8):
                 prefetcher.submit(fetching(number), 0.0)
-            wait_until(
-                lambda done=8 * (round_number + 1): len(ran) + len(errors) == done, "all", seconds=20.0
-            )
+            wait_until(partial(lambda done: len(ran) + len(errors) == done, done), "all", seconds=20.0)
 
     assert len(errors) == (0 if there_are else 16)
     assert len(started) == there_are
