@@ -146,6 +146,8 @@ class RecordsAtHand:
 def _interrupted(error: BaseException) -> BaseException:
     if isinstance(error, Exception):
         return error
-    ended = KinesisSpoutError(f"{type(error).__name__} while acks were taken in; open the stream again to go on")
+    ended = KinesisSpoutError(
+        f"{type(error).__name__} while acks were taken in; open the stream again to go on"
+    )
     ended.__cause__ = error
     return ended
