@@ -274,7 +274,12 @@ def test_an_interrupted_gathering_loses_nothing_and_leaves_the_lock_free(
         with pytest.raises(error):
             assert scene.spout.counters
     lock = next(iter(scene.spout._opened().current.values())).consumer.lock
-    other = threading.Thread(target=lambda: lock.acquire() and lock.release(), daemon=True)
+
+    def take() -> None:
+        with lock:
+            pass
+
+    other = threading.Thread(target=take, daemon=True)
     other.start()
     other.join(DEADLINE_SECONDS)
     assert not other.is_alive(), "the lock is free"
