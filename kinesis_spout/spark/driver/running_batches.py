@@ -150,8 +150,8 @@ class RunningBatches:
     def cancel_lost(self, now: float) -> float | None:
         """Cancel lost batches, again until they end. Returns when to look again.
 
-        One that waits for a core, or for a Python worker, would otherwise begin at any time later, and hand out what
-        the new owner has handed out; which can be the same consumer.
+        One that waits for a core, or for a Python worker, would otherwise begin at any time later, and hand out
+        what the new owner has handed out; which can be the same consumer.
         """
         lost = [batch for batch in self.batches.values() if batch.is_lost]
         if not lost:
@@ -172,8 +172,6 @@ class RunningBatches:
         try:
             is_whole = all(len(work.records) >= len(work.plan.retries) for work in batch.works)
             rereads = {} if is_whole else self._read_missing(batch)
-            if batch.is_lost:
-                raise HandlerKilledWorker("its shards were lost before it began")
             results = [
                 rereads[result.plan.shard_id].complete(result)
                 if result.plan.kind is SliceKind.RETRY and result.plan.shard_id in rereads
@@ -193,6 +191,8 @@ class RunningBatches:
 
     def _run_job(self, batch: Batch) -> list[WorkResult]:
         """Run what has something to deliver. An empty job that dies would blame records nobody received."""
+        if batch.is_lost:
+            raise HandlerKilledWorker("its shards were lost before it began")
         works = [work for work in batch.works if work.records or work.plan.kind is SliceKind.READ]
         empty = [work for work in batch.works if not work.records and work.plan.kind is not SliceKind.READ]
         results = [WorkResult(plan=work.plan, outcome=SliceOutcome()) for work in empty]

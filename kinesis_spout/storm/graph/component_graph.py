@@ -34,8 +34,8 @@ class ComponentGraph:
     """The checked graph. Its components come in the order of the flow: each after those it subscribes to.
 
     InvalidConfig: no spout, a bolt without inputs or with two for one stream, a subscription to what is not
-    there, a stream without a needed field, a grouping that does not fit the stream, state without a fields grouping, a cycle. It names
-    component, stream and field.
+    there, a stream without a needed field, a grouping that does not fit the stream, state without a fields
+    grouping, a cycle. It names component, stream and field.
     """
 
     def __init__(self, components: Mapping[str, Component]) -> None:
