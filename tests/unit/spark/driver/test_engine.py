@@ -475,7 +475,8 @@ def test_a_batch_whose_shards_are_lost_while_its_retries_are_read_again_never_be
     diary = Diary(a=[ValueError("no")])
     running = world.start(diary, retry_backoff_seconds=0.5)
     wait_until(lambda: running.query.counters.retried == 1, "the record has failed")
-    first_epoch, read_missing, lost = world.stored().epoch, RunningBatches._read_missing, []
+    first_epoch, read_missing = world.stored().epoch, RunningBatches._read_missing
+    lost: list[Batch] = []
 
     def lose_meanwhile(running: RunningBatches, batch: Batch) -> dict[str, Reread]:
         if not lost:
