@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 class GatheringLock:
     """A reentrant lock whose holder calls ``gather`` first, once: then what it guards is up to date.
 
-    ``gather`` must not raise. It is set by the reader, under the lock.
+    ``gather`` is set by the reader, under the lock. What it raises, the holder gets in place of the lock.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,11 @@ class GatheringLock:
             return False
         self._depth += 1
         if self._depth == 1 and self.gather is not None:
-            self.gather()
+            try:
+                self.gather()
+            except BaseException:  # Ctrl-C, too: nobody would release it
+                self.release()
+                raise
         return True
 
     def release(self) -> None:

@@ -161,6 +161,8 @@ class RecordSpout(Handle):
             raise
         self._watch(streams)
         self._streams = streams
+        if not self._is_several:
+            self._only = next(iter(streams.current.values()))
         self._monitored.watch(self)
 
     def _close(self, streams: StreamSet[StreamTuples]) -> None:
@@ -239,8 +241,9 @@ class RecordSpout(Handle):
                 several, the next call serves the others, and this one raises again when its turn comes.
                 StreamNotFound: the stream is deleted; or all are, and no pattern can find others.
         """
-        if self._only is not None:
-            at_hand = self._only.at_hand()
+        only = self._only  # ``close`` takes it away meanwhile
+        if only is not None:
+            at_hand = only.at_hand()
             if at_hand is not None:
                 return at_hand
         streams = self._opened()
@@ -273,7 +276,6 @@ class RecordSpout(Handle):
         kept = [name for name in self._turns if name in current]
         self._turns = deque(kept + [name for name in current if name not in kept])
         self._rests_until, self._turns_of = {}, current
-        self._only = None if self._is_several or self._closed else next(iter(current.values()), None)
 
     def __iter__(self) -> Iterator[Emitted]:
         """Yield tuple after tuple, waiting for the next one.
@@ -305,7 +307,8 @@ class RecordSpout(Handle):
             ValueError: this is no message id.
             SpoutClosed: it was closed, or never activated.
         """
-        if self._only is not None and self._only.ack_at_hand(message_id):
+        only = self._only
+        if only is not None and only.ack_at_hand(message_id):
             return True
         tuples, delivery = self._addressed_tuple(message_id)
         acked = tuples is not None and tuples.ack(delivery, message_id)

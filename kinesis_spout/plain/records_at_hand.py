@@ -8,7 +8,11 @@ back to its shard. So under the lock everything is as if each record had been de
 is decided there (a failure, a pause, a lost shard, the end) holds for the next record.
 
 A run ends after ``_LONGEST_SECONDS`` at the latest: then retries are due, deadlines pass, other shards have their
-turn. One that did not last so long is followed by a longer one; one that did, by a shorter one.
+turn. One that did not last so long is followed by a longer one; one that did, by a shorter one, as does one that
+ended before a record that has to wait.
+
+An error in between, which can be the caller's Ctrl-C, ends the consumer: the tracker knows a part of the run, and
+a record behind it must not be tracked before the rest.
 """
 
 from collections import deque
@@ -16,6 +20,7 @@ from collections.abc import Collection
 from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.record import Record
 from kinesis_spout.plain.buffered_shards import BufferedShards, Run
 
@@ -79,6 +84,13 @@ class RecordsAtHand:
 
     def prepared(self, now: float) -> tuple[str, Record] | None:
         """Put the next records at hand, and hand out the first; None if each has to be decided upon by itself."""
+        try:
+            return self._prepared(now)
+        except BaseException as error:
+            self._consumer.end_with(_interrupted(error))
+            raise
+
+    def _prepared(self, now: float) -> tuple[str, Record] | None:
         run = self._shards.take_run(now, self._most)
         if run is None:
             return None
@@ -101,15 +113,20 @@ class RecordsAtHand:
         """Have the tracker know what was handed out and acked, and put back what was not handed out."""
         if self._run is None and not self._acked:
             return
-        acked = dict([self._acked.popleft() for _ in range(len(self._acked))])
-        run, self._run = self._run, None
-        if run is not None:
-            self._gather_run(run, acked)
-        if acked:
-            self._shards.acked(acked.values())
+        try:
+            acked = dict([self._acked.popleft() for _ in range(len(self._acked))])
+            run, self._run = self._run, None
+            if run is not None:
+                self._gather_run(run, acked)
+            if acked:
+                self._shards.acked(acked.values())
+        except BaseException as error:
+            self._consumer.end_with(_interrupted(error))
+            raise
 
     def lost(self, shard_ids: Collection[str]) -> None:
-        for message_id in [each for each, record in [*self._out.items()] if record.shard_id in shard_ids]:
+        out = self._out.copy()  # other threads hand out and ack meanwhile
+        for message_id in [each for each, record in out.items() if record.shard_id in shard_ids]:
             self.forget(message_id)
 
     def _gather_run(self, run: Run, acked: dict[str, Record]) -> None:
@@ -120,6 +137,17 @@ class RecordsAtHand:
                 left += 1
         except IndexError:
             handed_out = len(self._ids) - left
-        self._most = max(_FEWEST, self._most // 2) if left else min(_MOST, 2 * self._most)
+        was_cut = left or handed_out < self._most
+        self._most = max(_FEWEST, self._most // 2) if was_cut else min(_MOST, 2 * self._most)
         is_acked = [acked.pop(message_id, None) is not None for message_id in self._ids[:handed_out]]
         self._shards.handed_out(run, is_acked, self._handed_at)
+
+
+def _interrupted(error: BaseException) -> BaseException:
+    if isinstance(error, Exception):
+        return error
+    ended = KinesisSpoutError(
+        f"{type(error).__name__} while acks were taken in; open the stream again to go on"
+    )
+    ended.__cause__ = error
+    return ended

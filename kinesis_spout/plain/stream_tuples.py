@@ -111,6 +111,9 @@ class StreamTuples:
 
     def next(self) -> Emitted | None:
         """See ``RecordSpout.next_tuple``."""
+        emitted = self.at_hand()
+        if emitted is not None:
+            return emitted
         consumer = self.consumer
         consumer.check()
         self.fail_overdue()
@@ -144,12 +147,17 @@ class StreamTuples:
 
     def ack(self, delivery: MessageId, message_id: str) -> bool:
         """Finish a record, which the user knows by ``message_id``; False if that changes nothing."""
+        if self._at_hand.ack(message_id):
+            return True
         shard_id, sequence = delivery.shard_id, delivery.sequence
         with self.consumer.lock:
             acked = self.consumer.manager.ack(shard_id, sequence, self.consumer.now)
             if acked:
                 self.consumer.counters.acked += 1
                 retained = self.shards.retained.finished(shard_id, sequence)
+                if retained is not None:  # perhaps a later delivery is out
+                    out = self._delivery(shard_id, sequence, retained.record.attempt)
+                    self._at_hand.forget(f"{self._prefix}{out}")
                 self._measure(delivery, retained)
                 self._end_span(retained)
         if acked:

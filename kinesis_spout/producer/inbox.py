@@ -108,6 +108,8 @@ class Inbox:
         self._sent = self._failed = self._dropped = self._refused = 0
         self._dead_lettered = self._recovered = 0
         self._reserved = 0
+        self._first: Put | None = None
+        """A batch that waits for room: what becomes free is kept for it, for others would always be sooner."""
         self._shares: Shares | None = None
         self._is_shut = False
         self.is_closed = False
@@ -142,22 +144,41 @@ class Inbox:
         self._ring()
         return True
 
-    def reserve(self, put: Put) -> bool:
-        """Keep room for records, if there is some and it is open."""
-        with self._lock:
-            if not self._has_taken(put, put.count, put.size_bytes):
-                return False
-            self._reserved += 1
-            return True
+    def reserve(self, put: Put, *, waits: bool = False, ahead: bool = False) -> bool:
+        """Keep room for records, if there is some and it is open.
 
-    def _has_taken(self, put: Put | None, count: int, size_bytes: int) -> bool:
-        """Count records in, if there is room, and it is open. What is larger than the buffer needs all of it."""
+        Args:
+            put: the records.
+            waits: whether the caller asks again until there is room, or refuses them.
+            ahead: whether they may go ahead of a batch that waits.
+        """
+        with self._lock:
+            was_first = put is self._first
+            has_taken = self._has_taken(put, put.count, put.size_bytes, ahead=ahead)
+            if was_first or (waits and put.count > 1 and self._first is None):
+                # One that waits for the share of its shard holds up no others.
+                self._first = put if not has_taken and self._lacks_room(put.count, put.size_bytes) else None
+            self._reserved += has_taken
+            was_first = was_first and self._first is None
+        if was_first:
+            self._wake_waiters()
+        return has_taken
+
+    def _lacks_room(self, count: int, size_bytes: int) -> bool:
+        """What is larger than the buffer needs all of it."""
         held, held_bytes = self._held + count, self._held_bytes + size_bytes
-        if self.is_closed or (self._held and (held > self._max_records or held_bytes > self._max_bytes)):
+        return self._held > 0 and (held > self._max_records or held_bytes > self._max_bytes)
+
+    def _has_taken(self, put: Put | None, count: int, size_bytes: int, *, ahead: bool = False) -> bool:
+        """Count records in, if there is room, and it is open."""
+        if self.is_closed or self._lacks_room(count, size_bytes):
+            return False
+        if self._first is not None and put is not self._first and not ahead:
             return False
         if self._shares is not None and self._is_shared and put is not None and not self._shares.take(put):
             return False
-        self._held, self._held_bytes = held, held_bytes
+        self._held += count
+        self._held_bytes += size_bytes
         return True
 
     def _is_enough(self, count: int, size_bytes: int) -> bool:
@@ -204,6 +225,8 @@ class Inbox:
         """Count records that are not taken over; free the room that was reserved for them."""
         with self._lock:
             self._refused += put.count
+            if put is self._first:
+                self._first = None
             if is_reserved:
                 self._use_reserved()
                 self._release(put.count, put.size_bytes)

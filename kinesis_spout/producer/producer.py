@@ -172,7 +172,8 @@ class KinesisProducer:
         """Take records over, all or none of them, and return one ticket for all of them.
 
         Cheaper than `put` for each, above all with ``aggregation``. Where the buffer has no room for all of
-        them, see `when_full`; what is larger than the whole buffer needs an empty one.
+        them, see `when_full`; what is larger than the whole buffer needs an empty one. While they wait for
+        room, what others put waits, too.
 
         Args:
             records: each a tuple ``(data, partition_key)`` or ``(data, partition_key, explicit_hash_key)``, as
@@ -325,7 +326,7 @@ class KinesisProducer:
 
     def _await_room(self, put: Put) -> bool:
         if self._engine.is_called_back:  # it would wait for itself
-            return False
+            return self._inbox.reserve(put, ahead=True)
         return self._room.wait(put)
 
     # The end.
@@ -408,6 +409,8 @@ class KinesisProducer:
                 piece.outcome = error
                 if piece.batch is not None:
                     piece.batch.ended(piece, error)
+                    if piece.batch.reports:
+                        self._engine.report(piece, error)
             self._inbox.ended(failed=put.count, size_bytes=put.size_bytes)
 
     async def _accept_async(self, put: Put) -> None:

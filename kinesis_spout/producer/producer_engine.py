@@ -351,11 +351,12 @@ class Engine:
         for count, error in ended.failures:
             _log.warning("%s for %s failed: %s", counted(count, "record"), self._stream, error)
         for held, error in ended.to_report:
-            self._report(held, error)
+            self.report(held, error)
         for ticket in ended.to_tell:
             ticket.tell()
 
-    def _report(self, held: Held, error: KinesisSpoutError) -> None:
+    def report(self, held: Held, error: KinesisSpoutError) -> None:
+        """Tell ``on_failure`` of records that have no ticket."""
         if self._on_failure is None:
             return
         for entry in held.user_records:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn
 
 from kinesis_spout.model.clock import Clock
@@ -30,7 +31,7 @@ class Room:
 
     def make(self, put: Put) -> None:
         try:
-            has_room = self._now(put) or (self._may_wait and self._await_room(put))
+            has_room = self._now(put) or (self._may_wait and self._waited(put))
         except BaseException:  # Ctrl-C
             self._inbox.refuse(put)
             raise
@@ -39,7 +40,10 @@ class Room:
 
     async def make_async(self, put: Put) -> None:
         try:
-            has_room = self._now(put) or (self._may_wait and await self._await_room_async(put))
+            has_room = self._now(put)
+            if not has_room and self._may_wait:
+                with self._hurried_for(put):
+                    has_room = await self._await_room_async(put)
         except BaseException:  # it was cancelled
             self._inbox.refuse(put)
             raise
@@ -52,7 +56,7 @@ class Room:
         while not self._inbox.is_closed:
             may_have_room = threading.Event()
             self._inbox.call_when_there_is_room(may_have_room.set)
-            if self._inbox.reserve(put):
+            if self._inbox.reserve(put, waits=True):
                 return True
             if not may_have_room.wait(max(0.0, deadline - self._clock.monotonic())):
                 break
@@ -71,13 +75,23 @@ class Room:
                     return
 
             self._inbox.call_when_there_is_room(told)
-            if self._inbox.reserve(put):
+            if self._inbox.reserve(put, waits=True):
                 return True
             try:
                 await asyncio.wait_for(may_have_room.wait(), deadline - self._clock.monotonic())
             except TimeoutError:
                 break
         return False
+
+    def _waited(self, put: Put) -> bool:
+        with self._hurried_for(put):
+            return self._await_room(put)
+
+    def _hurried_for(self, put: Put) -> AbstractContextManager[None]:
+        """Let nothing linger while more than half of the buffer is needed: less than that may wait there."""
+        most, most_bytes = self._config.max_buffered_records, self._config.max_buffered_bytes
+        is_large = 2 * put.count > most or 2 * put.size_bytes > most_bytes
+        return self._engine.flushing() if is_large else nullcontext()
 
     def _now(self, put: Put) -> bool:
         if self._inbox.reserve(put):

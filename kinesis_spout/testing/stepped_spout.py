@@ -62,7 +62,7 @@ class SteppedSpout(RecordSpout):
         for tuples in self._opened().current.values():
             tuples.shards.stop()
             tuples.consumer.close(commit=False)
-        self._closed, self._active = True, False
+        self._closed, self._active, self._only = True, False, None
 
     @property
     def all_done(self) -> bool:

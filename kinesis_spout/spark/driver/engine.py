@@ -240,6 +240,7 @@ class MicroBatchEngine:
         finally:
             self.turned_at = None
             self._tip.stop()
+            self._tip.polls.close()
             self._planner.grants.close()
             self._slots.leave(self)
             self._ended.set()

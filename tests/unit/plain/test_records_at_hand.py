@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,15 +12,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kinesis_spout.consumer.gathering_lock import GatheringLock
+from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.testing import (
     InMemoryStream,
+    InMemoryStreams,
     InMemoryZooKeeper,
     ManualClock,
     SteppedSpout,
     in_memory_ports,
 )
+from shard_state import StateManager
 from tests.support.consumer.world import DEADLINE_SECONDS
 from tests.support.waiting import wait_until
 
@@ -68,6 +72,27 @@ class Scene:
         while (emitted := self.spout.next_tuple()) is not None:
             taken.append(emitted)
         return taken
+
+    def take_and_ack(self) -> list[Emitted]:
+        taken = []
+        for _ in range(100):
+            while (emitted := self.spout.next_tuple()) is not None:
+                taken.append(emitted)
+                self.spout.ack(emitted.message_id)
+            self.step()
+        return taken
+
+
+def held_in(spout: RecordSpout) -> int:
+    """How many deliveries the spout would still take an ack of without a look."""
+    return sum(len(each._at_hand._out) for each in spout._opened().current.values())
+
+
+def interrupted_by(error: type[BaseException]) -> Callable[..., None]:
+    def raises(*_: object) -> None:
+        raise error
+
+    return raises
 
 
 def test_most_records_are_handed_out_and_acked_without_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,6 +192,104 @@ def test_nothing_of_a_run_is_handed_out_while_zookeeper_is_silent(monkeypatch: p
     assert scene.spout.next_tuple() is None
     certain = True
     assert len(scene.take()) == 9
+
+
+def test_a_delivery_whose_record_is_finished_by_a_late_ack_can_be_acked_no_more() -> None:
+    scene = Scene()
+    scene.stream.put(b"x", "key")
+    scene.step()
+    first = scene.spout.next_tuple()
+    assert first is not None
+    assert scene.spout.fail(first.message_id)
+    scene.clock.advance(1.5)
+    second = scene.spout.next_tuple()
+    assert second is not None
+
+    assert scene.spout.ack(first.message_id), "the record was handled, if late"
+    assert not scene.spout.ack(second.message_id)
+    assert held_in(scene.spout) == 0
+
+
+def test_several_streams_have_runs_too_and_keep_nothing_that_was_acked() -> None:
+    clock = ManualClock()
+    streams = InMemoryStreams(clock=clock)
+    for name in ("orders", "refunds"):
+        streams.create(name)
+        for number in range(200):
+            streams.streams[name].put(b"%d" % number, "key")
+    spout = UnsteppedSpout(
+        ports=streams.process(), stream="orders,refunds", app="billing", initial_position="trim_horizon"
+    )
+    spout.activate()
+    clock.advance(1.0)
+    spout.do_what_is_due()
+    taken = list(iter(spout.next_tuple, None))
+    assert [each.message_id.partition("/")[0] for each in taken[:4]] == ["orders", "refunds"] * 2
+    assert len(taken) == 400
+    for each in taken:
+        assert spout.ack(each.message_id)
+        assert not spout.ack(each.message_id)
+    assert held_in(spout) == 0
+    assert spout.counters.acked == 400
+    spout.close()
+
+
+def test_a_close_between_two_looks_of_another_thread_is_a_closed_spout() -> None:
+    scene = Scene()
+    scene.stream.put(b"x", "key")
+    scene.step()
+    emitted = scene.spout.next_tuple()
+    assert emitted is not None
+    only = scene.spout._only
+    looks = iter([only])
+
+    class Closing(UnsteppedSpout):
+        """The first look at its stream is before ``close``, all others are after it."""
+
+        _only = property(lambda _: next(looks, None), lambda *_: None)
+
+    scene.spout.__class__ = Closing
+    scene.spout.next_tuple()
+    looks = iter([only])
+    assert scene.spout.ack(emitted.message_id)
+    scene.spout.close()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OverflowError])
+def test_an_interrupted_gathering_loses_nothing_and_leaves_the_lock_free(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene()
+    for number in range(100):
+        scene.stream.put(b"%d" % number, "key")
+    scene.step()
+    acked = set()
+    for _ in range(10):
+        emitted = scene.spout.next_tuple()
+        assert emitted is not None
+        scene.spout.ack(emitted.message_id)
+        acked.add(emitted.values.data)
+    with monkeypatch.context() as patched:
+        patched.setattr(StateManager, "emit_acked", interrupted_by(error))
+        with pytest.raises(error):
+            assert scene.spout.counters
+    lock = next(iter(scene.spout._opened().current.values())).consumer.lock
+
+    def take() -> None:
+        with lock:
+            pass
+
+    other = threading.Thread(target=take, daemon=True)
+    other.start()
+    other.join(DEADLINE_SECONDS)
+    assert not other.is_alive(), "the lock is free"
+
+    with pytest.raises((KinesisSpoutError, OverflowError)):
+        scene.spout.next_tuple()
+    scene.spout.crash()
+    scene.open()
+    left = {each.values.data for each in scene.take_and_ack()}
+    assert left | acked == {b"%d" % number for number in range(100)}
 
 
 def test_a_failure_holds_up_what_is_at_hand_of_its_key() -> None:

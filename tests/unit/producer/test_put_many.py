@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from kinesis_spout.testing import (
 )
 from tests.support.kinesis.in_memory_client import client_error
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis
+from tests.support.waiting import wait_until
 
 
 def stepped(kinesis: WritableKinesis, **options: Any) -> SteppedProducer:
@@ -337,3 +340,59 @@ def test_refused_records_and_failed_calls_at_a_rate_lose_nothing_and_keep_the_or
     for key, found in by_key.items():
         assert found == [each for each, of in records if of == key]
     assert len(by_key) == 500
+
+
+def test_a_large_batch_gets_room_although_others_put_all_the_time() -> None:
+    kinesis = WritableKinesis(s=1)
+    kinesis.before_call = lambda *_: time.sleep(0.01)
+    is_over = threading.Event()
+    with KinesisProducer(
+        "s",
+        client=kinesis.client,
+        max_buffered_records=100,
+        max_records_per_call=10,
+        max_concurrent_calls=2,
+        block_timeout_seconds=5.0,
+    ) as producer:
+
+        def put_on_and_on() -> None:
+            while not is_over.is_set():
+                producer.put(b"x", "key")
+
+        threads = [threading.Thread(target=put_on_and_on) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            wait_until(lambda: producer.counts().waiting == 100, "the buffer is full")
+            for _ in range(3):
+                producer.put_many(some(60))
+        finally:
+            is_over.set()
+            for thread in threads:
+                thread.join()
+    assert producer.counts().failed == producer.counts().refused == 0
+
+
+def test_nothing_lingers_while_a_batch_that_needs_more_than_half_of_the_buffer_waits_for_room() -> None:
+    kinesis = WritableKinesis(s=1)
+    producer = stepped(kinesis, linger_seconds=60, block_timeout_seconds=1.0, max_buffered_records=100)
+    producer.put_many(some(45))
+    producer.put_many(some(60))
+    producer.flush()
+    assert len(on_stream(kinesis)) == 105
+
+
+def test_a_record_without_a_ticket_that_a_close_overtakes_is_reported() -> None:
+    failed: list[FailedRecord] = []
+    kinesis, folder = WritableKinesis(s=1), InMemorySpoolFolder()
+    spool = folder.open()
+    producer = stepped(kinesis, spool=spool, on_failure=failed.append)
+    append = spool.append
+
+    def slowly(*entries: Any) -> int:
+        producer._inbox.shut()  # as the end of ``close``, whose time is over
+        return append(*entries)
+
+    spool.append = slowly  # type: ignore[method-assign]
+    producer.send(b"x", "key")
+    assert [(each.data, type(each.error)) for each in failed] == [(b"x", ProducerClosed)]
