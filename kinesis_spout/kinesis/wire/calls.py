@@ -248,6 +248,8 @@ class Exchange:
         """A kept one serves many calls, one after the other, also of others than its present user."""
         self._reply: Reply | None = None
         self._error: OSError | None = None
+        self.is_refused = False
+        """Whether ``result`` raised because the signature was refused. botocore's next call may be taken."""
 
     def fileno(self) -> int:
         return self.connection.fileno()
@@ -272,7 +274,9 @@ class Exchange:
     @property
     def is_stale(self) -> bool:
         """Whether the server had closed the kept connection before it got the request. A read is repeated."""
-        return self._error is not None and self.connection.is_stale
+        if self._error is None or isinstance(self._error, TimeoutError):
+            return False  # after a time-out it was open, and the caller has waited long enough
+        return self.connection.is_stale
 
     @property
     def has_reply(self) -> bool:
@@ -281,11 +285,6 @@ class Exchange:
     @property
     def is_in_cbor(self) -> bool:
         return self._reply is not None and "cbor" in self._reply.content_type
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether ``result`` raised because the signature was refused. botocore's next call may be taken."""
-        return not self._operation.knows(self._key)
 
     def result(self) -> Any:
         """Return what the client's method returns.
@@ -297,7 +296,13 @@ class Exchange:
         if self._error is not None:
             raise _failed(self._error, self._route.url) from self._error
         assert self._reply is not None
-        return self._operation.result(self._key, self._reply)
+        try:
+            return self._operation.result(self._reply)
+        except ClientError as error:
+            self.is_refused = error.response.get("Error", {}).get("Code") in _SIGNATURE_REFUSED
+            if self.is_refused:
+                self._operation.forget(self._key)
+            raise
 
     def abandon(self) -> None:
         """Give up, at a deadline of the caller's for example."""
@@ -365,16 +370,18 @@ class _Operation:
             route, body = route.in_cbor, cbor.encoded(arguments)
         if not route.is_ready:
             return None
+        request = route.request(body or _encode(arguments))
         connection = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS)
         if connection is None:
             return None
-        connection.begin(route.request(body or _encode(arguments)), NON_BLOCKING)
+        connection.begin(request, NON_BLOCKING)
         return Exchange(self, key, route, connection)
 
-    def knows(self, key: str) -> bool:
-        return key in self._routes
+    def forget(self, key: str) -> None:
+        """Have botocore make the next call."""
+        self._routes.pop(key, None)
 
-    def result(self, key: str, reply: Reply) -> Any:
+    def result(self, reply: Reply) -> Any:
         """Return what an answer says. Raises ClientError."""
         if reply.status == _HTTP_OK and (result := self._good(reply)) is not None:
             return result
@@ -385,8 +392,6 @@ class _Operation:
         shape = None if code is None else self._model.service_model.shape_for_error_code(code)
         if shape is not None:
             parsed.update(self._parsed(reply, shape))
-        if code in _SIGNATURE_REFUSED:
-            self._routes.pop(key, None)
         exceptions: Any = self._wire.client.exceptions
         raise exceptions.from_code(code)(parsed, self._name)
 
@@ -401,14 +406,14 @@ class _Operation:
         return parsed
 
     def _exchanged(self, key: str, route: _Route, body: bytes, *, is_read: bool) -> Exchange:
+        request = route.request(body)
         kept = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS if is_read else 0.0)
-        exchange = self._answered(key, route, body, kept)
+        exchange = self._answered(key, route, request, kept)
         if is_read and exchange.is_stale:
-            exchange = self._answered(key, route, body, None)
+            exchange = self._answered(key, route, request, None)
         return exchange
 
-    def _answered(self, key: str, route: _Route, body: bytes, kept: Connection | None) -> Exchange:
-        request = route.request(body)
+    def _answered(self, key: str, route: _Route, request: bytes, kept: Connection | None) -> Exchange:
         connection = kept or _opened(route)
         connection.begin(request, self._wire.config.read_timeout)
         exchange = Exchange(self, key, route, connection)

@@ -8,6 +8,7 @@ was first, the next call finds out before it sends anything, or, when both happe
 """
 
 import contextlib
+import os
 import socket
 import ssl
 import threading
@@ -144,8 +145,11 @@ class Connections:
         self._session: ssl.SSLSession | None = None
         self._idle: deque[Connection] = deque()
         """The one that was used last comes last. Under the lock, like all that is assigned below."""
+        self._open = weakref.WeakSet[Connection]()
+        """Those in use, too."""
         self._closed = False
         self._lock = threading.Lock()
+        _all.add(self)
         weakref.finalize(self, _close_all, self._idle)  # of a client that nobody closes
 
     def kept(self, *, unseen_seconds: float) -> Connection | None:
@@ -174,10 +178,13 @@ class Connections:
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            return Connection(self._secured(plain) if is_secure else plain)
+            connection = Connection(self._secured(plain) if is_secure else plain)
         except BaseException:
             plain.close()
             raise
+        with self._lock:
+            self._open.add(connection)
+        return connection
 
     def _secured(self, plain: socket.socket) -> ssl.SSLSocket:
         with self._lock:
@@ -209,7 +216,29 @@ class Connections:
             self._closed = True
             _close_all(self._idle)
 
+    def forget_in_child(self) -> None:
+        """Close a forked child's copies of its parent's connections.
+
+        It must not use them, nor keep them open: one that the parent closes would go on waking the parent's
+        selector, which could no longer look away from it.
+        """
+        self._lock = threading.Lock()  # another thread may have held it at the fork
+        self._idle.clear()
+        for each in list(self._open):
+            each.close()
+
 
 def _close_all(connections: deque[Connection]) -> None:
     while connections:
         connections.pop().close()
+
+
+_all: Final = weakref.WeakSet[Connections]()
+
+if hasattr(os, "register_at_fork"):
+
+    def _forget_in_child() -> None:
+        for each in list(_all):
+            each.forget_in_child()
+
+    os.register_at_fork(after_in_child=_forget_in_child)

@@ -110,8 +110,3 @@ def _signing_key(secret: str | None, day: str, region: str, service: str) -> byt
     for part in (day, region, service, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")
     return key
-
-
-def _in_order(query: str) -> str:
-    pairs = sorted(each.partition("=")[::2] for each in query.split("&") if each)
-    return "&".join(f"{name}={value}" for name, value in pairs)

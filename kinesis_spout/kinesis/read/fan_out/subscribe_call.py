@@ -40,6 +40,7 @@ from urllib3.util.ssl_match_hostname import CertificateError
 
 from kinesis_spout.kinesis.calls import translated
 from kinesis_spout.kinesis.read.fan_out.subscription import OPERATION
+from kinesis_spout.kinesis.wire.http import Chunks, ProtocolError
 from kinesis_spout.kinesis.wire.whole_body import TunnelRefused, is_refused_tunnel
 from kinesis_spout.model.errors import Unavailable
 from shard_state import Position
@@ -53,8 +54,6 @@ PUSHED: Final = "Pushed"
 
 _HTTP_OK: Final = 200
 _LONGEST_ERROR_BYTES: Final = 1024 * 1024
-_LONGEST_SIZE_LINE: Final = 1_024
-_END: Final = b"\r\n"
 
 
 class PushedEvents:
@@ -65,12 +64,10 @@ class PushedEvents:
 
     def __init__(self, connection: socket.socket, *, length: int | None, chunked: bool) -> None:
         self.connection = connection
-        self._is_chunked = chunked
-        self._left = None if chunked else length
-        """Bytes left of the body, or of the chunk; None: until the connection ends, or not known yet."""
-        self._coded = bytearray()
-        self._in_chunk = False
-        self.ended = self._left == 0
+        self._chunks = Chunks() if chunked else None
+        self._left = length
+        """Bytes left of a body that is not in chunks; None: until the connection ends."""
+        self.ended = not chunked and length == 0
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -78,56 +75,19 @@ class PushedEvents:
 
     def body_in(self, data: bytes) -> bytes:
         """Remove the transfer coding from received bytes. Raises Unavailable if it is invalid."""
-        if self._is_chunked:
-            return self._without_chunks(data)
+        if self._chunks is not None:
+            try:
+                body = self._chunks.taken(data)
+            except ProtocolError as error:
+                raise Unavailable(f"{error}; the shard is subscribed to again") from error
+            self.ended = self._chunks.ended
+            return body
         if self._left is None:
             return data
         piece = data[: self._left]
         self._left -= len(piece)
         self.ended = self._left == 0
         return piece
-
-    def _without_chunks(self, data: bytes) -> bytes:
-        coded = self._coded
-        coded += data
-        body = bytearray()
-        while not self.ended:
-            if self._in_chunk:
-                assert self._left is not None
-                taken = min(self._left, len(coded))
-                body += memoryview(coded)[:taken]
-                del coded[:taken]
-                self._left -= taken
-                if self._left or len(coded) < len(_END):
-                    break
-                if coded[: len(_END)] != _END:
-                    raise _not_chunked(bytes(coded[:20]))
-                del coded[: len(_END)]
-                self._in_chunk = False
-            elif not self._begin_chunk():
-                break
-        return bytes(body)
-
-    def _begin_chunk(self) -> bool:
-        """Read the size of the next chunk; False if it has not come yet."""
-        end = self._coded.find(_END)
-        if end < 0:
-            if len(self._coded) > _LONGEST_SIZE_LINE:
-                raise _not_chunked(bytes(self._coded[:20]))
-            return False
-        size = bytes(self._coded[:end]).partition(b";")[0].strip()
-        del self._coded[: end + len(_END)]
-        try:
-            self._left = int(size, 16)
-        except ValueError as error:
-            raise _not_chunked(size[:20]) from error
-        self._in_chunk = self._left > 0
-        self.ended = self._left == 0
-        return True
-
-
-def _not_chunked(found: bytes) -> Unavailable:
-    return Unavailable(f"expected a body in chunks, got {found!r}; the shard is subscribed to again")
 
 
 class PushedSubscriptions:

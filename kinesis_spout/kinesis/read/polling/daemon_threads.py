@@ -19,14 +19,15 @@ class DaemonThreads:
         self._lock = threading.Lock()
 
     def run(self, function: Callable[[], None]) -> None:
-        """Run a function on a thread, as soon as one is free. It must not raise."""
+        """Run a function on a thread, as soon as one is free. It must not raise.
+
+        Raises:
+            RuntimeError: the machine can start no thread, not even the first one.
+        """
         with self._lock:
+            if self._free <= 0 and len(self._threads) < self._most:
+                self._start()
             self._free -= 1
-            if self._free < 0 and len(self._threads) < self._most:
-                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._threads.append(thread)
-                self._free += 1
-                thread.start()
         self._work.put(function)
 
     def close(self, seconds: float) -> None:
@@ -41,6 +42,18 @@ class DaemonThreads:
             self._work.put(None)
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _start(self) -> None:
+        """Start a thread, or leave the work to those that there are; under the lock."""
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._threads:
+                raise
+        else:
+            self._threads.append(thread)
+            self._free += 1
 
     def _run(self) -> None:
         while (function := self._work.get()) is not None:

@@ -165,7 +165,7 @@ class Prefetcher:
                 answer = error = None
                 if isinstance(step, MayBlock):
                     if is_loop:
-                        self._threads.run(partial(self._advance, run))
+                        self._go_on_elsewhere(run, partial(self._advance, run))
                         return
                 elif is_loop:
                     self._await(run, step)
@@ -197,7 +197,13 @@ class Prefetcher:
             )
 
     def _make_elsewhere(self, run: "_Run", call: GetRecordsCall) -> None:
-        self._threads.run(partial(self._make, run, call))
+        self._go_on_elsewhere(run, partial(self._make, run, call))
+
+    def _go_on_elsewhere(self, run: "_Run", go_on: Callable[[], None]) -> None:
+        try:
+            self._threads.run(go_on)
+        except RuntimeError as error:  # the steps decide what it means; this thread must not end with it
+            self._advance(run, error=error)
 
     def _make(self, run: "_Run", call: GetRecordsCall) -> None:
         """Make a call the blocking way; on a thread for what may block."""

@@ -1,5 +1,7 @@
 """Many shards polled by one thread over real sockets, and what a bad endpoint does to them."""
 
+import os
+import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -156,6 +158,28 @@ def test_an_endpoint_that_was_away_is_polled_again_and_not_hammered_meanwhile() 
     finally:
         shards.prefetcher.close()
         shards.client.close()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_keeps_no_connection_open_that_would_wake_the_loop_for_ever(
+    endpoint: FaultyEndpoint,
+) -> None:
+    with polled(endpoint, 8) as shards:
+        wait_until(partial(shards.all_have, 2), "two pages of each")
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(0)
+        try:
+            endpoint.cut_all()
+            had = shards.pages.copy()
+            wait_until(lambda: all(shards.pages[name] > had[name] + 1 for name in shards.names), "new pages")
+            used = _loop_seconds(shards)
+            threading.Event().wait(1.5)  # what it costs to wait is what is measured
+            assert _loop_seconds(shards) - used < 0.5
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def test_it_closes_at_once_although_no_answer_comes(endpoint: FaultyEndpoint) -> None:

@@ -1,8 +1,11 @@
 import threading
+from collections.abc import Callable
 from functools import partial
 
+import pytest
+
 from kinesis_spout.kinesis import Prefetcher
-from kinesis_spout.kinesis.read.polling.steps import Blocking
+from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, Blocking, Steps
 from kinesis_spout.model.clock import SystemClock
 from tests.support.waiting import wait_until
 
@@ -163,3 +166,42 @@ def test_closing_ends_the_threads_and_later_fetches_do_nothing() -> None:
 
     assert set(threading.enumerate()) <= before
     assert runs == [1]
+
+
+@pytest.mark.parametrize("there_are", [0, 2])
+def test_a_machine_that_starts_no_more_threads_ends_no_polling(
+    monkeypatch: pytest.MonkeyPatch, there_are: int
+) -> None:
+    ran: list[int] = []
+    errors: list[Exception] = []
+    start = threading.Thread.start
+    started: list[threading.Thread] = []
+
+    def start_few(thread: threading.Thread) -> None:
+        if thread.name.endswith("-thread"):
+            if len(started) == there_are:
+                raise RuntimeError("can't start new thread")
+            started.append(thread)
+        start(thread)
+
+    def fetching(number: int) -> Callable[[], Steps[None]]:
+        def fetch() -> Steps[None]:
+            try:
+                yield MAY_BLOCK
+            except RuntimeError as error:
+                errors.append(error)
+            else:
+                threading.Event().wait(0.05)  # so that all are under way together
+                ran.append(number)
+
+        return fetch
+
+    monkeypatch.setattr(threading.Thread, "start", start_few)
+    with Prefetcher(most=8) as prefetcher:
+        for done in (8, 16):
+            for number in range(8):
+                prefetcher.submit(fetching(number), 0.0)
+            wait_until(partial(lambda done: len(ran) + len(errors) == done, done), "all", seconds=20.0)
+
+    assert len(errors) == (0 if there_are else 16)
+    assert len(started) == there_are

@@ -1,5 +1,6 @@
 """Faults of connections, servers and clocks: no poll is lost, and nothing is put twice below its caller."""
 
+import os
 import random
 import selectors
 import threading
@@ -14,14 +15,19 @@ import botocore.auth
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, ReadTimeoutError
 
-from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis import KinesisClientSettings, Prefetcher
 from kinesis_spout.kinesis.calls import RAW_BODY, translated
+from kinesis_spout.kinesis.read.polling.steps import GetRecordsCall, Steps
 from kinesis_spout.model.errors import AccessDenied
-from tests.unit.kinesis.wire.servers import EMPTY, HANGS_UP, End, Server, answer_of, running
+from tests.support.waiting import wait_until
+from tests.unit.kinesis.wire.servers import EMPTY, HANGS_UP, SILENCE, End, Server, answer_of, running
 
 ARGUMENTS: dict[str, Any] = {"ShardIterator": "it", "Limit": 10}
 RECORDS: list[Any] = [{"Data": b"data", "PartitionKey": "k"}]
 PUT = answer_of(b'{"FailedRecordCount":0,"Records":[{"SequenceNumber":"1","ShardId":"s"}]}')
+REFUSAL = answer_of(
+    b'{"__type":"InvalidSignatureException","message":"Signature not yet current"}', "400 Bad Request"
+)
 SKEW_SECONDS = 3_600
 
 
@@ -142,6 +148,19 @@ def test_a_server_that_stops_inside_an_answer_times_out(server: Server) -> None:
     client.close()
 
 
+def test_a_poll_that_waited_in_vain_on_a_kept_connection_is_not_made_again_below_its_caller(
+    server: Server,
+) -> None:
+    client = client_of(server, read_timeout_seconds=0.3)
+    read(client)
+    server.answers = [SILENCE]
+
+    with pytest.raises(ReadTimeoutError):
+        read(client)
+    assert len(server.requests) == 2
+    client.close()
+
+
 def test_a_server_that_is_gone_is_named() -> None:
     with running() as server:
         client = client_of(server)
@@ -189,8 +208,7 @@ class RefusesOtherClocks:
         if abs((signed - datetime.now(UTC)).total_seconds() - self.ahead_seconds) < 300:
             return answer_of(EMPTY)
         self.refused += 1
-        refusal = b'{"__type":"InvalidSignatureException","message":"Signature not yet current"}'
-        return answer_of(refusal, "400 Bad Request")
+        return REFUSAL
 
 
 def test_a_clock_that_is_an_hour_off_is_corrected_as_soon_as_botocore_corrects_it(
@@ -208,6 +226,80 @@ def test_a_clock_that_is_an_hour_off_is_corrected_as_soon_as_botocore_corrects_i
     )
     assert [read(client) for _ in range(5)] == [EMPTY] * 5
     assert service.refused == 3
+
+
+def test_a_poll_that_was_refused_is_known_as_one_although_another_call_has_learnt_meanwhile(
+    server: Server, client: Any
+) -> None:
+    read(client)
+    server.answers = [REFUSAL]
+    exchange = client.get_records.begin(**ARGUMENTS)
+    finish(exchange)
+    with pytest.raises(ClientError):
+        exchange.result()
+    assert read(client) == EMPTY  # botocore's, and learnt from
+
+    assert exchange.is_refused
+
+
+def test_the_polling_thread_has_botocore_make_a_poll_again_whose_signature_was_refused(
+    server: Server, client: Any
+) -> None:
+    read(client)
+    server.answers = [REFUSAL]
+    answers: list[bytes] = []
+
+    def fetch() -> Steps[None]:
+        answer = yield GetRecordsCall(client, ARGUMENTS)
+        answers.append(bytes(answer[RAW_BODY]))
+
+    with Prefetcher() as prefetcher:
+        prefetcher.submit(fetch, 0.0)
+        wait_until(lambda: bool(answers), "an answer", seconds=10.0)
+
+    assert answers == [EMPTY]
+    agents = ["amz-sdk-invocation-id" in headers for _, headers, _ in server.requests]
+    assert agents == [False, False, True], "ours, ours that is refused, botocore's in its place"
+
+
+def test_credentials_that_cannot_be_renewed_cost_no_connection(
+    server: Server, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read(client)
+    route = client.get_records._operation._routes[""]
+    route._second = None
+    expired: Any = ClientError({"Error": {"Code": "ExpiredToken"}}, "AssumeRole")
+    with monkeypatch.context() as patched:
+        patched.setattr(route._credentials, "get_frozen_credentials", lambda: raised(expired))
+        for call in (client.get_records, client.get_records.begin):
+            with pytest.raises(ClientError):
+                call(**ARGUMENTS)
+    connections = server.connections
+
+    assert read(client) == EMPTY
+    assert server.connections == connections
+
+
+def raised(error: Exception) -> Any:
+    raise error
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_connections_of_its_own(server: Server, client: Any) -> None:
+    read(client)
+    connections = server.connections
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = int(read(client) != EMPTY)
+        finally:
+            os._exit(code)
+
+    assert os.waitpid(child, 0)[1] == 0
+    assert server.connections == connections + 1
+    assert read(client) == EMPTY
+    assert server.connections == connections + 1
 
 
 def test_calls_that_do_not_block_are_answered_in_any_order_by_one_thread(server: Server, client: Any) -> None:
@@ -252,12 +344,16 @@ def test_a_call_that_does_not_block_says_that_its_connection_was_stale(server: S
     read(client)
     server.answers = [HANGS_UP]
     exchange = client.get_records.begin(**ARGUMENTS)
-    while exchange.advance() is not None:
-        time.sleep(0.001)
+    finish(exchange)
 
     assert exchange.is_stale
     with pytest.raises(ConnectionClosedError):
         exchange.result()
+
+
+def finish(exchange: Any) -> None:
+    while exchange.advance() is not None:
+        time.sleep(0.001)
 
 
 def test_without_an_open_connection_nothing_is_begun(server: Server, client: Any) -> None:

@@ -1,6 +1,7 @@
 """What the micro-batches do when Kinesis refuses: the same as the plain-Python door."""
 
 import logging
+import threading
 
 import pytest
 
@@ -23,6 +24,18 @@ def test_access_denied_before_anything_was_read_ends_the_query(world: EngineWorl
     running = world.start(Diary())
     wait_until(lambda: not running.query.isActive, "the query ends")
     assert isinstance(running.query.exception(), AccessDenied)
+
+
+def test_a_query_that_an_error_ended_leaves_no_thread_that_polls(world: EngineWorld) -> None:
+    world.stream.fail_next(AccessDenied("never had it"), times=100)
+    running = world.start(Diary())
+    wait_until(lambda: not running.query.isActive, "the query ends")
+
+    wait_until(lambda: not polling_threads(), "the threads that polled end", seconds=10.0)
+
+
+def polling_threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("kinesis-spout-fetch")]
 
 
 def test_a_key_that_is_refused_ends_no_query_and_is_said_once(
