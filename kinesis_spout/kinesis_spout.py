@@ -77,7 +77,7 @@ class KinesisSpout(RecordSpout):
         shards, a ``QueueCoordinator`` sees to it.
 
         Args:
-            spark: a classic session, best one from ``kinesis_spout.spark.sessions``.
+            spark: a classic session, best one from ``kinesis_spout.spark.session``.
             handler: pickled once, loaded once per Python worker. A plain function or an ``async def``.
             name: the query's name; the application's unless given.
             coalesce: "partition_key", or a function that gives the key of a record: a str, bytes, an int, a

@@ -119,12 +119,13 @@ class Inbox:
 
     def add(self, put: Put) -> bool:
         """Take records over, if there is room and it is open."""
+        count, size_bytes = put.count, put.size_bytes
         with self._lock:
-            if not self._has_taken(put, put.count, put.size_bytes):
+            if not self._has_taken(put, count, size_bytes):
                 return False
             self._sending = None
             self._fresh.append(put)
-            if not self._is_enough(put.count, put.size_bytes):
+            if not self._is_enough(count, size_bytes):
                 return True
         self._ring()
         return True
@@ -171,14 +172,14 @@ class Inbox:
 
     def _has_taken(self, put: Put | None, count: int, size_bytes: int, *, ahead: bool = False) -> bool:
         """Count records in, if there is room, and it is open."""
-        if self.is_closed or self._lacks_room(count, size_bytes):
+        held, held_bytes = self._held + count, self._held_bytes + size_bytes
+        if self.is_closed or (self._held and (held > self._max_records or held_bytes > self._max_bytes)):
             return False
         if self._first is not None and put is not self._first and not ahead:
             return False
         if self._shares is not None and self._is_shared and put is not None and not self._shares.take(put):
             return False
-        self._held += count
-        self._held_bytes += size_bytes
+        self._held, self._held_bytes = held, held_bytes
         return True
 
     def _is_enough(self, count: int, size_bytes: int) -> bool:

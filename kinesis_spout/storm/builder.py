@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.unfinished_work import refuse_unfinished_function
 from kinesis_spout.storm.components.bolt import Bolt, StatefulBolt
+from kinesis_spout.storm.components.combiner_bolt import CombinerBolt
 from kinesis_spout.storm.components.spout import Spout
 from kinesis_spout.storm.components.tuples import OutputFields, are_field_names, declared_streams
 from kinesis_spout.storm.components.windowed_bolt import WindowedBolt, windows_of
@@ -206,6 +207,7 @@ class TopologyBuilder:
                 conf=own_conf,
                 inputs=tuple(declarer.inputs),
                 is_stateful=isinstance(bolt, StatefulBolt),
+                needs=bolt.needs if isinstance(bolt, CombinerBolt) else (),
             )
 
         self._set(name, component, declarer)

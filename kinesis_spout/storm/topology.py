@@ -68,7 +68,7 @@ class Topology(BuiltTopology):
         """Start the topology on Spark.
 
         Args:
-            spark: a classic session, best one from ``kinesis_spout.spark.sessions``.
+            spark: a classic session, best one from ``kinesis_spout.spark.session``.
             name: the query's; the topology's unless given.
 
         Returns:

@@ -1,12 +1,24 @@
 """Tuples that are combined before an exchange, against a recount of the sentences that were acked."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.storm import BasicBolt, CombinerBolt, FailedException, KeyValueState, StatefulBolt, Tuple
+from kinesis_spout.storm import (
+    BasicBolt,
+    Bolt,
+    CombinerBolt,
+    FailedException,
+    KeyValueState,
+    OutputCollector,
+    StatefulBolt,
+    TaskContext,
+    Tuple,
+)
 from kinesis_spout.storm.running.blocks import GroupBlock
 from tests.support.storm.scripted_topology import begin
 
@@ -100,3 +112,46 @@ def test_what_cannot_be_combined_fails_alone() -> None:
     assert "unsupported operand" in result.reasons[0]
     assert "unhashable" in result.reasons[1]
     assert (result.counts["tally"].executed, result.counts["tally"].acked) == (4, 2)
+
+
+def test_what_cannot_be_sent_on_fails_all_that_is_in_it_and_nothing_else() -> None:
+    builder = begin(["day"])
+    builder.set_bolt("tally", CombinerBolt(["day"])).shuffle_grouping("numbers")
+    builder.set_bolt("end", CombinerBolt(["day"], "n", value="count")).fields_grouping("tally", ["day"])
+    day = date(2026, 1, 1)  # It has not the same hash in every process.
+
+    result = builder.build().run_local([["a"], [day], ["b"], [day]])
+
+    assert result.emitted["end"]["default"] == [("a", 1), ("b", 1)]
+    assert [values for values, _ in result.failed] == [[day], [day]]
+    assert "got date" in result.reasons[0]
+
+
+class Pair(Bolt):
+    """Emits for two tuples together, and fails the first of them."""
+
+    def declare_output_fields(self) -> list[str]:
+        return ["word"]
+
+    def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
+        super().prepare(conf, context, collector)
+        self._held: list[Tuple] = []
+
+    def execute(self, tup: Tuple) -> None:
+        self._held.append(tup)
+        if len(self._held) == 2:
+            self.collector.emit(["pair"], self._held)
+            self.collector.fail(self._held[0], REFUSED)
+            self.collector.ack(self._held[1])
+
+
+def test_a_tuple_of_two_trees_is_combined_when_one_of_them_has_failed() -> None:
+    builder = begin(["word"])
+    builder.set_bolt("pair", Pair()).shuffle_grouping("numbers")
+    builder.set_bolt("tally", CombinerBolt(["word"])).shuffle_grouping("pair")
+    builder.set_bolt("end", CombinerBolt(["word"], "n")).fields_grouping("tally", ["word"])
+
+    result = builder.build().run_local([["a"], ["b"]])
+
+    assert [values for values, _ in result.failed] == [["a"]]
+    assert result.emitted["tally"]["default"] == [("pair", 1)]

@@ -192,6 +192,8 @@ class MicroBatchEngine:
                 shard.drop_page()
             self._tip.forget(shard_id)
             self._shards.retry_data.drop_shard(shard_id)
+        self._running.look_for_lost(lambda plan: self._shards.of(plan) is None)
+        self._wake()
 
     def resumed(self) -> None:
         self._planner.plan_at = self.consumer.now
@@ -285,7 +287,7 @@ class MicroBatchEngine:
 
     def _start_work(self) -> float:
         now = self.consumer.now
-        due = [self._running.cancel_overdue(now)]
+        due = [self._running.cancel_overdue(now), self._running.cancel_lost(now)]
         if self._stopping.is_set():
             self._tip.stop()
             self._slots.withdraw(self)
@@ -392,7 +394,8 @@ class MicroBatchEngine:
         if self._stopping.is_set():
             return
         if isinstance(error, HandlerKilledWorker):
-            self._settling.died(batch, error)
+            if not batch.is_lost:
+                self._settling.died(batch, error)
         elif isinstance(error, KinesisSpoutError) and error.retriable:
             self._settling.could_not_run(batch, error)
         else:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.model.handler import failure_of
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.retry_data import Reread, read_missing
@@ -25,6 +26,8 @@ from shard_state import SliceKind, SliceOutcome, SlicePlan
 _REREAD_SECONDS: Final = 5.0
 """How long a batch may spend on rereading retries. The rest comes later."""
 _LOOK_FOR_OVERDUE_SECONDS: Final = 1.0
+_CANCEL_LOST_SECONDS: Final = 0.5
+"""How often a lost batch is cancelled: a cancel misses a job that Spark does not know yet."""
 _FULL_SECONDS: Final = 1.0
 """So much handling makes a full batch."""
 _FULL_LASTS: Final = 1.6
@@ -52,6 +55,8 @@ class Batch:
     """When its first task was seen to run; its time-out counts from there."""
     cancelled_for: str | None = None
     """Why it was cancelled; None if it was not."""
+    is_lost: bool = False
+    """Whether none of its shards is owned any more: nobody takes in its outcome."""
 
 
 class RunningBatches:
@@ -81,7 +86,7 @@ class RunningBatches:
         self.batches: dict[int, Batch] = {}
         """By number; the engine removes those that have ended."""
         self.launched = 0
-        self._look_for_overdue_at = 0.0
+        self._look_for_overdue_at = self._cancel_lost_at = 0.0
         self._handling = HandlingTime()
         self._this_thread = threading.local()
         self._threads = ThreadPoolExecutor(settings.max_concurrent_batches, "kinesis-spout-job")
@@ -137,6 +142,26 @@ class RunningBatches:
         self._look_for_overdue_at = now + min(_LOOK_FOR_OVERDUE_SECONDS, timeout / 10)
         return self._look_for_overdue_at
 
+    def look_for_lost(self, is_lost: Callable[[SlicePlan], bool]) -> None:
+        """Shards were lost: find the batches that have no other ones. Any thread, under the consumer's lock."""
+        for batch in self.batches.values():
+            batch.is_lost = bool(batch.plans) and all(map(is_lost, batch.plans))
+
+    def cancel_lost(self, now: float) -> float | None:
+        """Cancel lost batches, again until they end. Returns when to look again.
+
+        One that waits for a core, or for a Python worker, would otherwise begin at any time later, and hand out
+        what the new owner has handed out; which can be the same consumer.
+        """
+        lost = [batch for batch in self.batches.values() if batch.is_lost]
+        if not lost:
+            return None
+        if now >= self._cancel_lost_at:
+            for batch in lost:
+                self._runner.cancel(batch.tag)
+            self._cancel_lost_at = now + _CANCEL_LOST_SECONDS
+        return self._cancel_lost_at
+
     def close(self) -> None:
         """Launch none of those that still wait for a thread. Does not wait for running ones."""
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -166,6 +191,8 @@ class RunningBatches:
 
     def _run_job(self, batch: Batch) -> list[WorkResult]:
         """Run what has something to deliver. An empty job that dies would blame records nobody received."""
+        if batch.is_lost:
+            raise HandlerKilledWorker("its shards were lost before it began")
         works = [work for work in batch.works if work.records or work.plan.kind is SliceKind.READ]
         empty = [work for work in batch.works if not work.records and work.plan.kind is not SliceKind.READ]
         results = [WorkResult(plan=work.plan, outcome=SliceOutcome()) for work in empty]

@@ -40,6 +40,7 @@ from math import inf
 from time import monotonic
 from typing import Final, Protocol
 
+from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.spark.long_tasks.held_task import HeldTask
 from kinesis_spout.spark.long_tasks.long_task import LongTask, LongTasks
 from kinesis_spout.spark.tasks.handler_runner import HandlerJob
@@ -119,6 +120,8 @@ class LongTaskRunner:
         """When the last small one ended."""
         self._rests_until = self._looks_at = clock()
         self._others_waited = False
+        self._cancelled: str | None = None
+        """The last micro-batch that was cancelled when the task had it."""
         self._is_closed = False
         self._thread = ThreadPoolExecutor(1, "kinesis-spout-long-task")
 
@@ -137,6 +140,8 @@ class LongTaskRunner:
             self._rest()
             raise
         if results is None:
+            if tag == self._cancelled:
+                raise HandlerKilledWorker("it was cancelled while it waited for a task")
             results = self._jobs.run(tag, packs)
         now = self._clock()
         with self._lock:
@@ -156,6 +161,7 @@ class LongTaskRunner:
     def cancel(self, tag: str) -> None:
         task = self._task
         if task is not None and task.has(tag):
+            self._cancelled = tag
             self._cluster.cancel(task.tag)
         self._jobs.cancel(tag)
 

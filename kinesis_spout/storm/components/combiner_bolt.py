@@ -48,6 +48,11 @@ class CombinerBolt(Bolt):
         self.value = value
         self.combine = combine
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The fields that its input must have."""
+        return self.key if self.value is None else (*self.key, self.value)
+
     def declare_output_fields(self) -> list[str]:
         """The key, and the result."""
         return [*self.key, self.result]

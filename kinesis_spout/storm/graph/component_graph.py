@@ -26,14 +26,16 @@ class Component:
     conf: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[Subscription, ...] = ()
     is_stateful: bool = False
+    needs: tuple[str, ...] = ()
+    """Fields that every stream must have that it subscribes to."""
 
 
 class ComponentGraph:
     """The checked graph. Its components come in the order of the flow: each after those it subscribes to.
 
     InvalidConfig: no spout, a bolt without inputs or with two for one stream, a subscription to what is not
-    there, a grouping that does not fit the stream, state without a fields grouping, a cycle. It names
-    component, stream and field.
+    there, a stream without a needed field, a grouping that does not fit the stream, state without a fields
+    grouping, a cycle. It names component, stream and field.
     """
 
     def __init__(self, components: Mapping[str, Component]) -> None:
@@ -107,6 +109,12 @@ class ComponentGraph:
             raise InvalidConfig(
                 f"{where}: expected a grouping by fields of {source.name!r}, stream {subscription.stream!r} "
                 f"({', '.join(stream.fields) or 'none'}), got {missing[0]!r}"
+            )
+        missing = [field for field in component.needs if field not in stream.fields]
+        if missing:
+            raise InvalidConfig(
+                f"{where}: expected {source.name!r}, stream {subscription.stream!r}, to have the field "
+                f"{missing[0]!r}, which the bolt combines by; got {', '.join(stream.fields) or 'none'}"
             )
         if stream.direct != (grouping.kind is GroupingKind.DIRECT):
             needed = "direct_grouping, because it" if stream.direct else "another grouping, because no stream"

@@ -60,8 +60,8 @@ class BoltTask:
         self._came: list[TupleBlock] = []
         """What has come to a bolt with state in this micro-batch."""
         self._batching: BatchBolt | None = None
-        """The bolt, if it takes whole blocks."""
-        if isinstance(bolt, BatchBolt):
+        """The bolt, if it takes whole blocks. With state it is told tuple by tuple what changes that."""
+        if isinstance(bolt, BatchBolt) and not isinstance(bolt, StatefulBolt):
             is_ours = (type(bolt).execute, type(bolt).flush) == (BatchBolt.execute, BatchBolt.flush)
             self._batching = bolt if is_ours else None
         self._combining: Combining | None = None

@@ -10,6 +10,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final
 
+from kinesis_spout.model.handler import failure_of
 from kinesis_spout.storm.components.combiner_bolt import CombinerBolt
 from kinesis_spout.storm.components.tuples import Source, Tuple
 from kinesis_spout.storm.graph.grouping import Send
@@ -85,7 +86,11 @@ class Combining:
         combined, self._combined = self._combined, {}
         is_one = len(self._bolt.key) == 1
         for key, (value, roots) in combined.items():
-            self._collector.emit_combined((key, value) if is_one else (*key, value), roots)
+            try:
+                self._collector.emit_combined((key, value) if is_one else (*key, value), roots)
+            except BaseException as error:  # noqa: BLE001 - whatever a grouping raises fails all trees in it
+                self._collector.let_through(error)
+                self._collector.refused({*roots} - {0}, failure_of(error).error_text)
 
     def _combine(
         self,
@@ -100,8 +105,8 @@ class Combining:
         values = repeat(1) if bolt.value is None else map(itemgetter(source.index(bolt.value)), rows)
         failed = 0
         for at, (key, value, root) in enumerate(zip(keys, values, roots, strict=False)):
-            if ends and root in ends:
-                continue  # Its tree has failed, and comes again.
+            if ends and root in ends and at not in others_of:
+                continue  # Its only tree has failed, and comes again.
             try:
                 known = get(key)
                 if known is None:

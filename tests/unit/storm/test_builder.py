@@ -8,7 +8,15 @@ import pytest
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm import BasicBolt, KeyValueState, StatefulBolt, Stream, TopologyBuilder, Tuple
+from kinesis_spout.storm import (
+    BasicBolt,
+    CombinerBolt,
+    KeyValueState,
+    StatefulBolt,
+    Stream,
+    TopologyBuilder,
+    Tuple,
+)
 from kinesis_spout.storm.graph.plan import MOST_FUSED
 from tests.support.storm.scripted_topology import Declared, Scripted, acks, begin
 
@@ -79,6 +87,10 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
     "an unknown field": (
         lambda to: to.set_bolt("a", Scripted()).fields_grouping("numbers", ["value", "valu"]),
         r"bolt 'a': expected a grouping by fields of 'numbers', stream 'default' \(value\), got 'valu'",
+    ),
+    "a field to combine by that is not there": (
+        lambda to: to.set_bolt("a", CombinerBolt(["value"], value="weight")).shuffle_grouping("numbers"),
+        r"bolt 'a': expected 'numbers', stream 'default', to have the field 'weight', .*; got value$",
     ),
     "a cycle": (
         lambda to: (

@@ -1,11 +1,12 @@
 """Local runs: their results, their errors, and state that holds no trace of what failed."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm import KeyValueState, StatefulBolt, Topology, Tuple
+from kinesis_spout.storm import BatchBolt, FailedException, KeyValueState, StatefulBolt, Topology, Tuple
 from tests.support.storm.scripted_topology import (
     Declared,
     Scripted,
@@ -250,3 +251,25 @@ def test_every_task_is_cleaned_up_once_and_one_that_raises_keeps_nobody_from_it(
     local.close()
     local.close()
     assert len(given("closed")) == 3
+
+
+class CountsTogether(BatchBolt, StatefulBolt):
+    def init_state(self, state: KeyValueState) -> None:
+        self.state = state
+
+    def process_batch(self, batch: Sequence[Tuple]) -> None:
+        for tup in batch:
+            self.state.put(tup["word"], self.state.get(tup["word"], 0) + 1)
+        if any(tup["word"] == "poison" for tup in batch):
+            raise FailedException("poisoned")
+
+
+def test_what_a_bolt_with_state_does_with_a_batch_that_fails_is_undone() -> None:
+    builder = begin(["word"])
+    builder.set_bolt("count", CountsTogether(), 2).fields_grouping("numbers", ["word"])
+    local = builder.build(partitions=2).local()
+
+    result = local.run([["a"], ["poison"], ["a"]])
+
+    assert ["poison"] in [values for values, _ in result.failed]
+    assert local.state.get("count", {}) == ({"a": 2} if result.acked else {})

@@ -371,6 +371,38 @@ def test_a_cancel_ends_the_job_that_has_the_micro_batch_and_no_other(make_world:
     assert not world.runner.has_begun("batch-1")
 
 
+def test_a_micro_batch_that_is_cancelled_while_it_waits_for_the_task_becomes_no_job(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world()
+
+    def never_begin(tag: str, _: HeldTask) -> list[str]:
+        world.cluster.tags.append(tag)
+        wait_until(lambda: tag in world.cluster.cancelled, "the job is cancelled")
+        world.cluster.ended.append(tag)
+        raise HandlerKilledWorker(f"the Spark job died: Job cancelled part of tag {tag}")
+
+    monkeypatch.setattr(world.cluster, "run", never_begin)
+    world.begin()
+    raised: list[Exception] = []
+
+    def run() -> None:
+        try:
+            world.run("b")
+        except HandlerKilledWorker as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until(lambda: world.cluster.tags, "a long task is asked for")
+    while thread.is_alive():
+        world.runner.cancel("batch-1")  # It is repeated, as the engine does.
+        thread.join(0.02)
+
+    assert len(raised) == 1
+    assert world.jobs.tags == ["batch-0"]
+
+
 _EVENTS: dict[str, threading.Event] = {}
 
 
