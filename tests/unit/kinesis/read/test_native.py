@@ -424,6 +424,33 @@ def test_nothing_is_kept_of_replies() -> None:
     assert sys.getrefcount(stream) < 5
 
 
+@pytest.mark.parametrize("count", [3, 90])
+def test_whichever_allocation_fails_it_says_so_and_keeps_nothing(count: int) -> None:
+    fails = pytest.importorskip("_testcapi", reason="this Python was built without its own tests")
+    record = {"Data": base64.b64encode(b"x" * 1_000).decode(), "SequenceNumber": "7", "PartitionKey": "\n"}
+    body = as_json({"Records": [{**record, "EncryptionType": "KMS"}, record] * count})
+    stream = "a stream"
+
+    def decode(*, fail_at: int, columns: bool) -> bool:
+        fails.set_nomemory(fail_at, fail_at + 1)
+        try:
+            if columns:
+                return native.decoder.columns(body, False) is not None
+            return native.decoder.records(body, False, Record, stream, stream) is not None
+        except MemoryError:
+            return False
+        finally:
+            fails.remove_mem_hooks()
+
+    for columns in (False, True):
+        references = [sys.getrefcount(kept) for kept in (Record, stream, body)]
+        made = [decode(fail_at=fail_at, columns=columns) for fail_at in range(1, 20 * count)]
+
+        assert made.index(True) >= 10, "each of these failed"
+        assert made[-1]
+        assert [sys.getrefcount(kept) for kept in (Record, stream, body)] == references
+
+
 def _resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
