@@ -507,7 +507,7 @@ def test_a_spark_that_does_not_answer_keeps_no_consumer_from_giving_up_what_it_l
     def never(tag: str) -> bool:
         del tag
         asked.set()
-        return answers.wait(60)
+        return answers.wait(300)
 
     running.runner.has_begun = never  # type: ignore[method-assign]
     first_epoch = world.stored().epoch
