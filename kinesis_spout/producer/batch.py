@@ -40,7 +40,7 @@ class FailedRecord(NamedTuple):
 class Part(Bundle):
     """Records of a batch that travel in one aggregated record. Mutable; has the states of a `Ticket`."""
 
-    __slots__ = ("batch", "outcome", "pieces", "place", "size_bytes", "tries")
+    __slots__ = ("batch", "outcome", "place", "size_bytes", "tickets", "tries")
     trace = None
 
     def __init__(
@@ -52,8 +52,13 @@ class Part(Bundle):
         self.place = WAITS
         self.tries = 0
         self.outcome: Any = None
-        self.pieces: tuple[Held, ...] = (self,)
-        """What became of it: itself, or the tickets into which it was split."""
+        self.tickets: Sequence[Ticket] = ()
+        """Those into which it was split."""
+
+    @property
+    def pieces(self) -> "Sequence[Held]":
+        """What became of it: itself, or its tickets."""
+        return self.tickets or (self,)
 
     def done(self) -> bool:
         """Return whether its records have ended, or go on without it."""
@@ -77,7 +82,7 @@ class Part(Bundle):
         tickets = self.batch.tickets_of(self.places, self.partition_keys, self.data)
         for ticket in tickets:
             ticket.place, ticket.tries = self.place, self.tries
-        self.pieces, self.outcome = tuple(tickets), _SPLIT
+        self.tickets, self.outcome = tickets, _SPLIT
         return tickets
 
 
@@ -90,11 +95,13 @@ class BatchTicket(Promise):
 
     __slots__ = (
         "callbacks",
+        "count",
         "data",
         "failed",
         "first_in_spool",
         "first_row",
         "left",
+        "let_go_at",
         "outcome",
         "partition_keys",
         "parts",
@@ -107,10 +114,14 @@ class BatchTicket(Promise):
         self.partition_keys: list[str] = []
         self.parts: list[Held] | None = None
         """None while it is as it was put."""
+        self.count = 0
+        """How many records were put."""
         self.size_bytes = 0
         """What its records weigh against the limits: data and keys."""
         self.left = 0
         """How many have not ended."""
+        self.let_go_at = 0
+        """How few are left when it lets go of those that have ended: the buffer has room for others then."""
         self.failed: dict[int, KinesisSpoutError] = {}
         self.reports = reports
         """Whether no caller has it, so that failures are reported one by one."""
@@ -155,11 +166,6 @@ class BatchTicket(Promise):
         return f"<BatchTicket {state}, {len(self.failed)} failed>"
 
     # For the producer.
-
-    @property
-    def count(self) -> int:
-        """How many records were put."""
-        return len(self.data)
 
     @property
     def is_in_columns(self) -> bool:
@@ -235,7 +241,13 @@ class BatchTicket(Promise):
         self.data.append(data)
         self.partition_keys.append(partition_key)
         self.size_bytes += size_bytes
+        self.count += 1
         self.left += 1
+
+    def held(self) -> None:
+        """Note that its parts are held, which have its records."""
+        self.data, self.partition_keys = [], []
+        self.let_go_at = self.left // 4
 
     def ended(self, part: "Held", error: KinesisSpoutError | None) -> None:
         """Note how a part ended; with the last one it ends."""
@@ -245,6 +257,10 @@ class BatchTicket(Promise):
         if not self.left:
             self.outcome = self.failed
             self.parts = []
+        elif self.left <= self.let_go_at:
+            parts = [part for part in self.parts or () if part.outcome is None or part.outcome is _SPLIT]
+            self.parts = [piece for part in parts for piece in part.pieces if piece.outcome is None]
+            self.let_go_at = self.left // 4
 
 
 Held = Part | Ticket
@@ -266,7 +282,7 @@ def batch_of(
     """
     given = list(records)
     batch = BatchTicket(reports=reports)
-    batch.left = len(given)
+    batch.count = batch.left = len(given)
     if not given:
         batch.outcome = {}
     if trace is None and _has_taken(batch, given):
@@ -280,8 +296,6 @@ def batch_of(
         ticket.row, ticket.batch = place, batch  # type: ignore[misc] # Entry's is read-only
         parts.append(ticket)
     batch.parts = parts  # type: ignore[assignment] # of tickets only
-    batch.data = [ticket.data for ticket in parts]
-    batch.partition_keys = [ticket.partition_key for ticket in parts]
     batch.size_bytes = sum([ticket.size_bytes for ticket in parts])
     return batch
 

@@ -56,6 +56,7 @@ class Departures:
                     self._records.hold_many(batch)
                 else:
                     self._records.hold_all(batch.split())
+                batch.held()
 
     def hurry(self) -> None:
         """Let what may be taken now go without lingering."""

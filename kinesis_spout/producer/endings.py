@@ -124,7 +124,7 @@ class Endings:
                     size_bytes += put.size_bytes
                     put.outcome = answer
                     batch = put.batch
-                    if batch is not None and batch.left > 1 and put.number_in_spool is None:
+                    if batch is not None and batch.left - 1 > batch.let_go_at and put.number_in_spool is None:
                         batch.left -= 1  # as `ended` does, for most of them
                     elif put.callbacks or put.number_in_spool is not None or batch is not None:
                         self._note(put, is_over=True)

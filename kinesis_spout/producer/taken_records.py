@@ -7,7 +7,7 @@ from itertools import chain
 from math import inf
 from typing import Final
 
-from kinesis_spout.producer.batch import Held, put_of
+from kinesis_spout.producer.batch import Held, Part, put_of
 from kinesis_spout.producer.inbox import Put
 from kinesis_spout.producer.ticket import IN_CALL, WAITS
 
@@ -84,7 +84,7 @@ class TakenRecords:
         oldest: list[Held] = []
         while line and (records > 0 or size_bytes > 0):
             first = line.popleft()
-            if first.pieces != (first,):
+            if isinstance(first, Part) and first.tickets:
                 line.extendleft(reversed(first.pieces))
             elif first.place == WAITS and not first.done():
                 oldest.append(first)

@@ -86,7 +86,7 @@ def test_the_test_of_a_handler_passes_as_it_stands() -> None:
 def test_the_example_of_records_put_together_prints_what_its_page_says(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    producer = partial(KinesisProducer, client=WritableKinesis(orders=2).client)
+    producer = partial(KinesisProducer, client=WritableKinesis(payments=2).client)
     monkeypatch.setattr(kinesis_spout, "KinesisProducer", producer)
     page = "how-to/produce.md"
     exec(example(page, "from kinesis_spout import KinesisProducer\n\n\ndef lost"), {})

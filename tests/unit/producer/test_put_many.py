@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sys
 import threading
 import time
 from typing import Any
@@ -396,3 +397,25 @@ def test_a_record_without_a_ticket_that_a_close_overtakes_is_reported() -> None:
     spool.append = slowly  # type: ignore[method-assign]
     producer.send(b"x", "key")
     assert [(each.data, type(each.error)) for each in failed] == [(b"x", ProducerClosed)]
+
+
+@pytest.mark.parametrize("aggregation", [False, True])
+def test_a_batch_of_which_a_record_waits_does_not_keep_the_data_of_those_on_the_stream(
+    *, aggregation: bool
+) -> None:
+    kinesis = WritableKinesis(s=2)
+    slow = kinesis.shard_of("s", "key-0")
+    fast = next(f"key-{number}" for number in range(1, 99) if kinesis.shard_of("s", f"key-{number}") != slow)
+    kinesis.refuses = lambda _stream, shard, _record: THROTTLED if shard == slow else None
+    producer = stepped(kinesis, aggregation=aggregation, aggregation_max_bytes=1_024, linger_seconds=0)
+    data = [str(number).zfill(50).encode() for number in range(1_000)]
+    before = sum(map(sys.getrefcount, data))
+    ticket = producer.put_many([(each, fast) for each in data] + [(b"x", "key-0")])
+    while producer.counts().waiting > 1:
+        producer.step()
+    kinesis.calls.clear()
+    assert sum(map(sys.getrefcount, data)) <= before + 10
+    assert not ticket.done()
+    kinesis.refuses = lambda *_: None
+    producer.flush()
+    assert (ticket.count, ticket.failures()) == (1_001, {})
