@@ -247,7 +247,7 @@ class BatchTicket(Promise):
     def held(self) -> None:
         """Note that its parts are held, which have its records."""
         self.data, self.partition_keys = [], []
-        self.let_go_at = self.left // 2
+        self.let_go_at = self.left // 4
 
     def ended(self, part: "Held", error: KinesisSpoutError | None) -> None:
         """Note how a part ended; with the last one it ends."""
@@ -258,8 +258,9 @@ class BatchTicket(Promise):
             self.outcome = self.failed
             self.parts = []
         elif self.left <= self.let_go_at:
-            self.parts = [piece for piece in self.pieces if piece.outcome is None]
-            self.let_go_at = self.left // 2
+            parts = [part for part in self.parts or () if part.outcome is None or part.outcome is _SPLIT]
+            self.parts = [piece for part in parts for piece in part.pieces if piece.outcome is None]
+            self.let_go_at = self.left // 4
 
 
 Held = Part | Ticket
