@@ -39,7 +39,7 @@ pytestmark = [
 ]
 
 ZOOKEEPER_SECONDS = 20.0
-ENDPOINT_SECONDS = 60.0
+ENDPOINT_SECONDS = 30.0
 Series = dict[tuple[str, str], float]
 
 
