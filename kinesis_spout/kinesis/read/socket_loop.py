@@ -42,13 +42,17 @@ class SocketLoop:
         self._bed: socket.socket
 
     def call(self, call: Call) -> bool:
-        """Run a function on the thread; False, and it does not run, after ``close``."""
+        """Run a function on the thread; False, and it does not run, after ``close``.
+
+        Raises:
+            RuntimeError: the machine can start no thread.
+        """
         with self._lock:
             if self._closed:
                 return False
-            self._calls.append(call)
             if self._thread is None:
                 self._start()
+            self._calls.append(call)
         self._wake()
         return True
 
@@ -76,9 +80,7 @@ class SocketLoop:
             return
         self._wake()
         thread.join()
-        self._selector.close()
-        self._alarm.close()
-        self._bed.close()
+        self._release()
 
     def _start(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -86,8 +88,18 @@ class SocketLoop:
         for end in (self._alarm, self._bed):
             end.setblocking(False)
         self._selector.register(self._bed, selectors.EVENT_READ, self._woken)
-        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the machine can start no more threads; there is none to end then
+            self._release()
+            raise
+        self._thread = thread
+
+    def _release(self) -> None:
+        self._selector.close()
+        self._alarm.close()
+        self._bed.close()
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):  # it is awake: the buffer is full, or it has ended

@@ -287,7 +287,7 @@ class MicroBatchEngine:
 
     def _start_work(self) -> float:
         now = self.consumer.now
-        due = [self._running.cancel_overdue(now), self._running.cancel_lost(now)]
+        due = [self._running.cancel_late(now)]
         if self._stopping.is_set():
             self._tip.stop()
             self._slots.withdraw(self)

@@ -9,7 +9,7 @@ import heapq
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -25,9 +25,8 @@ from shard_state import SliceKind, SliceOutcome, SlicePlan
 
 _REREAD_SECONDS: Final = 5.0
 """How long a batch may spend on rereading retries. The rest comes later."""
-_LOOK_FOR_OVERDUE_SECONDS: Final = 1.0
-_CANCEL_LOST_SECONDS: Final = 0.5
-"""How often a lost batch is cancelled: a cancel misses a job that Spark does not know yet."""
+_LOOK_SECONDS: Final = 1.0
+"""How often to look for batches to cancel, at least."""
 _FULL_SECONDS: Final = 1.0
 """So much handling makes a full batch."""
 _FULL_LASTS: Final = 1.6
@@ -86,7 +85,9 @@ class RunningBatches:
         self.batches: dict[int, Batch] = {}
         """By number; the engine removes those that have ended."""
         self.launched = 0
-        self._look_for_overdue_at = self._cancel_lost_at = 0.0
+        self._look_at = 0.0
+        self._looks = ThreadPoolExecutor(1, "kinesis-spout-look")
+        self._looking: Future[None] | None = None
         self._handling = HandlingTime()
         self._this_thread = threading.local()
         self._threads = ThreadPoolExecutor(settings.max_concurrent_batches, "kinesis-spout-job")
@@ -124,47 +125,52 @@ class RunningBatches:
         for batch in list(self.batches.values()):
             self._runner.cancel(batch.tag)
 
-    def cancel_overdue(self, now: float) -> float | None:
-        """Cancel what outlived the message time-out. Returns when to look again."""
-        timeout = self._settings.batch_timeout_seconds
-        if timeout is None or not self.batches:
-            return None
-        if now < self._look_for_overdue_at:
-            return self._look_for_overdue_at  # Spark is asked about each batch, which costs a millisecond.
-        for batch in self.batches.values():
-            if batch.began is None:
-                # While other jobs have the cluster, no handler is to blame for the time that passes.
-                batch.began = now if self._runner.has_begun(batch.tag) else None
-            elif now - batch.began > timeout:
-                # Repeated: a cancel misses a job that has not begun yet, or that follows another in its batch.
-                batch.cancelled_for = f"timed out after {timeout:g} s"
-                self._runner.cancel(batch.tag)
-        self._look_for_overdue_at = now + min(_LOOK_FOR_OVERDUE_SECONDS, timeout / 10)
-        return self._look_for_overdue_at
-
     def look_for_lost(self, is_lost: Callable[[SlicePlan], bool]) -> None:
         """Shards were lost: find the batches that have no other ones. Any thread, under the consumer's lock."""
         for batch in self.batches.values():
             batch.is_lost = bool(batch.plans) and all(map(is_lost, batch.plans))
+        self._look_at = 0.0
 
-    def cancel_lost(self, now: float) -> float | None:
-        """Cancel lost batches, again until they end. Returns when to look again.
+    def cancel_late(self, now: float) -> float | None:
+        """Cancel what outlived the message time-out, and lost batches. Returns when to look again.
 
-        One that waits for a core, or for a Python worker, would otherwise begin at any time later, and hand out
-        what the new owner has handed out; which can be the same consumer.
+        A lost one that waits for a core, or for a Python worker, would otherwise begin at any time later, and hand
+        out what the new owner has handed out; which can be the same consumer.
         """
-        lost = [batch for batch in self.batches.values() if batch.is_lost]
-        if not lost:
+        timeout = self._settings.batch_timeout_seconds
+        late = [batch for batch in self.batches.values() if batch.is_lost]
+        if not self.batches or (timeout is None and not late):
             return None
-        if now >= self._cancel_lost_at:
-            for batch in lost:
-                self._runner.cancel(batch.tag)
-            self._cancel_lost_at = now + _CANCEL_LOST_SECONDS
-        return self._cancel_lost_at
+        if now < self._look_at:
+            return self._look_at  # Spark is asked about each batch, which costs a millisecond.
+        self._look_at = now + _LOOK_SECONDS if timeout is None else now + min(_LOOK_SECONDS, timeout / 10)
+        if self._looking is not None:
+            if not self._looking.done():
+                return self._look_at
+            self._looking.result()
+        if timeout is not None:
+            for batch in self.batches.values():
+                if batch.began is not None and now - batch.began > timeout:
+                    batch.cancelled_for = f"timed out after {timeout:g} s"
+                    late.append(batch)
+        # While other jobs have the cluster, no handler is to blame for the time that passes.
+        unknown = [batch for batch in self.batches.values() if timeout is not None and batch.began is None]
+        if unknown or late:
+            self._looking = self._looks.submit(self._look, unknown, late, now)
+        return self._look_at
+
+    def _look(self, unknown: list[Batch], late: list[Batch], now: float) -> None:
+        """Ask Spark, whose JVM may not answer for long: so on a thread of its own, and without a lock."""
+        for batch in unknown:
+            batch.began = now if self._runner.has_begun(batch.tag) else None
+        for batch in late:
+            # Repeated: a cancel misses a job that has not begun yet, or that follows another in its batch.
+            self._runner.cancel(batch.tag)
 
     def close(self) -> None:
         """Launch none of those that still wait for a thread. Does not wait for running ones."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._looks.shutdown(wait=False, cancel_futures=True)
         self._runner.close()
 
     def _run(self, batch: Batch) -> None:

@@ -128,11 +128,11 @@ class Prefetcher:
         """Have the loop look for due fetches at a time, unless it looks before; under the lock."""
         if moment >= self._looks_at:
             return
-        self._looks_at = moment
         if self._loop.is_here:
             self._loop.at(moment, partial(self._look, moment))
         else:
             self._loop.call(partial(self._loop.at, moment, partial(self._look, moment)))
+        self._looks_at = moment
 
     def _look(self, moment: float) -> None:
         """Begin the fetches that are due, as many as may run. On the loop's thread, as what follows."""

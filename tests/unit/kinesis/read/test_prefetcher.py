@@ -205,3 +205,31 @@ def test_a_machine_that_starts_no_more_threads_ends_no_polling(
 
     assert len(errors) == (0 if there_are else 16)
     assert len(started) == there_are
+
+
+def test_it_polls_as_soon_as_its_own_thread_can_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prefetcher = Prefetcher()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            prefetcher.submit(Blocking(lambda: None), 0.0)
+    ran: list[int] = []
+    prefetcher.submit(Blocking(lambda: ran.append(1)), 1.0)
+    wait_until(lambda: bool(ran), "a later one", seconds=10.0)
+    prefetcher.close()
+
+
+def test_one_whose_thread_could_not_be_started_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    prefetcher = Prefetcher()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            prefetcher.submit(Blocking(lambda: None), 0.0)
+
+    prefetcher.close()
+
+
+def no_start(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")

@@ -1,6 +1,7 @@
 """The micro-batch engine, with everything around it but Spark."""
 
 import re
+import threading
 from collections.abc import Iterator
 from time import monotonic
 
@@ -493,6 +494,29 @@ def test_a_batch_whose_shards_are_lost_while_its_retries_are_read_again_never_be
 
     assert first_epoch not in [work.plan.epoch for work in running.runner.slices(SliceKind.RETRY)]
     assert diary.payloads == ["a", "a"]
+
+
+def test_a_spark_that_does_not_answer_keeps_no_consumer_from_giving_up_what_it_lost(
+    world: EngineWorld,
+) -> None:
+    """Its JVM can stop for many seconds, and is asked about each batch."""
+    world.put("a")
+    running = world.start(Diary(), hanging=True, queueing=True, engine={"batch_timeout_seconds": 100.0})
+    asked, answers = threading.Event(), threading.Event()
+
+    def never(tag: str) -> bool:
+        del tag
+        asked.set()
+        return answers.wait(300)
+
+    running.runner.has_begun = never  # type: ignore[method-assign]
+    first_epoch = world.stored().epoch
+    try:
+        assert asked.wait(30)
+        world.zookeeper.expire("member-1")
+        wait_until(lambda: world.stored().epoch > first_epoch, "the shard is given up, and acquired anew")
+    finally:
+        answers.set()
 
 
 def test_commits_go_on_while_reading_is_paused(world: EngineWorld) -> None:
