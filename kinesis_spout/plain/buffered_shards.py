@@ -67,7 +67,7 @@ class BufferedShards:
         self._is_bounded = consumer.manager.bounds is not None
         self._rate = consumer.deliveries
         self._gave_retry = False
-        """Whether the last record given was a retry: within a rate the next is a fresh one, if possible."""
+        """Whether the last record given alone was a retry: within a rate the next is a fresh one, if possible."""
         self._caution = Caution(consumer)
         self.retained = RetainedRecords(lambda: int(_RETAINED_SHARE * self._max_bytes))
         self.forget_shards: Callable[[Collection[str]], None] = lambda _: None
@@ -157,6 +157,8 @@ class BufferedShards:
 
     def take_run(self, now: float, most: int) -> Run | None:
         """Take the next fresh records of the shard whose turn it is; None if each is decided upon by itself."""
+        if self._gave_retry:
+            return None  # more may be due
         manager, retained = self._consumer.manager, self.retained
         retained.drop_dead_lettered(self._is_dead_lettered)
         shard_id = self._turns.current(now)
