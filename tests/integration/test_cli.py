@@ -187,10 +187,13 @@ class WatchedTerminal:
     def lines(self) -> list[str]:
         return self._screen.lines
 
-    def resize(self, columns: int) -> None:
+    def resize(self, columns: int, program: subprocess.Popen[str]) -> None:
+        """Change the width while the program stands still: what it draws meanwhile would be torn for good."""
+        program.send_signal(signal.SIGSTOP)
         self.look()
         self._screen.resize(columns)
         self._set_size(columns)
+        program.send_signal(signal.SIGCONT)
 
     def _set_size(self, columns: int) -> None:
         termios.tcsetwinsize(self._near_end, (40, columns))
@@ -389,10 +392,10 @@ def test_a_terminal_shows_one_live_view_below_what_a_handler_prints(
     terminal.await_line("until latest$")
     assert max(map(len, terminal.lines)) < 80
     for columns in (50, 100, 30):
-        terminal.resize(columns)
+        terminal.resize(columns, run)
         terminal.await_line("^records/s" if columns > 30 else "^lag")
         wait_until(lambda: is_one_view(terminal), f"one view at {columns} columns", seconds=DEADLINE_SECONDS)
-    terminal.resize(80)
+    terminal.resize(80, run)
 
     (shell.directory / "go-on").touch()
     terminal.await_line("^billing on .* stopped ")
