@@ -1,14 +1,13 @@
 """Where Spark runs long tasks: how many it can, who waits for a core, and whether its settings allow them."""
 
 import logging
-import re
-import threading
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
+from kinesis_spout.processes.application_server import ApplicationServer, is_local
 from kinesis_spout.spark.long_tasks.held_task import HeldTask
 from kinesis_spout.spark.long_tasks.long_task import LongTasks
 from kinesis_spout.spark.long_tasks.long_task_runner import Jobs, LongTaskRunner
@@ -70,22 +69,10 @@ def with_long_tasks(jobs: Jobs, context: SparkContext, *, life_seconds: float) -
 def long_tasks_of(context: SparkContext) -> LongTasks | None:
     """Of a context's application; None where Spark may start a task twice, or encrypts what it sends."""
     conf = context.getConf()
-    is_local = re.match(r"local(\[|$)", context.master or "") is not None
     is_encrypted = any(conf.get(name, "false") == "true" for name in _ENCRYPTION)
-    if conf.get("spark.speculation", "false") == "true" or (is_encrypted and not is_local):
+    if conf.get("spark.speculation", "false") == "true" or (is_encrypted and not is_local(context)):
         return None
-    with _lock:
-        if context.applicationId not in _of_application:
-            for earlier in _of_application.values():
-                earlier.close()
-            _of_application.clear()
-            host = "127.0.0.1" if is_local else conf.get("spark.driver.host")
-            assert host is not None  # Spark sets it
-            listen_at = host if is_local else conf.get("spark.driver.bindAddress") or host
-            # Spark writes IPv6 addresses as URLs have them.
-            _of_application[context.applicationId] = LongTasks(listen_at.strip("[]"), host.strip("[]"))
-        return _of_application[context.applicationId]
+    return _long_tasks.of(context)
 
 
-_lock: Final = threading.Lock()
-_of_application: Final[dict[str, LongTasks]] = {}
+_long_tasks: Final = ApplicationServer(LongTasks)

@@ -15,6 +15,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kinesis_spout.processes.application_server import ApplicationServer, is_local
 from kinesis_spout.processes.keyed_connections import KeyedServer, Machine, connect
 from kinesis_spout.storm.hosting.processes.host_socket import (
     AskMachine,
@@ -108,22 +109,7 @@ class Placement:
 
 def placement_of(context: "SparkContext") -> Placement | None:
     """None where all of the application is one machine."""
-    master = context.master or ""
-    if master == "local" or master.startswith("local["):
-        return None
-    with _lock:
-        if context.applicationId not in _of_application:
-            for earlier in _of_application.values():
-                earlier.close()
-            _of_application.clear()
-            conf = context.getConf()
-            host = conf.get("spark.driver.host")
-            assert host is not None  # Spark sets it
-            listen_at = conf.get("spark.driver.bindAddress") or host
-            # Spark writes IPv6 addresses as URLs have them.
-            _of_application[context.applicationId] = Placement(listen_at.strip("[]"), host.strip("[]"))
-        return _of_application[context.applicationId]
+    return None if is_local(context) else _placements.of(context)
 
 
-_lock: Final = threading.Lock()
-_of_application: Final[dict[str, Placement]] = {}
+_placements: Final = ApplicationServer(Placement)
