@@ -11,19 +11,13 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.calls import CBOR, CONTENT_TYPE, RAW_BODY
 from kinesis_spout.kinesis.read.cbor import decode
 from kinesis_spout.kinesis.wire.cbor import encoded
-from tests.unit.kinesis.wire.servers import EMPTY, Server, answer_of, running
+from tests.unit.kinesis.wire.servers import EMPTY, Server, answer_of
 
 ARGUMENTS: dict[str, Any] = {"ShardIterator": "it", "Limit": 10}
 PAGE = encoded({"MillisBehindLatest": 7})
 IN_CBOR = answer_of(PAGE, content_type=CBOR)
 THROTTLED = {"__type": "ProvisionedThroughputExceededException", "message": "slowly"}
 REFUSED = answer_of(b"<html>", "500 Internal Server Error", content_type="text/html")
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with running() as server:
-        yield server
 
 
 @pytest.fixture

@@ -32,12 +32,6 @@ SKEW_SECONDS = 3_600
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with running() as server:
-        yield server
-
-
-@pytest.fixture
 def client(server: Server) -> Iterator[Any]:
     client = client_of(server)
     yield client

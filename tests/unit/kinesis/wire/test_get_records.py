@@ -35,14 +35,7 @@ from tests.unit.kinesis.wire.servers import (
     SILENCE,
     Server,
     answer_of,
-    running,
 )
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with running() as server:
-        yield server
 
 
 @pytest.fixture

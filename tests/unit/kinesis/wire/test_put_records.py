@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.calls import translated
 from kinesis_spout.model.errors import Unavailable
-from tests.unit.kinesis.wire.servers import CUT_OFF, Server, answer_of, running
+from tests.unit.kinesis.wire.servers import CUT_OFF, Server, answer_of
 
 REPLY = {"FailedRecordCount": 0, "Records": [{"SequenceNumber": "1", "ShardId": "shardId-0"}]}
 GOOD = answer_of(json.dumps(REPLY).encode())
@@ -20,12 +20,6 @@ RECORDS = [
     {"Data": b"", "PartitionKey": "b", "ExplicitHashKey": str(2**128 - 1)},
 ]
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with running() as server:
-        yield server
 
 
 @pytest.fixture
