@@ -82,10 +82,11 @@ def _story(summary: Summary) -> list[str]:
 
 
 def _kill(kill: Kill) -> str:
+    repeated = "1 record was" if kill.repeated == 1 else f"{kill.repeated:,} records were"
     return (
         f"SIGKILL ended the consumer on Spark (pid {kill.pid}) with {kill.unfinished:,} records unfinished. The "
         "second one went on from ZooKeeper's checkpoints, once ZooKeeper had not heard of the dead one for "
-        f"{SESSION_TIMEOUT_SECONDS:g} s (here; by default 6 s). {kill.repeated:,} records were handled again."
+        f"{SESSION_TIMEOUT_SECONDS:g} s (here; by default 6 s). {repeated} handled again."
     )
 
 
