@@ -98,8 +98,7 @@ class StateFiles:
         path = place.path(name)
         where = f"{self.address}: {path}"
         try:
-            with self.filesystem.open_input_stream(f"{self.root}/{path}", compression=None) as stream:
-                content = stream.read()
+            content = self._content(path)
         except FileNotFoundError as error:
             if not self._is_there():
                 raise StateUnavailable(f"{where}: {_NOT_THERE}") from error
@@ -110,6 +109,18 @@ class StateFiles:
         if f"{zlib.crc32(content):08x}" != name.partition("-")[2][:8]:
             raise StateUnreadable(f"{where}: {_unreadable('other bytes than its name tells (a checksum)')}")
         return _decoded(content, where)
+
+    def _content(self, path: str) -> bytes:
+        """Read a file's bytes. FileNotFoundError: it is not there, though the folder of all files may be."""
+        try:
+            with self.filesystem.open_input_stream(f"{self.root}/{path}", compression=None) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            if not self._is_there():
+                raise
+        # The folder may have come back after the first look, as when a disk is mounted again.
+        with self.filesystem.open_input_stream(f"{self.root}/{path}", compression=None) as stream:
+            return bytes(stream.read())
 
     def _is_there(self) -> bool:
         """Whether the folder of all files is there. A store of objects has no folders."""

@@ -140,6 +140,24 @@ def test_a_file_that_is_gone_is_an_error_that_names_it(files: StateFiles) -> Non
     assert not gone.value.retriable
 
 
+def test_a_folder_that_comes_back_while_a_file_is_read_is_no_lost_file(
+    files: StateFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = files.write(place(), 1, ROWS)
+    folder, away = Path(files.address), tmp_path / "away"
+    folder.rename(away)
+    look = StateFiles._is_there
+
+    def comes_back(files: StateFiles) -> bool:
+        if away.exists():
+            away.rename(folder)
+        return look(files)
+
+    monkeypatch.setattr(StateFiles, "_is_there", comes_back)
+    content = files.read(place(), name)
+    assert dict(zip(content.keys, content.values, strict=True)) == ROWS
+
+
 def test_a_place_that_cannot_be_written_may_be_tried_again(tmp_path: Path) -> None:
     (tmp_path / "counts").write_text("a file where a folder should be")
     with pytest.raises(StateUnavailable, match="cannot be written") as unavailable:
