@@ -8,6 +8,7 @@ from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.ownership import Ownership
+from kinesis_spout.model.cycle_search import paused_cycle_search
 from kinesis_spout.model.logs import of_stream
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from shard_state import PendingCommit
@@ -74,7 +75,7 @@ class Commits:
         for first in range(0, len(dirty), _COPIED_AT_ONCE):
             if first:
                 self._ports.clock.sleep(_LET_GO_SECONDS)  # lets other threads have the lock
-            with self._lock:
+            with self._lock, paused_cycle_search():
                 pending += self._manager.to_commit(dirty[first : first + _COPIED_AT_ONCE])
         return pending, None
 

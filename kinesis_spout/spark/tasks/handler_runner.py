@@ -28,6 +28,7 @@ from typing import Final
 
 from pyspark import SparkContext, TaskContext
 
+from kinesis_spout.model.cycle_search import paused_cycle_search
 from kinesis_spout.model.directories import check_private, make_private
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.processes.worker_log import print_log_lines
@@ -197,13 +198,15 @@ class HandlerJob:
     def run(self, context: SparkContext, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
         """Run the job, under the tags of this thread. Raises what Spark raises."""
         has_files = self._folder.is_read_here and self._folder.is_ours
-        given = [self._given(task, pack) if has_files else pack for task, pack in enumerate(packs)]
+        with paused_cycle_search():
+            given = [self._given(task, pack) if has_files else pack for task, pack in enumerate(packs)]
         results: list[WorkResult] = (
             context.parallelize(given, len(given)).mapPartitions(self.run_slices).collect()
         )
         if self._folder.is_read_here:
-            for task in range(len(packs) if self._folder.is_ours else 0):
-                results += journal.results(self._folder.file(task))
+            with paused_cycle_search():
+                for task in range(len(packs) if self._folder.is_ours else 0):
+                    results += journal.results(self._folder.file(task))
             if len(results) != sum(map(len, packs)):
                 raise HandlerKilledWorker(f"the notes of its tasks are not in {self._folder.path} any more")
         return results
