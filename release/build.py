@@ -28,14 +28,14 @@ def build(project: Project, into: Path, kinds: tuple[str, ...] = KINDS) -> None:
         _export(project, source)
         epoch = {"SOURCE_DATE_EPOCH": str(project.seconds)}
         python_build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", into)
-        run(*python_build, "--sdist", source, **epoch)
+        run(*python_build, "--sdist", source, variables=epoch)
         [sdist] = into.glob("*.tar.gz")
         for kind in kinds:
             unpacked = Path(folder, kind)
             with tarfile.open(sdist) as archive:
                 archive.extractall(unpacked, filter="data")
             [only] = unpacked.iterdir()
-            run(*python_build, "--wheel", only, KINESIS_SPOUT_BUILD=kind, **epoch)
+            run(*python_build, "--wheel", only, variables=epoch | {"KINESIS_SPOUT_BUILD": kind})
 
 
 def build_twice(project: Project, into: Path, kinds: tuple[str, ...] = KINDS) -> None:

@@ -3,7 +3,7 @@
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,12 +23,12 @@ class Environment:
         self._folder, self._constraints = folder, constraints
         run(sys.executable, "-m", "venv", folder / "venv")
 
-    def installs(self, package: Path, *, anew: bool, **variables: str) -> str:
+    def installs(self, package: Path, *, anew: bool, variables: Mapping[str, str]) -> str:
         """Install it; give the version that it says and how it decodes replies."""
         python = self._folder / "venv/bin/python"
         again = ("--no-deps", "--force-reinstall", "--no-cache-dir") if anew else ()
         pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check")
-        run(*pip, "install", "--no-compile", *again, "-c", self._constraints, package, **variables)
+        run(*pip, "install", "--no-compile", *again, "-c", self._constraints, package, variables=variables)
         said = run(self._folder / "venv/bin/kinesis-spout", "--version", folder=self._folder).split()
         told = run(python, "-I", "-c", _ASK, folder=self._folder).split()
         if said[1] != told[0]:
@@ -50,13 +50,15 @@ def check_installs(project: Project, dist: Path) -> str:
         ReleaseError: one cannot be installed, says another version, or decodes in another way.
     """
     wheels = wheels_of(dist)
-    ways = [(wheel, {}, "pure" if wheel.match("*-none-any.whl") else "native") for wheel in wheels]
+    ways: list[tuple[Path, Mapping[str, str], str]] = [
+        (wheel, {}, "pure" if wheel.match("*-none-any.whl") else "native") for wheel in wheels
+    ]
     ways.append((sdist_of(dist), {"CC": "/bin/false"}, "pure"))
     if shutil.which("cc"):
         ways.append((sdist_of(dist), {}, "native"))
     with empty_environment(project) as environment:
         for number, (package, variables, decoder) in enumerate(ways):
-            found = environment.installs(package, anew=number > 0, **variables)
+            found = environment.installs(package, anew=number > 0, variables=variables)
             if found != (expected := f"{project.version} {decoder}"):
                 raise ReleaseError(f"{package.name}: expected {expected} to be installed, got {found}")
     return f"{len(ways)} ways"

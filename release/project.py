@@ -2,7 +2,9 @@
 
 import os
 import subprocess
+import sys
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -68,8 +70,8 @@ def git(root: Path, *arguments: str) -> str:
     return run("git", "-C", root, *arguments)
 
 
-def run(*command: str | Path, folder: Path | None = None, **variables: str) -> str:
-    """Run a command to its end; give what it printed.
+def run(*command: str | Path, folder: Path | None = None, variables: Mapping[str, str] = {}) -> str:
+    """Run a command, one of this environment if it has it, to its end; give what it printed.
 
     Raises:
         ReleaseError: it did not end with 0; with what it printed.
@@ -77,7 +79,7 @@ def run(*command: str | Path, folder: Path | None = None, **variables: str) -> s
     done = subprocess.run(  # noqa: S603 - our own commands
         command,
         cwd=folder,
-        env=os.environ | {"NO_COLOR": "1"} | variables,
+        env=os.environ | {"NO_COLOR": "1", "PATH": _path()} | dict(variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -89,6 +91,10 @@ def run(*command: str | Path, folder: Path | None = None, **variables: str) -> s
             f"expected `{called}` to end with 0, got {done.returncode}:\n{done.stdout.rstrip()}"
         )
     return done.stdout
+
+
+def _path() -> str:
+    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
 
 
 def _pyproject(root: Path) -> dict[str, Any]:
