@@ -1,13 +1,15 @@
 """Builds the commit that is checked out, twice, and checks all that a release depends on: ``make release-check``.
 
 ``--dist FOLDER`` checks what was built elsewhere, ``--complete`` that every platform is there, and
-``--tag v1.2.3`` that this is the version which the changelog describes. Each check is one line; the first that fails ends with 1.
+``--tag v1.2.3`` that this is the version which the changelog describes. Each check is one line; the first
+that fails ends with 1.
 """
 
 import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from release import archives, installs, links, materials, versions, workflows
@@ -19,29 +21,28 @@ Check = tuple[str, Callable[[], str]]
 
 def checks(project: Project, dist: Path, chosen: argparse.Namespace) -> Iterator[Check]:
     """Name each check, the quick ones first; what is built is looked for when its check begins."""
-    yield "workflows: security", lambda: workflows.check_security(project)
-    yield "workflows: form", lambda: workflows.check_form(project, chosen.tools)
-    yield "pages outside the site: links", lambda: links.check_pages(project)
-    yield "one address", lambda: links.check_addresses(project)
+    yield "workflows: security", partial(workflows.check_security, project)
+    yield "workflows: form", partial(workflows.check_form, project, chosen.tools)
+    yield "pages outside the site: links", partial(links.check_pages, project)
+    yield "one address", partial(links.check_addresses, project)
     if chosen.dist is None:
-        yield "two builds, one digest", lambda: _built_twice(project, dist)
+        yield "two builds, one digest", partial(_built_twice, project, dist)
     sdist, wheels = archives.sdist_of(dist), archives.wheels_of(dist)
-    yield "one version", lambda: versions.check_versions(project, [sdist, *wheels], chosen.tag)
-    yield "sdist: contents", lambda: archives.check_sdist(project, sdist)
+    yield "one version", partial(versions.check_versions, project, [sdist, *wheels], chosen.tag)
     if chosen.complete:
-        yield "a wheel for each platform", lambda: archives.check_platforms(wheels)
-    yield "metadata (twine)", lambda: run("twine", "check", "--strict", sdist, *wheels) and "strict"
-    yield "wheels (check-wheel-contents)", lambda: run("check-wheel-contents", *wheels) and "no finding"
+        yield "a wheel for each platform", partial(archives.check_platforms, wheels)
+    yield "metadata (twine)", partial(_passes, "twine", "check", "--strict", sdist, *wheels)
+    yield "wheels (check-wheel-contents)", partial(_passes, "check-wheel-contents", *wheels)
+    yield "sdist: contents", partial(archives.check_sdist, project, sdist)
     for wheel in wheels:
-        yield f"{_platform(wheel)}: contents", lambda wheel=wheel: archives.check_wheel(project, wheel)
-        yield (
-            f"{_platform(wheel)}: SBOM",
-            lambda wheel=wheel: materials.check_bill_of_materials(project, wheel),
-        )
-    yield "README on PyPI: links", lambda: links.check_readme_on_pypi(project, _readme(wheels[0]))
+        platform = wheel.stem.split("-", 2)[2]
+        yield f"{platform}: contents", partial(archives.check_wheel, project, wheel)
+        yield f"{platform}: SBOM", partial(materials.check_bill_of_materials, project, wheel)
+    readme = str(archives.metadata(wheels[0]).get_payload())
+    yield "README on PyPI: links", partial(links.check_readme_on_pypi, project, readme)
     if not chosen.complete:  # other platforms' wheels install there alone
-        yield "pip's choice", lambda: installs.check_choice(dist)
-        yield "installs", lambda: installs.check_installs(project, dist)
+        yield "pip's choice", partial(installs.check_choice, dist)
+        yield "installs", partial(installs.check_installs, project, dist)
 
 
 def _built_twice(project: Project, dist: Path) -> str:
@@ -49,12 +50,9 @@ def _built_twice(project: Project, dist: Path) -> str:
     return ", ".join(path.name for path in sorted(dist.iterdir()))
 
 
-def _readme(wheel: Path) -> str:
-    return str(archives.metadata(wheel).get_payload())
-
-
-def _platform(wheel: Path) -> str:
-    return wheel.stem.split("-", 2)[2]
+def _passes(*command: str | Path) -> str:
+    run(*command)
+    return "no finding"
 
 
 def main() -> None:

@@ -23,15 +23,15 @@ def check_bill_of_materials(project: Project, wheel: Path) -> str:
         ReleaseError: the schema refuses it, or the wheel has something else.
     """
     with zipfile.ZipFile(wheel) as archive:
-        [name] = [name for name in archive.namelist() if ".dist-info/sboms/" in name] or [None]
-        if name is None:
+        boms = [name for name in archive.namelist() if ".dist-info/sboms/" in name]
+        if len(boms) != 1:
             raise ReleaseError(
-                f"{wheel.name}: expected one SBOM in .dist-info/sboms, got none; setup.py makes it"
+                f"{wheel.name}: expected one SBOM in .dist-info/sboms, got {len(boms)}; see setup.py"
             )
-        text = archive.read(name).decode()
+        text = archive.read(boms[0]).decode()
         bill: dict[str, Any] = json.loads(text)
         if (refusal := JsonStrictValidator(SchemaVersion.V1_7).validate_str(text)) is not None:
-            raise ReleaseError(f"{wheel.name}: expected a valid {name}, got {refusal}")
+            raise ReleaseError(f"{wheel.name}: expected a valid {boms[0]}, got {refusal}")
         if (said := bill["metadata"]["component"]["version"]) != project.version:
             raise ReleaseError(f"{wheel.name}: expected an SBOM of {project.version}, got one of {said}")
         vendored = {
