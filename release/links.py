@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
-from release.project import Project, ReleaseError
+from release.project import Project, ReleaseError, git
 
 _LINK = re.compile(r"\[(?:[^][]|\[[^]]*\])*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-_OUR_ADDRESS = re.compile(r"https://(?:github\.com|raw\.githubusercontent\.com)/[\w.-]+/kinesis-spout\b")
-_TEXTS = (".md", ".toml", ".yml", ".yaml", ".cff", ".py")
+_OUR_ADDRESS = r"(github|githubusercontent)\.com/[A-Za-z0-9_.-]+/kinesis-spout"
 
 
 def check_readme_on_pypi(project: Project, description: str) -> str:
@@ -56,15 +55,13 @@ def check_pages(project: Project) -> str:
 
 def check_addresses(project: Project) -> str:
     """See that whoever names the repository's address names the one that ``pyproject.toml`` names."""
-    count = 0
-    for file in sorted(project.files):
-        if not file.endswith(_TEXTS):
-            continue
-        for address in _OUR_ADDRESS.findall(project.text(file)):
-            count += 1
-            if address.partition("com/")[2] != project.repository.partition("com/")[2]:
-                raise ReleaseError(f"{file}: expected the address {project.repository}, got {address}")
-    return f"{count} times {project.repository}"
+    found = git(project.root, "grep", "-I", "-n", "-o", "-E", _OUR_ADDRESS, "HEAD").splitlines()
+    expected = project.repository.partition("://")[2].partition("/")[2]
+    for line in found:
+        _, file, number, address = line.split(":", 3)
+        if address.partition("/")[2] != expected:
+            raise ReleaseError(f"{file}:{number}: expected the address {project.repository}, got {address}")
+    return f"{len(found)} times {project.repository}"
 
 
 def _links(text: str) -> list[str]:
