@@ -173,8 +173,8 @@ $(INSTALLED): pyproject.toml constraints.txt setup.py $(NATIVE)
 	@touch $@
 
 # With the tools' digests: what makes a release is what was tried.
-$(RELEASE)/.installed: release/requirements.txt | $(INSTALLED)
-	@rm -rf $(RELEASE); $(BIN)/python -m venv $(RELEASE)
+$(RELEASE)/.installed: release/requirements.txt
+	@rm -rf $(RELEASE); $(or $(PYTHON),$(wildcard $(BIN)/python),python3) -m venv $(RELEASE)
 	@$(RELEASE)/bin/python $(PIP_INSTALL) --require-hashes -r release/requirements.txt
 	@touch $@
 

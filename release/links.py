@@ -14,7 +14,7 @@ from release.project import Project, ReleaseError, git
 _LINK = re.compile(r"\[(?:[^][]|\[[^]]*\])*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-_OUR_ADDRESS = r"(github|githubusercontent)\.com/[A-Za-z0-9_.-]+/kinesis-spout"
+_OUR_ADDRESS = r"(github\.com/|githubusercontent\.com/|repository == ')[A-Za-z0-9_.-]+/kinesis-spout"
 
 
 def check_readme_on_pypi(project: Project, description: str) -> str:
@@ -56,10 +56,10 @@ def check_pages(project: Project) -> str:
 def check_addresses(project: Project) -> str:
     """See that whoever names the repository's address names the one that ``pyproject.toml`` names."""
     found = git(project.root, "grep", "-I", "-n", "-o", "-E", _OUR_ADDRESS, "HEAD").splitlines()
-    expected = project.repository.partition("://")[2].partition("/")[2]
+    expected = project.repository.split("/")[-2:]
     for line in found:
         _, file, number, address = line.split(":", 3)
-        if address.partition("/")[2] != expected:
+        if re.split("[/']", address)[-2:] != expected:
             raise ReleaseError(f"{file}:{number}: expected the address {project.repository}, got {address}")
     return f"{len(found)} times {project.repository}"
 
