@@ -104,7 +104,7 @@ release-check: $(RELEASE)/.installed  ## build what PyPI gets, twice, and check 
 
 # The wheel is given as WHEEL=<file>; without it one is built.
 test-wheel: set-up $(CLASSES)  ## README and the documentation's examples, run from a wheel
-	@KINESIS_SPOUT_WHEEL=$(WHEEL) $(BIN)/pytest tests/wheel
+	@WHEEL=$(WHEEL) $(BIN)/pytest tests/wheel
 
 bench: set-up  ## every benchmark, with its figures; benchmarks/README.md tells how to choose
 	@$(BIN)/python benchmarks/run.py $(ARGS)

@@ -75,7 +75,7 @@ def check_wheel(project: Project, wheel: Path) -> str:
     if len(compiled) != (not pure):
         raise ReleaseError(
             f"{wheel.name}: expected {'no' if pure else 'one'} compiled module, got {len(compiled)}; "
-            "see KINESIS_SPOUT_BUILD in setup.py"
+            "see NATIVE_DECODER in setup.py"
         )
     if compiled:
         run("abi3audit", "--strict", "--assume-minimum-abi3", "3.11", wheel)

@@ -19,6 +19,7 @@ from release.project import Project, ReleaseError, run
 
 KINDS = ("pure", "native")
 """Of wheels: for every platform, and with the native decoder for this one."""
+_DECODER = {"pure": "none", "native": "required"}
 
 
 def build(project: Project, into: Path, kinds: tuple[str, ...] = KINDS) -> None:
@@ -35,7 +36,7 @@ def build(project: Project, into: Path, kinds: tuple[str, ...] = KINDS) -> None:
             with tarfile.open(sdist) as archive:
                 archive.extractall(unpacked, filter="data")
             [only] = unpacked.iterdir()
-            run(*python_build, "--wheel", only, variables=epoch | {"KINESIS_SPOUT_BUILD": kind})
+            run(*python_build, "--wheel", only, variables=epoch | {"NATIVE_DECODER": _DECODER[kind]})
 
 
 def build_twice(project: Project, into: Path, kinds: tuple[str, ...] = KINDS) -> None:

@@ -1,6 +1,6 @@
 """The wheel, installed alone into an empty environment.
 
-It is the one that ``KINESIS_SPOUT_WHEEL`` names, and without it one that is built from a copy of this checkout.
+It is the one that ``WHEEL`` names, and without it one that is built from a copy of this checkout.
 """
 
 import os
@@ -63,7 +63,7 @@ class InstalledWheel:
 def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledWheel]:
     folder = tmp_path_factory.mktemp("wheel")
     environment = folder / "environment"
-    wheel = Path(given) if (given := os.environ.get("KINESIS_SPOUT_WHEEL")) else _built_wheel(folder)
+    wheel = Path(given) if (given := os.environ.get("WHEEL")) else _built_wheel(folder)
     _run(sys.executable, "-m", "venv", environment)
     installed = InstalledWheel(environment, version=wheel.name.split("-")[1])
     constraints = REPOSITORY / "constraints.txt"

@@ -44,7 +44,15 @@ def commits(tmp_path: Path) -> Commits:
             file = tmp_path / "repository" / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        git: list[str | Path] = ["git", "-C", tmp_path / "repository", "-c", "user.name=us", "-c", "user.email=us@example.org"]
+        git: list[str | Path] = [
+            "git",
+            "-C",
+            tmp_path / "repository",
+            "-c",
+            "user.name=us",
+            "-c",
+            "user.email=us@example.org",
+        ]
         for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "All of it"]):
             subprocess.run([*git, *command], check=True)
         return Project.of(tmp_path / "repository")
