@@ -158,7 +158,7 @@ class InflightRecordTracker:
         self._deadlines.start(self._unresolved[sequence], deadline, self.unresolved)
 
     def stop_deadline(self, sequence: SequenceNumber) -> None:
-        """Let the delivery of a record that is in flight by itself not time out, until its deadline starts anew."""
+        """Let the delivery of a record in flight by itself not time out, until its deadline starts anew."""
         self._unresolved[sequence].deadline = None
 
     @property
