@@ -42,7 +42,7 @@ WORKERS := 3
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo demo-topology test test-oldest test-lowest test-aws fault fault-spool fuzz bench docs test-docs lint clean set-up java engine mermaid
+.PHONY: help demo demo-topology test test-oldest test-lowest test-aws fault fault-spool fuzz bench docs docs-version test-docs lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -104,6 +104,13 @@ bench: set-up  ## every benchmark, with its figures; benchmarks/README.md tells 
 docs: set-up mermaid  ## the documentation site, in site/; warnings are errors
 	@echo '== documentation (mkdocs build)'
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+docs-version: set-up mermaid  ## the site as one of several versions, on the branch gh-pages; VERSION=0.1 ALIAS=latest ARGS=--push
+	@[ -n "$(VERSION)" ] || { echo 'Expected VERSION, such as `make docs-version VERSION=0.1 ALIAS=latest` or VERSION=dev.' >&2; exit 2; }
+	@export NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(BIN)):$$PATH"; \
+	mike --quiet deploy --update-aliases $(ARGS) $(VERSION) $(ALIAS); \
+	[ -z "$(ALIAS)" ] || mike --quiet set-default $(ARGS) $(ALIAS); \
+	mike list
 
 test-docs: docs  ## every page of the site in a browser: wide and narrow, light and dark, no request to another host
 	@$(BIN)/python -m tests.site_in_a_browser
