@@ -1,6 +1,7 @@
 """The script of the guide from the KCL: positions out of a lease table, and back into it, with moto's DynamoDB."""
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +25,7 @@ NUMBER: Final = "49590338271490256608559692538361571095921575989136588898"
 
 
 def leases_of(**checkpoints: str) -> dict[str, dict[str, str]]:
-    """A lease for each shard, named by its last digit: ``_0="SHARD_END"``, or a number and what is inside of it."""
+    """A lease for each shard, named by its last digit: ``_0="SHARD_END"``, or ``_0="4966:1"``."""
     leases = {}
     for digit, checkpoint in checkpoints.items():
         sequence, _, sub = checkpoint.partition(":")
@@ -173,7 +174,8 @@ class LeaseTable:
         self.dynamodb.put_item(TableName=TABLE, Item={"leaseKey": {"S": key}, **row})
 
     def row(self, key: str) -> dict[str, Any]:
-        return self.dynamodb.get_item(TableName=TABLE, Key={"leaseKey": {"S": key}})["Item"]
+        found: dict[str, Any] = self.dynamodb.get_item(TableName=TABLE, Key={"leaseKey": {"S": key}})["Item"]
+        return found
 
 
 @pytest.fixture
@@ -190,7 +192,6 @@ def stream(moto_server: KinesisEndpoint) -> str:
     return moto_server.create_stream(shards=2)
 
 
-
 @pytest.mark.endpoint
 def test_what_the_script_prints_is_an_initial_position(
     table: LeaseTable, stream: str, capsys: pytest.CaptureFixture[str]
@@ -198,7 +199,7 @@ def test_what_the_script_prints_is_an_initial_position(
     table.put(FIRST, NUMBER, 3, leaseOwner={"S": "worker-1"})
     table.put(SECOND, "TRIM_HORIZON")
     # Since 3.5 one table may have everything.
-    table.put_other("worker-1", entityType={"S": "WORKER_METRICS"}, checkpoint={"S": "?"})
+    table.put_other("worker-1", entityType={"S": "WORKER_METRICS"})
     table.put_other("Migration3.0", mv={"S": "CLIENT_VERSION_3X"})
     script.main([TABLE, stream], watch_seconds=0)
     printed = capsys.readouterr().out
@@ -239,8 +240,7 @@ def test_while_a_worker_of_the_kcl_renews_its_leases_nothing_is_taken_over(
 ) -> None:
     table.put(FIRST, NUMBER)
     table.put(SECOND, NUMBER)
-    renew = {"leaseCounter": {"N": "18"}}
-    monkeypatch.setattr(script.time, "sleep", lambda _: table.put(SECOND, NUMBER, **renew))
+    monkeypatch.setattr(time, "sleep", lambda _: table.put(SECOND, NUMBER, leaseCounter={"N": "18"}))
     message = refusal(lambda: script.main([TABLE, stream]))
     assert f"these leases changed: {SECOND}." in message
 
@@ -264,7 +264,7 @@ def test_on_the_way_back_open_shards_get_our_checkpoints_and_others_stay_as_the_
 
 @pytest.mark.endpoint
 def test_on_the_way_back_a_lease_that_a_worker_has_renewed_meanwhile_is_not_changed(
-    table: LeaseTable, stream: str, tmp_path: Path
+    table: LeaseTable, stream: str
 ) -> None:
     table.put(FIRST, NUMBER)
     table.put(SECOND, NUMBER)

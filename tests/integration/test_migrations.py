@@ -15,17 +15,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 
-from kinesis_spout.storm import Topology
 from kinesis_spout.storm.local import LocalTopology
 from kinesis_spout.testing import run
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.support.kinesis.endpoints import KinesisEndpoint
 from tests.support.storm.multilang_host import BareHost, hosted
 from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from kinesis_spout.storm import Topology
 
 ROOT: Final = Path(__file__).parents[2]
 PROGRAMS: Final = ROOT / "examples/migrations"
@@ -112,7 +114,9 @@ class Daemon:
         while (heard := self._hear()) != {"action": "status", "responseFor": action}:
             assert heard["action"] == "checkpoint"
             self.checkpoints += 1
-            self._say({"action": "checkpoint", "sequenceNumber": heard["sequenceNumber"], "subSequenceNumber": 0})
+            self._say(
+                {"action": "checkpoint", "sequenceNumber": heard["sequenceNumber"], "subSequenceNumber": 0}
+            )
 
     def _say(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
@@ -126,7 +130,7 @@ class Daemon:
                 return json.loads(line)
         raise EOFError("the record processor has ended")
 
-    def __enter__(self) -> "Daemon":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -143,7 +147,11 @@ class Daemon:
 @pytest.mark.endpoint
 @pytest.mark.zookeeper
 def test_the_program_after_the_kcl_books_the_same_orders_and_stops_at_sigterm(
-    ledger: Path, tmp_path: Path, moto_server: KinesisEndpoint, zookeeper_server: EmbeddedZooKeeper, fresh_root: str
+    ledger: Path,
+    tmp_path: Path,
+    moto_server: KinesisEndpoint,
+    zookeeper_server: EmbeddedZooKeeper,
+    fresh_root: str,
 ) -> None:
     stream = moto_server.create_stream()
     for order in ORDERS:
@@ -240,7 +248,9 @@ def test_the_topology_of_streamparse_counts_what_was_sold(
     if orders not in moto_server.client().list_streams()["StreamNames"]:
         moto_server.create_stream(name=orders)
     for order in SALES:
-        moto_server.client().put_record(StreamName=orders, Data=json.dumps(order).encode(), PartitionKey="key")
+        moto_server.client().put_record(
+            StreamName=orders, Data=json.dumps(order).encode(), PartitionKey="key"
+        )
     environment = aws_environment(moto_server) | {"PYTHONPATH": str(PROGRAMS / "streamparse")}
 
     def component(name: str) -> Any:

@@ -41,7 +41,7 @@ class Shard(StatefulSourcePartition):
 
 
 class Kinesis(FixedPartitionedSource):
-    def __init__(self, stream, until_caught_up=False):
+    def __init__(self, stream, *, until_caught_up=False):
         self.stream, self.until_caught_up = stream, until_caught_up
 
     def list_parts(self):

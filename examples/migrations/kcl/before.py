@@ -36,7 +36,8 @@ class Orders(processor.RecordProcessorBase):
     def book_or_give_up(self, record):  # what is raised to the KCL would skip the rest of the batch
         for attempt in range(RETRIES + 1):
             try:
-                return book(json.loads(record.binary_data))
+                book(json.loads(record.binary_data))
+                return
             except sqlite3.OperationalError as error:  # the shard waits meanwhile
                 reason = error
                 time.sleep(2**attempt)

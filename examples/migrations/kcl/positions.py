@@ -12,98 +12,112 @@ import json
 import re
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError
 
-RENEWED_WITHIN_SECONDS = 15
-"""Longer than a worker of the KCL takes to renew its leases (a third of failoverTimeMillis, 10 s by default)."""
+RENEWED_WITHIN_SECONDS = 15.0
+"""Longer than a worker of the KCL takes to renew its leases: a third of failoverTimeMillis, which is 10 s."""
+
+Leases = Mapping[str, Mapping[str, str]]
+"""The attributes of the lease of each shard."""
+Parents = Mapping[str, Sequence[str]]
+"""Of each shard that the stream lists: those that it came from, as far as they are listed."""
 
 
-def read_leases(dynamodb, table, stream):
-    """Read the leases of a stream by shard. Other rows (of KCL 3.5 and newer) and other streams are left out."""
+def read_leases(dynamodb: Any, table: str, stream: str) -> Leases:
+    """Read the leases of a stream. Other rows (of KCL 3.5 and newer), and other streams, are left out."""
     leases = {}
     for page in dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True):
         for row in page["Items"]:
-            if "checkpoint" not in row or row.get("entityType", {}).get("S", "LEASE") != "LEASE":
+            if not {"checkpoint", "leaseCounter"} <= row.keys():
                 continue
-            of_stream = row.get("streamName", {}).get("S")  # account:stream:created, of several streams
+            of_stream = row.get("streamName", {}).get("S")  # account:stream:created, with several streams
             if of_stream is None or of_stream.split(":")[1:2] == [stream]:
                 shard = row["shardId"]["S"] if of_stream else row["leaseKey"]["S"]
                 leases[shard] = {name: next(iter(value.values())) for name, value in row.items()}
     if not leases:
         sys.exit(
-            f"expected leases of the stream {stream} in the table {table}, found none: is it the lease table of "
-            "this application? Unless the KCL was told otherwise, it has the application's name"
+            f"expected leases of the stream {stream} in the table {table}, found none: is it the lease table "
+            "of this application? Unless the KCL was told otherwise, it has the application's name"
         )
     return leases
 
 
-def read_parents(kinesis, stream):
-    """List the shards of the stream; of each its parents that are listed, too."""
+def read_parents(kinesis: Any, stream: str) -> Parents:
+    """List the shards of the stream."""
     pages = kinesis.get_paginator("list_shards").paginate(StreamName=stream)
     listed = {shard["ShardId"]: shard for page in pages for shard in page["Shards"]}
-    of_shard = {
-        name: {shard.get("ParentShardId"), shard.get("AdjacentParentShardId")}
+    return {
+        name: sorted({shard.get("ParentShardId"), shard.get("AdjacentParentShardId")} & listed.keys())
         for name, shard in listed.items()
     }
-    return {name: sorted(parents & listed.keys()) for name, parents in of_shard.items()}
 
 
-def positions(leases, parents, not_begun=None):
+def positions(leases: Leases, parents: Parents, not_begun: str | None = None) -> dict[str, str]:
     """Give the position of each shard that does not begin at its oldest record.
 
     Args:
-        leases: by shard.
-        parents: those of each shard that the stream lists.
-        not_begun: where shards begin for which the KCL has stored LATEST or AT_TIMESTAMP and no record yet.
+        leases: of the stream.
+        parents: of its shards.
+        not_begun: where shards begin for which the KCL has stored LATEST or AT_TIMESTAMP, and no record.
     """
-    if not leases.keys() & parents.keys():
+    known = leases.keys() & parents.keys()
+    if not known:
         sys.exit(
             f"expected leases of the stream's shards ({', '.join(sorted(parents))}), found leases of others "
             f"({', '.join(sorted(leases))}): it is the table of another stream, or the stream was made anew"
         )
-    found, unknown, begun = {}, [], set()
-    for shard in sorted(leases.keys() & parents.keys()):
-        begun |= ancestors(shard, parents)
+    done = set().union(*(ancestors(shard, parents) for shard in known))
+    found, unknown = {}, []
     for shard in parents:
-        lease = leases.get(shard)
-        if lease is None and shard in begun:
-            found[shard] = "latest"  # its children have leases: it is done, and its own lease was removed
-        elif lease is None:
-            if not ancestors(shard, parents) & leases.keys():
-                unknown.append(f"{shard} has no lease")
-        elif lease["checkpoint"] == "SHARD_END":
-            found[shard] = "latest"  # nothing of it is read again
-        elif re.fullmatch(r"\d+", lease["checkpoint"]):
-            sub = int(lease.get("checkpointSubSequenceNumber", 0))
-            found[shard] = f"after_sequence_number {lease['checkpoint']}:{sub}"
-        elif lease["checkpoint"] != "TRIM_HORIZON" and not_begun is None:
-            unknown.append(f"the lease of {shard} is at {lease['checkpoint']}: nothing was checkpointed")
-        elif lease["checkpoint"] != "TRIM_HORIZON":
-            found[shard] = not_begun
+        if shard in known:
+            position = position_of(leases[shard], not_begun)
+            if position is None:
+                unknown.append(
+                    f"the lease of {shard} is at {leases[shard]['checkpoint']}, which is no record"
+                )
+            elif position != "trim_horizon":
+                found[shard] = position
+        elif shard in done:
+            found[shard] = "latest"  # its children have leases: the KCL has removed this one
+        elif not ancestors(shard, parents) & known:  # others come after a shard that is read first
+            unknown.append(f"{shard} has no lease")
     if unknown:
         sys.exit(
-            f"expected a checkpoint of each shard, but {'; '.join(unknown)}. Begin at a time instead (the guide says "
-            "how), or say with --not-begun where a lease without a checkpoint begins"
+            f"expected a checkpoint of each shard, but {'; '.join(unknown)}. Begin at a time instead (the guide "
+            "says how), or say with --not-begun where a lease without a checkpoint begins"
         )
     return found
 
 
-def ancestors(shard, parents):
+def position_of(lease: Mapping[str, str], not_begun: str | None) -> str | None:
+    """Say where a shard begins; None if that is not known."""
+    checkpoint = lease["checkpoint"]
+    if checkpoint == "TRIM_HORIZON":
+        return "trim_horizon"
+    if checkpoint == "SHARD_END":
+        return "latest"  # nothing of it is read again
+    if checkpoint.isdecimal():
+        return f"after_sequence_number {checkpoint}:{lease.get('checkpointSubSequenceNumber', 0)}"
+    return not_begun
+
+
+def ancestors(shard: str, parents: Parents) -> set[str]:
     """Name the shards that a shard came from."""
-    above = set(parents[shard])
-    return above.union(*(ancestors(each, parents) for each in above))
+    return set(parents[shard]).union(*(ancestors(each, parents) for each in parents[shard]))
 
 
-def set_back(dynamodb, table, leases, document):
-    """Move the leases of open shards to the checkpoints of a `checkpoints show --json`; say which."""
+def set_back(dynamodb: Any, table: str, leases: Leases, document: Mapping[str, Any]) -> None:
+    """Move the leases of open shards to the checkpoints of a `checkpoints show --json`, and say which."""
     for shard in document["shards"]:
         name = shard["shard_id"]
         after = re.fullmatch(r"(\d+)(?::(\d+))?", shard["checkpoint"] or "")
         if name not in leases or leases[name]["checkpoint"] == "SHARD_END" or after is None:
-            print(f"{name}: left as it is; what the KCL had not checkpointed of it comes again", file=sys.stderr)
+            print(f"{name}: left as it is; the KCL goes on where it stood", file=sys.stderr)
             continue
         dynamodb.update_item(
             TableName=table,
@@ -116,10 +130,28 @@ def set_back(dynamodb, table, leases, document):
                 ":counter": {"N": leases[name]["leaseCounter"]},
             },
         )
-        print(f"{name}: {leases[name]['checkpoint']} -> {after[1]}", file=sys.stderr)
+        print(f"{name}: {leases[name]['checkpoint']} -> {shard['checkpoint']}", file=sys.stderr)
 
 
-def main(arguments=None, watch_seconds=RENEWED_WITHIN_SECONDS):
+def carry_out(given: argparse.Namespace, watch_seconds: float) -> None:
+    """Read the table twice, so that a worker that still renews its leases is seen; then do what is asked for."""
+    dynamodb, kinesis = boto3.client("dynamodb"), boto3.client("kinesis")
+    leases = read_leases(dynamodb, given.table, given.stream)
+    time.sleep(watch_seconds)
+    now = read_leases(dynamodb, given.table, given.stream)
+    if changed := sorted(shard for shard in now if now[shard] != leases.get(shard)):
+        sys.exit(
+            f"expected that no worker of the KCL runs, but within {watch_seconds:.0f} s these leases changed: "
+            f"{', '.join(changed)}. Stop all workers first"
+        )
+    if given.back is not None:
+        set_back(dynamodb, given.table, leases, json.loads(given.back.read_text()))
+    else:
+        print(json.dumps(positions(leases, read_parents(kinesis, given.stream), given.not_begun), indent=2))
+
+
+def main(arguments: Sequence[str] | None = None, watch_seconds: float = RENEWED_WITHIN_SECONDS) -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("table", metavar="LEASE_TABLE")
     parser.add_argument("stream", metavar="STREAM")
@@ -130,23 +162,6 @@ def main(arguments=None, watch_seconds=RENEWED_WITHIN_SECONDS):
         carry_out(given, watch_seconds)
     except ClientError as error:
         sys.exit(f"table {given.table}, stream {given.stream}: {error}")
-
-
-def carry_out(given, watch_seconds):
-    """Read the table twice, so that a worker that still renews its leases is seen; then do what was asked for."""
-    dynamodb, kinesis = boto3.client("dynamodb"), boto3.client("kinesis")
-    leases = read_leases(dynamodb, given.table, given.stream)
-    time.sleep(watch_seconds)
-    now = read_leases(dynamodb, given.table, given.stream)
-    if renewed := sorted(shard for shard in now if now[shard] != leases.get(shard)):
-        sys.exit(
-            f"expected that no worker of the KCL runs, but within {watch_seconds} s these leases changed: "
-            f"{', '.join(renewed)}. Stop all workers first"
-        )
-    if given.back is not None:
-        set_back(dynamodb, given.table, leases, json.loads(given.back.read_text()))
-    else:
-        print(json.dumps(positions(leases, read_parents(kinesis, given.stream), given.not_begun), indent=2))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import time
 import boto3
 from streamparse import Bolt, Grouping, ReliableSpout, Topology
 
+POLL_SECONDS = 0.25
+
 
 class Orders(ReliableSpout):
     outputs = ["order"]
@@ -18,7 +20,7 @@ class Orders(ReliableSpout):
         self.polled_at = 0.0
 
     def next_tuple(self):
-        if time.monotonic() - self.polled_at < 0.25:
+        if time.monotonic() - self.polled_at < POLL_SECONDS:
             return
         self.polled_at = time.monotonic()
         page = self.kinesis.get_records(ShardIterator=self.iterator)

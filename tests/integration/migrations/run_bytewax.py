@@ -1,4 +1,7 @@
-"""Runs the dataflow of bytewax over what the stream holds: python run_bytewax.py STREAM. It has no kinesis_spout."""
+"""Runs the dataflow of bytewax over what a stream holds, in a Python without kinesis_spout.
+
+python run_bytewax.py STREAM
+"""
 
 import sys
 
