@@ -48,9 +48,7 @@ class FilledStream(EndpointStream):
         return given
 
 
-def load(
-    spark: SparkSession, stream: EndpointStream, source: str = "kinesis", **options: str
-) -> DataFrame:
+def load(spark: SparkSession, stream: EndpointStream, source: str = "kinesis", **options: str) -> DataFrame:
     settings = stream.endpoint.settings
     assert settings.endpoint_url is not None, "expected a server: Spark's processes have no mock"
     return (
