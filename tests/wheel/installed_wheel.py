@@ -22,6 +22,7 @@ SOURCES = (
     "LICENSE",
     "kinesis_spout",
     "pyspark_kinesis",
+    "pyspark_kinesis_spout",
     "shard_state",
 )
 IMPORT_ALL = """
