@@ -87,6 +87,7 @@ class Upgrade:
         self._await(
             lambda: consumer.life != life and self.world.is_complete, f"{consumer.name} to be there again"
         )
+        self.world.sample()
         event.end = time.time()
         self.outcome.events.append(event)
         self.outcome.by_kind[kind] += 1
