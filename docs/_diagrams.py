@@ -16,10 +16,11 @@ from pymdownx.superfences import fence_code_format
 _INSTALLED: Final = Path(__file__).parent / ".mermaid"
 _SCRIPT: Final = "node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
 _IN_SITE: Final = "assets/mermaid.js"
-_HEADS: Final = (
-    "<script>const drawn = mermaid.initialize; mermaid.initialize = given => drawn({...given, themeCSS: given.themeCSS + "
-    "' marker[id$=head] path { fill: var(--md-mermaid-edge-color); stroke: var(--md-mermaid-edge-color); }'})</script>"
-)
+_HEADS: Final = """<script>
+const drawn = mermaid.initialize;
+const heads = " marker[id$=head] path { fill: var(--md-mermaid-edge-color); stroke: var(--md-mermaid-edge-color); }";
+mermaid.initialize = given => drawn({...given, themeCSS: given.themeCSS + heads});
+</script>"""
 """The theme does not reach the heads of arrows between participants, which are then black in the dark, too."""
 _DRAWN: Final = {"name": "mermaid", "class": "mermaid", "format": fence_code_format}
 
