@@ -42,7 +42,7 @@ WORKERS := 3
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo demo-topology test test-oldest test-lowest test-aws fault fault-spool fuzz bench docs lint clean set-up java engine mermaid
+.PHONY: help demo demo-topology test test-oldest test-lowest test-aws fault fault-spool fuzz bench docs test-docs lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -104,6 +104,9 @@ bench: set-up  ## every benchmark, with its figures; benchmarks/README.md tells 
 docs: set-up mermaid  ## the documentation site, in site/; warnings are errors
 	@echo '== documentation (mkdocs build)'
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+test-docs: docs  ## every page of the site in a browser: wide and narrow, light and dark, no request to another host
+	@$(BIN)/python -m tests.site_in_a_browser
 
 lint: set-up  ## formatting, lint, types, import contract
 	@echo '== formatting (ruff format --check)'
