@@ -441,7 +441,7 @@ def _check_order(config: SpoutConfig, summary: StreamSummary) -> None:
     Raises:
         InvalidConfig: the user asked for the order "key".
     """
-    if summary.ignores_keys and config.order == Order.KEY:
+    if summary.ignores_keys and Order(config.order) is Order.KEY:
         raise InvalidConfig(
             f"order: expected 'unordered' or 'shard' for stream {summary.name!r}, got 'key': its record "
             "distribution strategy is AUTO, so AWS ignores partition keys and spreads the records of a key over "

@@ -20,7 +20,7 @@ class StreamSummary:
     """How long it keeps a record; None if that is not known."""
     ignores_keys: bool = False
     """Kinesis places its records itself (record distribution strategy AUTO): those of one partition key are in
-    any shard. False also where the endpoint or an old boto3 (before 1.44) does not say."""
+    any shard."""
 
 
 def is_same_creation(one: float, other: float) -> bool:
