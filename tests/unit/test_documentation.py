@@ -43,6 +43,7 @@ EXAMPLES_TO_COPY = (
     "cache_updater",
     "effectively_once",
     "handlers",
+    "migrations",
     "topologies",
     "work_orders",
 )

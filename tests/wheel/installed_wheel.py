@@ -15,6 +15,8 @@ from tests.spark_classes import keep_classes
 from tests.wheel.documents import REPOSITORY
 
 SECONDS = 1_500
+CONSTRAINTS = () if os.environ.get("KINESIS_SPOUT_UNPINNED") else ("-c", REPOSITORY / "constraints.txt")
+"""Without it, by ``make test-unpinned``: what a user's pip installs on this day."""
 SOURCES = (
     "pyproject.toml",
     "setup.py",
@@ -22,6 +24,7 @@ SOURCES = (
     "LICENSE",
     "kinesis_spout",
     "pyspark_kinesis",
+    "pyspark_kinesis_spout",
     "shard_state",
 )
 IMPORT_ALL = """
@@ -66,9 +69,8 @@ def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instal
     [wheel] = wheels.iterdir()
     _run(sys.executable, "-m", "venv", environment)
     installed = InstalledWheel(environment)
-    constraints = REPOSITORY / "constraints.txt"
     # pip would compile everything, most of which nobody imports.
-    pip_install = ("-m", "pip", "install", *_QUIETLY, "--no-compile", "-c", constraints)
+    pip_install = ("-m", "pip", "install", *_QUIETLY, "--no-compile", *CONSTRAINTS)
     _run(installed.program("python"), *pip_install, wheel)
     compile_pyspark(environment)
     _run(installed.program("python"), "-c", IMPORT_ALL, *OF_EXTRAS)

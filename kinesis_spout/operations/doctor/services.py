@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_spout.model.errors import AccessDenied, KinesisSpoutError, Throttled
+from kinesis_spout.model.errors import AccessDenied, KinesisSpoutError, MissingExtra, Throttled
 from kinesis_spout.operations.doctor.finding import Finding
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
@@ -29,6 +29,8 @@ def zookeeper(world: World, config: SpoutConfig) -> Finding:
     where = config.zookeeper_hosts
     try:
         said = world.zookeeper_answer(config)
+    except MissingExtra as error:
+        return Finding.missing(_ZOOKEEPER, "embedded, without jars to start it from", str(error))
     except KinesisSpoutError as error:
         return Finding.missing(
             _ZOOKEEPER,

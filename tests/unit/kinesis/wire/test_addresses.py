@@ -7,7 +7,6 @@ call to any other host would not trust it.
 import pickle
 import socket
 import ssl
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -90,7 +89,7 @@ def call_all(client: Any, stream: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
+def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Aws:
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_KINESIS"):
         monkeypatch.delenv(name, raising=False)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
