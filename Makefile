@@ -65,7 +65,7 @@ fi
 endef
 CANDIDATES := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo demo-topology test test-oldest test-newest test-lowest test-unpinned test-aws fault fault-spool fuzz bench docs docs-version test-docs test-migrations lint clean set-up java engine mermaid
+.PHONY: help demo demo-topology test test-oldest test-newest test-lowest test-unpinned test-aws fault fault-spool fault-upgrade fuzz bench docs docs-version test-docs test-migrations lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -126,6 +126,9 @@ fault: set-up  ## consumers under kills, and every door at random rates of failu
 fault-spool: set-up  ## producers with a spool under kill -9: no record is lost; ARGS="--kills 1000 --seed 7"
 	@$(BIN)/python -m tests.fault.spool_kills $(ARGS)
 	@$(BIN)/python -m tests.fault.producer_kills $(ARGS)
+
+fault-upgrade: set-up  ## from the last release to this commit and back, member by member, under load; ARGS="--old v0.1.0"
+	@$(BIN)/python -m tests.fault.upgrade $(ARGS)
 
 fuzz: set-up  ## a million damaged replies for the native decoder, under sanitizers; ARGS="--replies 10000 --seed 7"
 	@$(BIN)/python -m tests.fuzz_native --sanitize $(ARGS)
