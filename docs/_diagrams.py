@@ -18,7 +18,8 @@ _SCRIPT: Final = "node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
 _IN_SITE: Final = "assets/mermaid.js"
 _HEADS: Final = """<script>
 const drawn = mermaid.initialize;
-const heads = " marker[id$=head] path { fill: var(--md-mermaid-edge-color); stroke: var(--md-mermaid-edge-color); }";
+const color = "var(--md-mermaid-edge-color)";
+const heads = ` marker[id$=head] path { fill: ${color}; stroke: ${color}; }`;
 mermaid.initialize = given => drawn({...given, themeCSS: given.themeCSS + heads});
 </script>"""
 """The theme does not reach the heads of arrows between participants, which are then black in the dark, too."""
