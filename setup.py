@@ -1,19 +1,180 @@
-"""Builds the optional native decoder; everything else is in ``pyproject.toml``.
+"""What ``pyproject.toml`` cannot say: the native decoder, README's links, the SBOM, a reproducible sdist.
 
-Without a compiler the installation succeeds, and replies are decoded in Python.
+``NATIVE_DECODER`` in the environment chooses what is built:
+
+============ =====================================================================================
+not set      the native decoder, where there is a C compiler; without one Python decodes replies
+``required`` the native decoder, or the build fails
+``none``     no native decoder: a wheel for every platform (``py3-none-any``)
+============ =====================================================================================
 """
 
-from setuptools import Extension, setup
+import gzip
+import json
+import os
+import re
+import tarfile
+import tomllib
+from pathlib import Path
+from typing import Any
 
+from packaging.requirements import Requirement
+from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.sdist import sdist
+
+HERE = Path(__file__).parent
+PYPROJECT = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+EXTRAS_OF_DEVELOPERS = {"dev", "demo"}
+RELATIVE_LINK = re.compile(r"(!?\[(?:[^][]|\[[^]]*\])*\]\()(?![a-z]+:|#)([^)\s]+)\)")
+DECODERS = ("", "none", "required")
+
+
+def readme_with_absolute_links() -> str:
+    """Let README's links lead to the repository as it was released: PyPI has none of its files."""
+    repository, version = PROJECT["urls"]["Repository"], PROJECT["version"]
+    ref = "main" if "dev" in version else f"v{version}"
+    raw = repository.replace("https://github.com/", "https://raw.githubusercontent.com/")
+
+    def absolute(link: re.Match[str]) -> str:
+        before, target = link.groups()
+        address = f"{raw}/{ref}" if before.startswith("!") else f"{repository}/blob/{ref}"
+        return f"{before}{address}/{target})"
+
+    return RELATIVE_LINK.sub(absolute, (HERE / "README.md").read_text(encoding="utf-8"))
+
+
+def bill_of_materials() -> dict[str, Any]:
+    """Say in CycloneDX what others wrote of the wheel's files, and what the package depends on."""
+    package = f"pkg:pypi/{PROJECT['name']}@{PROJECT['version']}"
+    vendored = [
+        {
+            "type": "library",
+            "bom-ref": part["purl"],
+            "name": part["name"],
+            "version": part["version"],
+            "licenses": [{"license": {"id": part["license"]}}],
+            "hashes": [{"alg": "SHA-256", "content": part["sha256"]}],
+            "purl": part["purl"],
+            "evidence": {"occurrences": [{"location": part["file"]}]},
+        }
+        for part in PYPROJECT["tool"]["kinesis-spout"]["vendored"]
+    ]
+    required = dict(map(_requirement, PROJECT["dependencies"]))
+    optional = {
+        name: specifiers
+        for extra, requirements in PROJECT["optional-dependencies"].items()
+        if extra not in EXTRAS_OF_DEVELOPERS
+        for name, specifiers in map(_requirement, requirements)
+        if name not in required
+    }
+    dependencies = [
+        {
+            "type": "library",
+            "bom-ref": f"pkg:pypi/{name}",
+            "name": name,
+            "versionRange": f"vers:pypi/{specifiers}",
+            "isExternal": True,
+            "scope": "required" if name in required else "optional",
+            "purl": f"pkg:pypi/{name}",
+        }
+        for name, specifiers in sorted((required | optional).items())
+    ]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.7",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "library",
+                "bom-ref": package,
+                "name": PROJECT["name"],
+                "version": PROJECT["version"],
+                "description": PROJECT["description"],
+                "licenses": [{"license": {"id": PROJECT["license"]}}],
+                "purl": package,
+                "externalReferences": [{"type": "vcs", "url": PROJECT["urls"]["Repository"]}],
+            }
+        },
+        "components": [*vendored, *dependencies],
+        "dependencies": [
+            {"ref": package, "dependsOn": [part["bom-ref"] for part in (*vendored, *dependencies)]},
+            *({"ref": part["bom-ref"]} for part in (*vendored, *dependencies)),
+        ],
+    }
+
+
+def _requirement(text: str) -> tuple[str, str]:
+    requirement = Requirement(text)
+    by_version = sorted(requirement.specifier, key=lambda each: (each.version, each.operator))
+    return requirement.name, "|".join(f"{each.operator}{each.version}" for each in by_version) or "*"
+
+
+class WheelWithBillOfMaterials(bdist_wheel):
+    """Its SBOM is where PEP 770 says: in ``.dist-info/sboms``."""
+
+    def write_wheelfile(self, wheelfile_base: str, *arguments: Any, **named: Any) -> None:
+        """Write it, as the last of the files that come into the wheel."""
+        super().write_wheelfile(wheelfile_base, *arguments, **named)
+        sboms = Path(wheelfile_base, "sboms")
+        sboms.mkdir(exist_ok=True)
+        text = json.dumps(bill_of_materials(), indent=2)
+        (sboms / f"{PROJECT['name']}.cdx.json").write_text(f"{text}\n", encoding="utf-8")
+        for path in Path(wheelfile_base).parent.rglob("*"):
+            if path.is_file():  # whatever umask they were made under
+                path.chmod(_mode(path.stat().st_mode))
+
+
+class ReproducibleSdist(sdist):
+    """With ``SOURCE_DATE_EPOCH`` set, the same files make the same archive, whoever packs them and when."""
+
+    def make_archive(self, *arguments: Any, **named: Any) -> str:
+        """Make it as ever, then once more from its members in one order, with one owner and one time."""
+        archive = super().make_archive(*arguments, **named)
+        if "SOURCE_DATE_EPOCH" in os.environ:
+            _pack_again(Path(archive), int(os.environ["SOURCE_DATE_EPOCH"]))
+        return archive
+
+
+def _mode(mode: int) -> int:
+    return 0o755 if mode & 0o100 else 0o644
+
+
+def _pack_again(archive: Path, seconds: int) -> None:
+    again = archive.with_suffix(".again")
+    with (
+        tarfile.open(archive) as old,
+        again.open("wb") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=seconds) as zipped,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as new,
+    ):
+        for member in sorted(old.getmembers(), key=lambda member: member.name):
+            member.mtime, member.pax_headers = seconds, {}
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mode = 0o755 if member.isdir() else _mode(member.mode)
+            new.addfile(member, old.extractfile(member) if member.isfile() else None)
+    again.replace(archive)
+
+
+decoder = os.environ.get("NATIVE_DECODER", "")
+if decoder not in DECODERS:
+    message = f"expected NATIVE_DECODER to be required or none, or not set, got {decoder!r}"
+    raise SystemExit(message)
+native_decoder = Extension(
+    "kinesis_spout.kinesis.read._native",
+    ["kinesis_spout/kinesis/read/_native.c"],
+    # Of Python 3.11: one wheel serves all later versions.
+    py_limited_api=True,
+    optional=decoder != "required",
+    # Debug information has the path of the folder in which it was made.
+    extra_compile_args=["-g0"] if os.name == "posix" else [],
+)
 setup(
-    ext_modules=[
-        Extension(
-            "kinesis_spout.kinesis.read._native",
-            ["kinesis_spout/kinesis/read/_native.c"],
-            # Of Python 3.11: one wheel serves all later versions.
-            py_limited_api=True,
-            optional=True,
-        )
-    ],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    long_description=readme_with_absolute_links(),
+    long_description_content_type="text/markdown",
+    ext_modules=[] if decoder == "none" else [native_decoder],
+    cmdclass={"bdist_wheel": WheelWithBillOfMaterials, "sdist": ReproducibleSdist},
+    options={} if decoder == "none" else {"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -1,12 +1,35 @@
-"""Fills in what the page of the command line says, from the code: a hook of MkDocs."""
+"""Fills in what the site takes from the code: its edit links, the page of the command line. A hook of MkDocs."""
 
 import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any, Final
 
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
+
+_PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
 _CUT: Final = re.compile(r"^(\* `[a-z-]+`): .*\.\.\.$", re.MULTILINE)
 """A command in a list, with a text that was cut; the whole text stands below."""
+
+
+@event_priority(-100)  # after mike, which would call each version's own address the one to be found
+def on_config(config: MkDocsConfig) -> None:
+    """Say where the site is, and where its pages are edited."""
+    urls = tomllib.loads(_PROJECT.read_text())["project"]["urls"]
+    config.site_url = f"{urls['Documentation']}latest/"
+    # Not as repo_url: for that the theme has each reader's browser ask GitHub for the stars.
+    config.edit_uri = f"{urls['Repository']}/edit/main/docs/"
+    config.extra["social"] = [
+        {"icon": "fontawesome/brands/github", "link": urls["Repository"], "name": "The repository"},
+        {
+            "icon": "fontawesome/brands/python",
+            "link": "https://pypi.org/project/kinesis-spout/",
+            "name": "PyPI",
+        },
+    ]
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.extras import missing_extra
 from kinesis_spout.model.handler import Failure, NotNow
 from kinesis_spout.model.logs import package_version
 from kinesis_spout.model.record import Record, TracedRecord
@@ -38,9 +38,7 @@ try:
     )
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as missing:
-    raise InvalidConfig(
-        'tracing: expected opentelemetry-api, found none: pip install "kinesis-spout[otel]"'
-    ) from missing
+    raise missing_extra("tracing", "otel", ["opentelemetry-api"]) from missing
 
 MAX_LINKS: Final = 32
 """Of a span for several records; the SDK keeps 128 at most."""

@@ -11,12 +11,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkContext
-
 from kinesis_spout.dead_letters.stored_letters import LinesSink, WholeFiles
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DeadLetterError
+from kinesis_spout.model.extras import check_spark
+
+try:
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark import SparkContext
+except ImportError:
+    check_spark("dead letters at a URL of Hadoop")
+    raise
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 """How much passes between Python and the JVM in one call."""

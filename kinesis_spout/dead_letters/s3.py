@@ -13,17 +13,22 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import boto3
 import botocore.session
-import pyarrow as pa
 from botocore.config import Config
 from botocore.configprovider import ConfiguredEndpointProvider
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.utils import get_environ_proxies
-from pyarrow import fs
 
 from kinesis_spout.dead_letters.stored_letters import LinesSink, WholeFiles
 from kinesis_spout.kinesis.calls import said_by_boto3
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
+from kinesis_spout.model.extras import missing_extra
+
+try:
+    import pyarrow as pa
+    from pyarrow import fs
+except ImportError as missing:
+    raise missing_extra("dead letters on s3://", "arrow", ["pyarrow"]) from missing
 
 CONNECT_SECONDS: Final = 5
 REQUEST_SECONDS: Final = 20

@@ -3,7 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-import pyarrow as pa
+from kinesis_spout.model.extras import missing_extra
+
+try:
+    import pyarrow as pa
+except ImportError as missing:
+    raise missing_extra("Arrow columns", "arrow", ["pyarrow"]) from missing
 
 RECORD_COLUMNS: Final = {
     "partitionKey": "string",

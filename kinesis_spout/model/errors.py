@@ -2,6 +2,7 @@
 
     KinesisSpoutError
     ├── InvalidConfig            a setting is unknown, missing or out of range
+    ├── MissingExtra             what was asked for needs a package that is not installed, or a newer one
     ├── KinesisError             what the Kinesis API answers
     │   ├── Throttled            retriable: slow down, at least 1 s
     │   ├── Unavailable          retriable: 5xx, time-outs, resets
@@ -55,6 +56,12 @@ class KinesisSpoutError(Exception):
 
 class InvalidConfig(KinesisSpoutError, ValueError):  # noqa: N818 - the names say what happened
     """A setting is unknown, missing or out of range. Names the field, the value, and what is allowed."""
+
+    exit_code = 2
+
+
+class MissingExtra(KinesisSpoutError, ImportError):  # noqa: N818
+    """What was asked for needs a package that is not installed, or a newer one. Names the extra to install."""
 
     exit_code = 2
 

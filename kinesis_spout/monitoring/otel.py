@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from kinesis_spout.model.distribution import Counted
-from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.extras import missing_extra
 from kinesis_spout.model.logs import package_version
 from kinesis_spout.monitoring.metrics import METRICS, PREFIX, Kind
 from kinesis_spout.monitoring.readings import Sample, Sources, Watched
@@ -27,9 +27,7 @@ from kinesis_spout.monitoring.readings import Sample, Sources, Watched
 try:
     from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, Observation, get_meter
 except ImportError as missing:
-    raise InvalidConfig(
-        'expected opentelemetry-api for OpenTelemetry, found none: pip install "kinesis-spout[otel]"'
-    ) from missing
+    raise missing_extra("metrics of OpenTelemetry", "otel", ["opentelemetry-api"]) from missing
 
 _KEPT_SECONDS: Final = 1.0
 _MOST_OF_A_RANGE: Final = 20

@@ -10,7 +10,7 @@ REGISTRY.register(PrometheusCollector(query))
 from collections.abc import Iterator
 
 from kinesis_spout.model.distribution import Counted
-from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.extras import missing_extra
 from kinesis_spout.monitoring.metrics import METRICS, Kind, Metric
 from kinesis_spout.monitoring.readings import Sample, Sources, Watched
 
@@ -20,9 +20,7 @@ try:
     from prometheus_client.metrics_core import Metric as Family
     from prometheus_client.registry import Collector
 except ImportError as missing:
-    raise InvalidConfig(
-        'expected prometheus-client for metrics of Prometheus, found none: pip install "kinesis-spout[metrics]"'
-    ) from missing
+    raise missing_extra("metrics of Prometheus", "metrics", ["prometheus-client"]) from missing
 
 
 class PrometheusCollector(Collector):

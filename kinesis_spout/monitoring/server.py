@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
 from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.extras import missing_extra
 from kinesis_spout.monitoring.consumer_watch import ConsumerLook, ConsumerWatch
 from kinesis_spout.monitoring.health import Health, health_of, not_alive
 from kinesis_spout.monitoring.readings import Sources, Watched
@@ -270,9 +271,9 @@ def _metrics(server: _Server, query: dict[str, str]) -> Answer:
         from prometheus_client import CONTENT_TYPE_LATEST  # noqa: PLC0415 - 140 ms, and an extra
 
         from kinesis_spout.monitoring.prometheus import exposition  # noqa: PLC0415
-    except (ImportError, InvalidConfig):
-        missing = 'expected prometheus-client, found none: pip install "kinesis-spout[metrics]"\n'
-        return HTTPStatus.NOT_IMPLEMENTED, "text/plain", missing.encode()
+    except ImportError:
+        missing = missing_extra("/metrics", "metrics", ["prometheus-client"])
+        return HTTPStatus.NOT_IMPLEMENTED, "text/plain", f"{missing}\n".encode()
     samples = server.sources.read(per_shard=query.get("per_shard", "0") not in {"0", "false", ""})
     return HTTPStatus.OK, CONTENT_TYPE_LATEST, exposition(samples)
 

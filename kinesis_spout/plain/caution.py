@@ -88,6 +88,7 @@ class Caution:
         elif self._handed_out_at is None:
             if self._is_stored(state):
                 self._handed_out_at = now
+                state.start_deadline(retained.sequence, now)
                 return retained
         elif now >= self._handed_out_at + ALONE_SECONDS:
             state.forget_note(retained.sequence)

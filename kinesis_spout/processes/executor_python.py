@@ -72,8 +72,8 @@ def check_packages(is_there: Callable[[str], object] = importlib.util.find_spec)
 def _advice(what: str, *, local: str, there: str) -> str:
     return (
         f"the Python of the executors does not fit: {what}. Set the environment variable PYSPARK_PYTHON before "
-        f"the SparkSession starts: in local mode to {local}, on a cluster to {there} that kinesis-spout is "
-        "installed in"
+        f"the SparkSession starts: in local mode to {local}, on a cluster to {there} with "
+        'pip install "kinesis-spout[arrow]"'
     )
 
 

@@ -9,12 +9,11 @@ from kinesis_spout.settings.option import Option, Use
 from kinesis_spout.settings.setting_messages import respelled
 from kinesis_spout.settings.table import OPTIONS, SETTINGS
 from kinesis_spout.settings.table.spelling import as_option
+from kinesis_spout.settings.table.topics import by_topic
 
 SETTING_HEADINGS: Final = ("setting", "allowed", "default", "meaning")
 _HELP_COLUMNS: Final = 74
 """The columns that ``help()`` leaves to the docstring of a class, on a terminal of 80."""
-_OPTION_HEADINGS: Final = ("option", "also spelled", "takes", "default", "meaning")
-
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -36,9 +35,9 @@ def options(rows: Iterable[Option] = SETTINGS.values()) -> Iterator[Setting]:
         yield Setting(option.setting, option.allowed, default, option.doc)
 
 
-def settings_table() -> str:
-    rows = ((f"`{each.name}`", _quoted(each.type_text), each.default, each.doc) for each in options())
-    return _markdown(SETTING_HEADINGS, rows)
+def settings_table(rows: Iterable[Option] = SETTINGS.values()) -> str:
+    """Return Markdown: a heading for each topic, with a table of its settings."""
+    return _by_topic("setting", rows, _setting_cells)
 
 
 def with_settings(rows: Iterable[Option]) -> Callable[[_Class], _Class]:
@@ -68,9 +67,16 @@ def _help_lines(rows: Iterable[Option]) -> Iterator[str]:
 
 
 def markdown_table(for_: Use) -> str:
-    """Return a Markdown table of the options of one use of ``format("kinesis")``."""
-    rows = (_cells(option) for option in OPTIONS if for_ in option.uses)
-    return _markdown(_OPTION_HEADINGS, rows) + "\n"
+    """Return Markdown as `settings_table` does, of the options of one use of ``format("kinesis")``."""
+    return _by_topic("option", (option for option in OPTIONS if for_ in option.uses), _option_cells)
+
+
+def _by_topic(heading: str, rows: Iterable[Option], cells: Callable[[Option], tuple[str, str]]) -> str:
+    tables = (
+        f"### {topic}\n\n{_markdown((heading, 'meaning'), map(cells, options))}"
+        for topic, options in by_topic(rows)
+    )
+    return "\n\n".join(tables) + "\n"
 
 
 def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -83,13 +89,33 @@ def _quoted(text: str) -> str:
     return re.sub("'([^']+)'", r"`\1`", text)
 
 
-def _cells(option: Option) -> tuple[str, ...]:
-    aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
+def _setting_cells(option: Option) -> tuple[str, str]:
+    default = "Required" if option.is_required else f"Default: {_default(option)}"
+    return f"`{option.setting}`", _meaning(option.doc, _quoted(option.allowed), default, _elsewhere(option))
+
+
+def _default(option: Option) -> str:
+    return "none" if option.default is None else f"`{option.type.show(option.default)}`"
+
+
+def _option_cells(option: Option) -> tuple[str, str]:
     default = option.unset if option.default_text is None else f"`{option.default_text}`"
-    return (
-        f"`{option.name}`",
-        aliases,
-        _quoted(option.type.text_words),
-        default,
+    aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
+    return f"`{option.name}`", _meaning(
         respelled(option.doc, as_option),
+        _quoted(option.type.text_words),
+        f"Default: {default}" if default else "",
+        f"Also spelled {aliases}" if aliases else "",
+        _elsewhere(option),
     )
+
+
+def _elsewhere(option: Option) -> str:
+    names = (each.rpartition(" ") for each in option.elsewhere)
+    return (
+        f"Elsewhere: {', '.join(f'{whose} `{name}`' for whose, _, name in names)}" if option.elsewhere else ""
+    )
+
+
+def _meaning(doc: str, allowed: str, *more: str) -> str:
+    return f"{doc}<br>*Takes* {'. '.join(filter(None, (allowed, *more)))}."

@@ -52,6 +52,8 @@ class Option:
     """The uses of ``format("kinesis")`` that accept it."""
     aliases: tuple[str, ...] = ()
     """Other connectors' spellings. Under one that ends in ``Ms``, a bare number means milliseconds."""
+    elsewhere: tuple[str, ...] = ()
+    """What other programs call it, for who looks for it by that name: "KCL maxRecords". No spelling of ours."""
     unset: str = ""
     """For the tables of ``format("kinesis")``: what holds without a default and a value."""
     secret: bool = False

@@ -5,6 +5,7 @@ The names here are loaded when they are first used: a task on an executor needs 
 
 from typing import TYPE_CHECKING, Final
 
+from kinesis_spout.model.extras import check_spark
 from kinesis_spout.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
@@ -46,5 +47,7 @@ _NAMES: Final = {
         "kinesis_progress",
     ),
 }
+
+check_spark("Spark")
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.executor_python import unfit_python
-from kinesis_spout.structured.data_source import KinesisDataSource
+from kinesis_spout.structured.data_source import KinesisDataSource, KinesisSpoutDataSource
 
 SETTINGS: Final = {
     # A Python task over TCP loopback stalls 40 ms; over a Unix socket it does not. Before the context starts.
@@ -84,7 +84,7 @@ def session_settings(app_name: str, master: str | None = None, **settings: str) 
 
 
 def register(spark: SparkSession) -> None:
-    """Register ``format("kinesis")`` with a session, classic or Spark Connect.
+    """Register ``format("kinesis")`` and ``format("kinesis_spout")`` with a session, classic or Spark Connect.
 
     Not needed where this package is installed on the driver: Spark finds ``pyspark_kinesis`` there. It helps
     where Spark does not look: a package from ``spark.submit.pyFiles`` or a folder added to ``sys.path``
@@ -94,19 +94,20 @@ def register(spark: SparkSession) -> None:
     Raises:
         InvalidConfig: the Python that Spark starts does not fit.
     """
-    try:
-        spark.dataSource.register(KinesisDataSource)
-    except AnalysisException as error:
-        # Spark Connect before 4.1 refuses a name that the server has found already: then all is well.
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-            raise
+    for source in (KinesisDataSource, KinesisSpoutDataSource):
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:
+            # Spark Connect before 4.1 refuses a name that the server has found already: then all is well.
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
     _check_python(spark)
 
 
 def _check_python(spark: SparkSession) -> None:
     """Let Spark make a data source in the Python that it starts; this makes no call to Kinesis."""
     try:
-        spark.read.format(KinesisDataSource.name()).option("streamName", "any").load()
+        spark.read.format(KinesisSpoutDataSource.name()).option("streamName", "any").load()
     except (PySparkException, Py4JJavaError) as error:
         unfit = unfit_python(str(error))
         if unfit is None:

@@ -8,20 +8,26 @@ import time
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-)
+from kinesis_spout.model.extras import check_spark
+
+try:
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+except ImportError:
+    check_spark('format("kinesis")')
+    raise
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
 class KinesisDataSource(DataSource):
-    """Kinesis for Spark SQL: streaming read, batch read, streaming write, batch write.
+    """``format("kinesis")``: Kinesis for Spark SQL; streaming read, batch read, streaming write, batch write.
 
     Args:
         options: see ``kinesis_spout.settings.source_options``. Checked when a reader or a writer is made, which is
@@ -82,3 +88,11 @@ class KinesisDataSource(DataSource):
         from kinesis_spout.structured.write.writer import KinesisStreamWriter
 
         return KinesisStreamWriter(WriteOptions.of(dict(self.options)), schema, overwrite=overwrite)
+
+
+class KinesisSpoutDataSource(KinesisDataSource):
+    """``format("kinesis_spout")``: the same, for platforms whose Spark has a source ``kinesis`` of its own."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kinesis_spout"

@@ -7,7 +7,6 @@ source only, so every installation would have to build it, and few need it.
 before the first one: later, only the log shows what is wrong with a file.
 """
 
-import importlib.util
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from typing import Any, Final, Self
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Id, Permissions
 
 from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.extras import check_extra
 
 _PERMISSIONS: Final = {
     "c": Permissions.CREATE,
@@ -40,11 +40,7 @@ class Login:
     def kazoo_options(self) -> dict[str, Any]:
         if not self.is_sasl:
             return {"auth_data": [("digest", f"{self.user}:{self.password}")]}
-        if importlib.util.find_spec("puresasl") is None:
-            raise InvalidConfig(
-                "zookeeper_auth: expected the package pure-sasl, which 'sasl-digest' needs, found none: "
-                "pip install 'kinesis-spout[sasl]'"
-            )
+        check_extra("zookeeper_auth=sasl-digest", "sasl", ["puresasl"])
         return {"sasl_options": {"mechanism": "DIGEST-MD5", "username": self.user, "password": self.password}}
 
 

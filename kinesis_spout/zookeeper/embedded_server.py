@@ -1,4 +1,4 @@
-"""A real ZooKeeper from PySpark's jars, so that a first run needs no installation but Java.
+"""A real ZooKeeper from Spark's jars, so that a first run needs no installation but Java.
 
 It serves on loopback only and keeps its data. Its users share the data directory:
 
@@ -52,9 +52,16 @@ def check_startable(data_dir: Path) -> None:
 
 
 def answer_of_running(data_dir: Path) -> str | None:
-    """What the server of a directory says of itself to `srvr`; None if it does not run."""
+    """What the server of a directory says of itself to `srvr`; None if it does not run.
+
+    Raises:
+        MissingExtra: it does not run, and its jars are missing.
+    """
     port = EmbeddedZooKeeper(data_dir).serving_port()
-    return None if port is None else ask(port, "srvr")
+    if port is not None:
+        return ask(port, "srvr")
+    find_jars()
+    return None
 
 
 def _unusable(data_dir: Path, error: OSError) -> StoreError:
@@ -105,7 +112,8 @@ class EmbeddedZooKeeper:
         """Find the server of this data directory, or start it, and return when it serves.
 
         Raises:
-            InvalidConfig: Java or PySpark's jars are missing.
+            InvalidConfig: Java is missing.
+            MissingExtra: Spark's jars are missing.
             StoreError: it ended, or did not serve in time; includes the tail of its log. Or the directory
                 cannot be used.
         """

@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from kinesis_spout.model.errors import InvalidConfig, StoreError
+from kinesis_spout.model.errors import InvalidConfig, MissingExtra, StoreError
 
 HOST: Final = "127.0.0.1"
 
@@ -148,18 +148,21 @@ def find_java() -> str:
 
 
 def find_jars() -> Path:
-    """Find the directory of PySpark's jars, which include ZooKeeper."""
+    """Find the directory of Spark's jars, which include ZooKeeper: in SPARK_HOME, or those of PySpark."""
+    home = os.environ.get("SPARK_HOME")
     spec = importlib.util.find_spec("pyspark")
-    folders = [] if spec is None else [Path(folder) for folder in spec.submodule_search_locations or ()]
+    packages = [] if spec is None else [Path(folder) for folder in spec.submodule_search_locations or ()]
     # Processes that Spark starts import us from <Spark>/python/lib/pyspark.zip: the jars are next to "python".
-    homes = [home for folder in folders for home in folder.parents[3:4]]
-    for folder in (*folders, *homes):
+    homes = [home for folder in packages for home in folder.parents[3:4]]
+    for folder in (*([] if home is None else [Path(home)]), *packages, *homes):
         jars = folder / "jars"
         if any(jars.glob("zookeeper-[0-9]*.jar")):
             return jars
-    raise InvalidConfig(
-        f"expected ZooKeeper among the jars of PySpark, found none in {folders or 'any pyspark package'}: install "
-        "the full package (pip install pyspark) or name an existing ensemble: `zookeeper=host:2181`"
+    where = f"in {packages[0]}" if packages else "because PySpark is not installed"
+    raise MissingExtra(
+        f"the embedded ZooKeeper: expected its jars among those of Spark, found none {where} and SPARK_HOME is "
+        f'{home or "not set"}: pip install "kinesis-spout[spark]", or set SPARK_HOME to a Spark that is unpacked '
+        "on this machine, or name a ZooKeeper of your own: `zookeeper=host:2181`"
     )
 
 

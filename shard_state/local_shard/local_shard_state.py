@@ -239,8 +239,12 @@ class LocalShardState:
         return Emission(deliver=True, attempt=delivered + 1, was_last=stored > delivered)
 
     def note(self, sequence: SequenceNumber) -> None:
-        """Have the delivery of a record that is out stored as an attempt, although nothing came of it yet."""
+        """Have the delivery of a record that is out stored as an attempt, although nothing came of it yet.
+
+        Nobody receives it before that is stored; until then it does not time out: see ``start_deadline``.
+        """
         self.tracker.noted.add(sequence)
+        self.tracker.stop_deadline(sequence)
         self.revision += 1
 
     def forget_note(self, sequence: SequenceNumber) -> None:

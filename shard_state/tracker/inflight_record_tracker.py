@@ -157,6 +157,10 @@ class InflightRecordTracker:
         """Let the delivery of a record that is in flight by itself time out, no earlier than those before it."""
         self._deadlines.start(self._unresolved[sequence], deadline, self.unresolved)
 
+    def stop_deadline(self, sequence: SequenceNumber) -> None:
+        """Let the delivery of a record in flight by itself not time out, until its deadline starts anew."""
+        self._unresolved[sequence].deadline = None
+
     @property
     def next_deadline(self) -> float | None:
         span = self._deadlines.next()

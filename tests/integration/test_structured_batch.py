@@ -48,11 +48,11 @@ class FilledStream(EndpointStream):
         return given
 
 
-def load(spark: SparkSession, stream: EndpointStream, **options: str) -> DataFrame:
+def load(spark: SparkSession, stream: EndpointStream, source: str = "kinesis", **options: str) -> DataFrame:
     settings = stream.endpoint.settings
     assert settings.endpoint_url is not None, "expected a server: Spark's processes have no mock"
     return (
-        spark.read.format("kinesis")
+        spark.read.format(source)
         .options(
             streamName=stream.name,
             region="us-east-1",
@@ -104,6 +104,26 @@ def test_a_stream_is_read_up_to_now_with_its_declared_columns(
         assert (bytes(row.data), row.stream) == (b"r7", stream.name)
     finally:
         frame.unpersist()
+
+
+def test_the_name_for_platforms_with_a_source_kinesis_reads_and_writes_the_same(
+    spark: SparkSession, moto_server: KinesisEndpoint
+) -> None:
+    stream, copied = FilledStream(moto_server, 1), FilledStream(moto_server, 1)
+    put = stream.fill(["a", "b", "c"])
+
+    frame = load(spark, stream, "kinesis_spout")
+    assert frame.schema == load(spark, stream).schema
+    assert sorted(payloads(frame)) == put
+    frame.select("data", "partitionKey").write.format("kinesis_spout").options(
+        streamName=copied.name,
+        region="us-east-1",
+        endpointUrl=str(moto_server.settings.endpoint_url),
+        awsAccessKey="test",
+        awsSecretKey="test",
+    ).mode("append").save()
+
+    assert sorted(payloads(load(spark, copied))) == put
 
 
 def test_two_actions_on_a_frame_read_the_same_although_records_are_put_in_between(

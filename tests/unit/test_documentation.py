@@ -43,6 +43,7 @@ EXAMPLES_TO_COPY = (
     "cache_updater",
     "effectively_once",
     "handlers",
+    "migrations",
     "topologies",
     "work_orders",
 )
@@ -72,6 +73,16 @@ def test_no_page_imports_from_inside_the_package() -> None:
     assert len(imports) > 10, "hardly any import was found"
     deep = {each for each in imports if each[1] not in PUBLIC_PACKAGES and not each[1].startswith(COMPONENTS)}
     assert deep == set()
+
+
+def test_the_figures_of_the_home_page_are_those_of_the_pages_that_they_come_from() -> None:
+    found = re.findall(r"^\* (.+\n  .+)$", (DOCS / "index.md").read_text(), re.MULTILINE)
+    assert len(found) == 3
+    for text in found:
+        said, page = re.fullmatch(r"(?s)(.+)\[.+?\]\((.+\.md)#.+\)", text).groups()  # type: ignore[union-attr]
+        figures = re.findall(r"\d[\d,.]*\b", said)
+        source = (DOCS / page).read_text()
+        assert [each for each in figures if not re.search(rf"(?<![\d.,]){each}(?![\d.,]*\d)", source)] == []
 
 
 def test_the_test_of_a_handler_passes_as_it_stands() -> None:

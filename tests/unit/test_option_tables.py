@@ -8,10 +8,21 @@ from pathlib import Path
 
 from kinesis_spout.settings.documentation import markdown_table, settings_table
 from kinesis_spout.settings.option import Use
+from kinesis_spout.settings.source_options.elsewhere import REFUSED
+from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
 from tests.support.made_tables import with_tables
 
 PAGE = Path(__file__).parents[2] / "docs/reference/options.md"
 MADE_BY = "tests/unit/test_option_tables.py"
+
+
+def refused_table() -> str:
+    """Options of other sources, by the reason why they are refused."""
+    names: dict[str, list[str]] = {}
+    for name, why in REFUSED.items():
+        names.setdefault(why, []).append(f"`{name}`")
+    rows = (f"| {'<br>'.join(sorted(those))} | {why} |" for why, those in names.items())
+    return "\n".join(("| option | what to do |", "| --- | --- |", *rows))
 
 
 def tables() -> dict[str, str]:
@@ -20,8 +31,11 @@ def tables() -> dict[str, str]:
         "batch reads": Use.BATCH_READ,
         "writes": Use.WRITE,
     }
-    return {"settings": settings_table()} | {
-        name: markdown_table(use) for name, use in reads_and_writes.items()
+    return {
+        "settings": settings_table(),
+        "settings of the producer": settings_table(PRODUCER_SETTINGS.values()),
+        "options of other sources": refused_table(),
+        **{name: markdown_table(use) for name, use in reads_and_writes.items()},
     }
 
 
@@ -31,7 +45,7 @@ def test_the_option_tables_are_those_of_the_code() -> None:
 
 def test_no_part_of_a_table_is_taken_for_html() -> None:
     shown = re.sub(r"`[^`]*`", "", "".join(tables().values()))
-    assert re.findall(r"<\w[^>]*>", shown) == []
+    assert set(re.findall(r"<\w[^>]*>", shown)) == {"<br>"}
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from kinesis_spout.cli.runs.spark_session import (
 from kinesis_spout.cli.runs.users_code import find_in_module
 from kinesis_spout.cli.shared_options import Streams, configured
 from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.extras import check_spark
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.model.unfinished_work import refuse_generator_function
 from kinesis_spout.operations.errors import WrongArguments
@@ -120,6 +121,7 @@ def run(
             raise WrongArguments(f"--{option}: expected {expected} with --{kind.name.lower()}, got {got!r}")
     if config.guarantee == "at_most_once":
         raise WrongArguments("--guarantee: expected at_least_once or none on Spark, got 'at_most_once'")
+    check_spark("run")
     function = find_handler(handler)
     _check_parameters(function, kind)
     try:

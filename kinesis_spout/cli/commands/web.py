@@ -1,19 +1,16 @@
 """``kinesis-spout web``: the page."""
 
-import importlib.util
 import logging
 import webbrowser
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.shared_options import configured
-from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.extras import check_extra
 from kinesis_spout.settings import SpoutConfig
-
-_NEEDED: Final = ("starlette", "uvicorn", "jinja2")
 
 
 @configured("dead_letters", optional=("app", "stream"))
@@ -47,11 +44,7 @@ def web(
     without --show-data it shows no data of records. Beyond this machine it is served only with --token-file or
     --behind-proxy.
     """
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InvalidConfig(
-            f'web: expected {", ".join(missing)}, which is not installed: pip install "kinesis-spout[web]"'
-        )
+    check_extra("web", "web", ("starlette", "uvicorn", "jinja2"))
     from kinesis_spout.web.page_settings import PageSettings  # noqa: PLC0415 - the extra may be missing
     from kinesis_spout.web.server import serve  # noqa: PLC0415
 

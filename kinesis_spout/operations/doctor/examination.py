@@ -36,8 +36,11 @@ def _findings(
     world: World, config: SpoutConfig, redaction: Redaction, *, stream: bool, app: bool, spool: Path | None
 ) -> Iterator[Finding]:
     yield from this_machine.versions()
-    yield this_machine.java()
-    yield from this_machine.workers_python()
+    on_spark = this_machine.has_spark()
+    if on_spark or config.zookeeper_hosts is None:
+        yield this_machine.java()
+    if on_spark:
+        yield from this_machine.workers_python()
     yield services.zookeeper(world, config)
     yield _credentials(world, config, redaction)
     yield from services.kinesis(world, config, stream=stream)

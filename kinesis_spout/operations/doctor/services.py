@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_spout.model.errors import AccessDenied, KinesisSpoutError, Throttled
+from kinesis_spout.model.errors import AccessDenied, KinesisSpoutError, MissingExtra, Throttled
 from kinesis_spout.operations.doctor.finding import Finding
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
@@ -29,6 +29,8 @@ def zookeeper(world: World, config: SpoutConfig) -> Finding:
     where = config.zookeeper_hosts
     try:
         said = world.zookeeper_answer(config)
+    except MissingExtra as error:
+        return Finding.missing(_ZOOKEEPER, "embedded, without jars to start it from", str(error))
     except KinesisSpoutError as error:
         return Finding.missing(
             _ZOOKEEPER,
@@ -267,6 +269,7 @@ def _described(stream: str, summary: Any) -> Finding:
         f"kept for {summary['RetentionPeriodHours']} h",
         mode,
         "encrypted" if summary.get("EncryptionType") == "KMS" else "",
+        "ignores partition keys" if summary.get("RecordDistributionStrategy") == "AUTO" else "",
     )
     text = ", ".join(part for part in parts if part)
     if summary["StreamStatus"] in {"CREATING", "DELETING"}:

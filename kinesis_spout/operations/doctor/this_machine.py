@@ -1,5 +1,6 @@
 """What is installed here: packages, Java, the Pythons that Spark would start, room on disks."""
 
+import importlib.util
 import json
 import os
 import platform
@@ -16,7 +17,10 @@ from kinesis_spout.model.directories import check_directory
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.operations.doctor.finding import Finding
 
-_PACKAGES: Final = ("pyspark", "pyarrow", "pandas", "boto3", "botocore", "kazoo", "protobuf", "msgspec")
+_PACKAGES: Final = ("boto3", "botocore", "kazoo", "protobuf", "msgspec")
+_ON_SPARK: Final = ("pyspark", "pyarrow", "pandas")
+"""What the extra `spark` brings, or a platform."""
+_OF_EXTRAS_ON_SPARK: Final = re.compile(r"extra == .(?:spark|arrow).$")
 _BOUND: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?.*?>=\s*([0-9.]+)")
 _LEAST_JAVA: Final = 17
 _JAVA_VERSION: Final = re.compile(r'version "(\d+)([^"]*)"')
@@ -46,15 +50,25 @@ def versions() -> Iterator[Finding]:
             "kinesis-spout", "imported, but not installed", "install it: pip install kinesis-spout"
         )
         least = {}
-    for name in _PACKAGES:
+    for name in (*_ON_SPARK, *_PACKAGES):
         yield _package(name, least.get(name))
+
+
+def has_spark() -> bool:
+    return importlib.util.find_spec("pyspark") is not None
 
 
 def _package(name: str, least: str | None) -> Finding:
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Finding.missing(name, "not installed", f"install it: pip install {name}")
+        if name not in _ON_SPARK:
+            return Finding.missing(name, "not installed", f"install it: pip install {name}")
+        if importlib.util.find_spec(name) is None:
+            return Finding.ok(
+                name, 'not installed; what runs on Spark needs it: pip install "kinesis-spout[spark]"'
+            )
+        version = importlib.import_module(name).__version__  # a platform's own, which pip does not know
     if least is not None and _numbers(version) < _numbers(least):
         return Finding.missing(
             name, f"{version}, which is older than {least}", f"update it: pip install '{name}>={least}'"
@@ -63,7 +77,8 @@ def _package(name: str, least: str | None) -> Finding:
 
 
 def _bounds(requirements: list[str]) -> dict[str, str]:
-    found = (_BOUND.match(each) for each in requirements if ";" not in each)
+    counted = (each for each in requirements if ";" not in each or _OF_EXTRAS_ON_SPARK.search(each))
+    found = map(_BOUND.match, counted)
     return {each[1]: each[2] for each in found if each is not None}
 
 

@@ -44,10 +44,10 @@ _NO_TTL: Final = "no record is dropped; deliveryTimeout says when its task fails
 
 
 def _hints(why: str, *names: str) -> dict[str, str]:
-    return {name.lower(): why for name in names}
+    return dict.fromkeys(names, why)
 
 
-HINTS: Final = {
+REFUSED: Final = {
     **_hints(
         "what is guaranteed is Spark's own, by the query's checkpoint and its sink; leave it out", "guarantee"
     ),
@@ -96,7 +96,10 @@ HINTS: Final = {
     **_hints(_CONSUMER, "fanoutConsumerArn"),
     **_hints(_FORMAT, "classification", "delimiter", "inferSchema"),
 }
-"""Why an option of another source is refused, and what to do here; by the option in lower case."""
+"""Why an option of another source is refused, and what to do here."""
+
+HINTS: Final = {name.lower(): why for name, why in REFUSED.items()}
+"""The same, by the option in lower case."""
 
 INSTEAD: Final = {
     Use.STREAM_READ: "a streaming read goes on from initialPosition until it is stopped",

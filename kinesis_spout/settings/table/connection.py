@@ -73,6 +73,7 @@ _APP: Final = text("1 to 128 of a-z A-Z 0-9 _ . -", r"[A-Za-z0-9_.-]{1,128}", no
 
 STREAMS: Final = (
     setting("stream", _STREAMS, has_argument=True, is_required=True,
+        elsewhere=("KCL streamName", "KCL streamArn"),
         doc="The Kinesis stream to read: its name or its ARN. Or several: a list, or text with commas, in which a "
             "pattern such as orders-* finds streams."),
     shared("stream_list_interval_seconds", seconds(above=0), 30.0, name="streamListInterval", uses=STREAM_READ,
@@ -126,6 +127,7 @@ ZOOKEEPER: Final = (
     *ACCESS,
     setting("session_timeout_seconds", seconds(1, MAX_SESSION_TIMEOUT_SECONDS),
         DEFAULT_SESSION_TIMEOUT_SECONDS,
+        elsewhere=("KCL failoverTimeMillis",),
         doc="How long ZooKeeper waits for a silent spout before it frees its shards."),
 )  # fmt: skip
 """Which place, and the session with it."""
@@ -135,6 +137,7 @@ PLACE: Final = {row.setting: row for row in ZOOKEEPER if row.is_setting}
 
 PROGRESS: Final = (
     setting("app", _APP, has_argument=True, is_required=True,
+        elsewhere=("KCL applicationName",),
         doc="The application's name. Spouts of one name have one progress, and share the stream's shards."),
     option("checkpointApp", STREAM_READ, _APP, setting="app",
         doc="Publish the query's progress in ZooKeeper under this application's name; with `zookeeper`."),
@@ -145,6 +148,7 @@ PROGRESS: Final = (
     setting("weight", number(at_most=1_000, above=0), 1.0,
         doc="How large a share of the shards it has, relative to the others."),
     setting("hand_over_timeout_seconds", seconds(0, 600), 3.0,
+        elsewhere=("KCL gracefulLeaseHandoffTimeoutMillis",),
         doc="How long to wait for the records in flight of a shard that another spout takes over, before they "
             "are left to that spout."),
 )  # fmt: skip
@@ -154,9 +158,11 @@ CLIENT: Final = (
     shared("region", text(check=_region), has_argument=True,
         aliases=("kinesis.region", "kinesis.kinesisRegion", "regionName"),
         unset="the ARN's, the endpoint's, else boto3's own rules",
+        elsewhere=("KCL regionName",),
         doc="The AWS region; unset: that of the stream's ARN or of AWS's endpoint, else boto3's own rules."),
     shared("endpoint_url", URL, has_argument=True, aliases=("endpoint", "kinesis.endpointUrl"),
         unset="the region's",
+        elsewhere=("KCL kinesisEndpoint",),
         doc="A Kinesis endpoint other than AWS's, for emulators and VPC endpoints."),
     shared("role_arn", text("an IAM role ARN", r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+"),
         aliases=("kinesis.stsRoleArn", "awsSTSRoleARN"),
@@ -184,5 +190,11 @@ CLIENT: Final = (
     shared("proxy_url", PROXY, secret=True, unset="as the environment says",
         doc="An HTTP proxy that Kinesis, STS, SSO and S3 are reached through; may hold a user and a password. "
             "Unset: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`."),
+    shared("use_fips_endpoint", FLAG, unset="boto3's own rules",
+        doc="Whether AWS's FIPS endpoints are called, on every machine, of Kinesis, STS, SSO and S3; without "
+            "`endpoint_url`."),
+    shared("use_dualstack_endpoint", FLAG, unset="boto3's own rules",
+        doc="Whether AWS's endpoints that have IPv6 addresses too are called, on every machine, of Kinesis, STS, "
+            "SSO and S3; without `endpoint_url`."),
 )  # fmt: skip
 """How Kinesis is reached; see ``rules``."""

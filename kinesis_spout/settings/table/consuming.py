@@ -32,6 +32,7 @@ _COLUMN: Final = choice("encryptionType", "millisBehindLatest", "subSequenceNumb
 
 POSITIONS: Final = (
     setting("initial_position", RUN_START, "latest", has_argument=True,
+        elsewhere=("KCL initialPositionInStream", "Lambda StartingPosition", "Spark startingPosition"),
         doc="Where the first start of the application begins; later starts go on from progress. Shards that JSON "
             "does not name start at trim_horizon."),
     setting("start_again", RUN_START, None, has_argument=True,
@@ -43,10 +44,12 @@ POSITIONS: Final = (
             "for each shard in JSON. It ends by itself once all of that is finished and stored."),
     option("initialPosition", STREAM_READ, START, "latest",
         aliases=("startingPosition", "kinesis.startingPosition"),
+        elsewhere=("KCL initialPositionInStream",),
         doc="Where a query begins that has no checkpoint yet. Shards that JSON does not name start at "
             "trim_horizon."),
     option("startingPosition", BATCH_READ, START, "trim_horizon", setting="initial_position",
         aliases=("initialPosition", "kinesis.startingPosition"),
+        elsewhere=("KCL initialPositionInStream",),
         doc="Where the read begins; latest is refused. Shards that JSON does not name start at "
             "trim_horizon."),
     option("endingPosition", BATCH_READ, END, "latest",
@@ -63,6 +66,7 @@ POSITIONS: Final = (
 FETCHES: Final = (
     shared("max_records_per_fetch", whole(1, 10_000), 10_000, uses=READS,
         aliases=("kinesis.getRecords.numberOfRecordsPerFetch", "kinesis.executor.maxRecordPerRead"),
+        elsewhere=("KCL maxRecords",),
         doc="The limit of one GetRecords call."),
     shared("max_fetch_bytes_per_second", rate(1_000, 2 * MEGABYTE), 2 * MEGABYTE, name="maxFetchRate", uses=READS,
         doc="How fast a shard is read; AWS allows 2 MB/s to all its pollers together."),
@@ -79,10 +83,12 @@ FETCHES: Final = (
     shared("deaggregate", FLAG, True, uses=READS, has_argument=True,
         doc="Take aggregated (KPL) records apart: a record for each user record inside; false: as they are."),
     setting("poll_interval_seconds", seconds(0.2), 0.4,
+        elsewhere=("KCL idleTimeBetweenReadsInMillis",),
         doc="The pause between reads of a shard at its tip; AWS allows 5 calls/s a shard."),
     setting("idle_poll_interval_seconds", seconds(0), 1.0,
         doc="The longest pause between polls of a shard while no records arrive."),
     setting("shard_list_interval_seconds", seconds(above=0), 10.0,
+        elsewhere=("KCL shardSyncIntervalMillis",),
         doc="How often the stream's shards are listed, to notice resharding."),
     setting("max_buffered_bytes", size(10 * MIB), 256 * MIB,
         doc="Data the driver keeps for retries and read-ahead, over all shards."),
@@ -90,6 +96,7 @@ FETCHES: Final = (
         doc="The longest pause between reads of a shard while no records arrive."),
     option("shardFetchInterval", STREAM_READ, seconds(0.1), 10.0, setting="shard_list_seconds",
         aliases=("kinesis.describeShardInterval", "kinesis.client.describeShardInterval"),
+        elsewhere=("KCL shardSyncIntervalMillis",),
         doc="How often the shards are listed. A reshard is noticed without it, at the end of the parents."),
     option("fetchThreads", STREAM_READ, whole(1, 1024), 8, aliases=("kinesis.checkNewRecordThreads",),
         doc="How many shards are read at a time."),
@@ -99,12 +106,14 @@ FETCHES: Final = (
     option("maxBufferedBytes", STREAM_READ, size(20 * MIB), 256 * MIB, aliases=("fetchBufferSize",),
         doc="What the driver reads ahead, over all shards; reading pauses when it is full."),
     shared("consumer_mode", _MODE, "polling", uses=STREAM_READ, aliases=("kinesis.consumerType",),
+        elsewhere=("KCL retrievalMode",),
         doc="How shards are read: polling (GetRecords), or efo, enhanced fan-out: Kinesis pushes records "
             "(SubscribeToShard), which costs money. See Fan-out."),
     option("consumerMode", BATCH_READ, _BATCH_MODE, "polling", aliases=("kinesis.consumerType",),
         doc="How shards are read: a batch read polls."),
     shared("consumer_name", text("1 to 128 letters, digits, _, . and -", r"[a-zA-Z0-9_.-]{1,128}"), None,
         uses=STREAM_READ, aliases=("kinesis.consumerName",), unset="checkpointApp; with efo, one is needed",
+        elsewhere=("KCL consumerName",),
         doc="With `consumer_mode` efo: the registered consumer, which the members of an application share. "
             "Without it: the application's name."),
 )  # fmt: skip
@@ -156,6 +165,7 @@ RETRIES: Final = (
         doc="When a record counts as finished: once it is acked or dead-lettered; before it is handed out; "
             "or when it is handed out. Only the first of them retries."),
     setting("retry_limit", whole(0), 3, has_argument=True, or_none=True,
+        elsewhere=("Lambda MaximumRetryAttempts",),
         doc="How often a failed record is tried again; 0: never, none: for ever."),
     setting("retry_backoff_seconds", seconds(0), 1.0, doc="The delay before the first retry."),
     setting("retry_backoff_multiplier", number(1), 2.0,
@@ -167,12 +177,14 @@ RETRIES: Final = (
         doc="What waits while a failed record waits: nothing, later records of its partition key, or its "
             "whole shard."),
     setting("maximum_record_age_seconds", seconds(above=0), None,
+        elsewhere=("Lambda MaximumRecordAgeInSeconds",),
         doc="How long after its arrival a record may still be delivered, retries included; none: for ever. Not "
             "checked while practically every record fails."),
     setting("expired_records", choice("dead_letter", "skip"), "dead_letter",
         doc="What happens to a record older than `maximum_record_age_seconds`: it is dead-lettered, or "
             "skipped and counted."),
     setting("concurrency", whole(1, 1_000), 1, has_argument=True,
+        elsewhere=("Lambda ParallelizationFactor",),
         doc="Records of a shard that foreach_record handles at a time, by threads, or in an event loop if the "
             "handler is an `async def`."),
     setting("record_timeout_seconds", seconds(above=0), None,
@@ -217,6 +229,7 @@ LIMITS: Final = (
     setting("stop_timeout_seconds", seconds(0), 30.0,
         doc="How long a stop waits for records in flight, before it leaves them for later."),
     setting("dead_letters", DEAD_LETTERS, has_argument=True,
+        elsewhere=("Lambda OnFailure",),
         doc="Where records that were given up are kept: a directory, file:///directory, "
             "s3://bucket/prefix, kinesis://stream, or any Hadoop URL (hdfs://, s3a://); none: "
             "`.kinesis-spout/<app>/<stream>/dead-letters`."),

@@ -32,8 +32,10 @@ DEAD_LETTERS: Final = text(check=_dead_letters)
 WRITES: Final = (
     option("partitionKeyColumn", WRITE, text(), setting="partition_key", unset="partitionKey",
         doc="The column whose text is the partition key."),
-    option("maxRecordsPerCall", WRITE, whole(1, 500), 500, doc="Records in one PutRecords call."),
+    option("maxRecordsPerCall", WRITE, whole(1, 500), 500, elsewhere=("KPL CollectionMaxCount",),
+        doc="Records in one PutRecords call."),
     option("maxBytesPerCall", WRITE, size(MIB, 10 * MIB), 5 * MIB,
+        elsewhere=("KPL CollectionMaxSize",),
         doc="Bytes in one PutRecords call. AWS takes 10 MiB; older endpoints take 5."),
     option("deliveryTimeout", WRITE, seconds(1), 300.0, setting="deadline_seconds",
         doc="How long a shard may refuse everything, while its records are tried again, before the task fails."),
@@ -48,10 +50,12 @@ WRITES: Final = (
             "kinesis://stream."),
     option("aggregation", WRITE, FLAG, False,
         aliases=("kinesis.sink.aggregationEnabled", "kinesis.executor.aggregationEnabled"),
+        elsewhere=("KPL AggregationEnabled",),
         doc="Several rows of one shard in one record, in the KPL's format, for consumers that take them "
             "apart: this library, the KCL, Firehose, Lambda with AWS' aggregation modules. "
             "Without the permission kinesis:ListShards each row is a record."),
     option("aggregationMaxSize", WRITE, size(KIB, MIB), 50 * KIB, setting="aggregate_bytes",
+        elsewhere=("KPL AggregationMaxSize",),
         doc="Bytes in one such record; 50k is the KPL's default. Only with `aggregation`."),
 )  # fmt: skip
 
@@ -63,16 +67,22 @@ PRODUCES: Final = (
             "later ones of its partition key. `key`: a record is sent when the one before it of its key is on the "
             "stream, or given up."),
     setting("aggregation", FLAG, False,
+        elsewhere=("KPL AggregationEnabled",),
         doc="Several records of one shard in one, in the KPL's format, for consumers that take them apart: this "
             "library, the KCL, Firehose, Lambda with AWS' aggregation modules. Needs kinesis:ListShards."),
     setting("aggregation_max_bytes", size(KIB, MIB), 50 * KIB,
+        elsewhere=("KPL AggregationMaxSize",),
         doc="Bytes in one aggregated record; with `aggregation` only."),
     setting("linger_seconds", seconds(0, 60), 0.05,
+        elsewhere=("KPL RecordMaxBufferedTime",),
         doc="How long a record may wait for others to fill its call."),
-    setting("max_records_per_call", whole(1, 500), 500, doc="Records in one call of PutRecords."),
+    setting("max_records_per_call", whole(1, 500), 500, elsewhere=("KPL CollectionMaxCount",),
+        doc="Records in one call of PutRecords."),
     setting("max_bytes_per_call", size(MIB, 10 * MIB), 5 * MIB,
+        elsewhere=("KPL CollectionMaxSize",),
         doc="Bytes in one call of PutRecords. AWS takes 10 MiB; older endpoints take 5."),
-    setting("max_concurrent_calls", whole(1, 64), 4, doc="How many calls may be under way at once."),
+    setting("max_concurrent_calls", whole(1, 64), 4, elsewhere=("KPL MaxConnections",),
+        doc="How many calls may be under way at once."),
     setting("max_buffered_records", whole(1), 100_000, doc="How many records may wait, those in calls included."),
     setting("max_buffered_bytes", size(MIB), 64 * MIB, doc="How many bytes of data and keys may wait."),
     setting("when_full", choice("block", "refuse", "drop_oldest"), "block",
@@ -81,6 +91,7 @@ PRODUCES: Final = (
     setting("block_timeout_seconds", seconds(0), 60.0,
         doc="How long `put` waits for room, before it raises `BufferFull`."),
     setting("delivery_timeout_seconds", seconds(above=0), 120.0,
+        elsewhere=("KPL RecordTtl",),
         doc="How long a record is tried for, from when it was put; then it goes to the dead letters, or fails."),
     setting("dead_letters", DEAD_LETTERS,
         doc="Where records go that could not be put: as `KinesisSpout` has it. None: they fail."),

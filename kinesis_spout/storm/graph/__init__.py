@@ -2,3 +2,7 @@
 
 Pure: nothing here does I/O or knows Spark. Begin with ``component_graph``.
 """
+
+from kinesis_spout.model.extras import check_spark
+
+check_spark("topologies")

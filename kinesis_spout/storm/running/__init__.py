@@ -3,3 +3,7 @@
 Which process runs what, and the way between processes, are in ``spark`` and ``local``. Begin with
 ``stage_run``.
 """
+
+from kinesis_spout.model.extras import check_spark
+
+check_spark("topologies")

@@ -3,3 +3,7 @@
 How it is committed with the checkpoints is in ``kinesis_spout.consumer.owning.companion``. Begin with
 ``manifest``.
 """
+
+from kinesis_spout.model.extras import check_spark
+
+check_spark("topologies")

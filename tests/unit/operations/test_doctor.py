@@ -1,5 +1,6 @@
 """The doctor finds what is missing, says what to do about it, puts nothing and tells no secret."""
 
+import importlib.util
 import json
 import os
 import stat
@@ -142,6 +143,12 @@ def test_an_endpoint_that_knows_dry_run_is_asked_for_permissions_and_given_nothi
     assert (dry["GetRecords"], dry["PutRecords"]) == (True, True)
 
 
+def test_a_stream_that_ignores_keys_is_said_to(endpoint: Endpoint) -> None:
+    summary = {**SUMMARY, "RecordDistributionStrategy": "AUTO"}
+    endpoint.answers["DescribeStreamSummary"] = 200, {"StreamDescriptionSummary": summary}
+    assert asked(endpoint)["stream"].text.endswith(", ignores partition keys")
+
+
 def test_an_endpoint_that_does_not_know_dry_run_is_never_given_a_record(endpoint: Endpoint) -> None:
     endpoint.answers["GetRecords"] = 200, {"Records": [], "NextShardIterator": "n", "MillisBehindLatest": 0}
     findings = asked(endpoint)
@@ -278,6 +285,51 @@ def test_the_versions_are_there_and_an_old_package_is_missing(monkeypatch: pytes
     old = next(finding for finding in this_machine.versions() if finding.about == "kazoo")
     assert (old.condition, old.text) == (Condition.MISSING, "2.10.9, which is older than 2.11")
     assert old.next == "update it: pip install 'kazoo>=2.11'"
+
+
+def test_a_plain_installation_is_whole_and_says_what_spark_needs(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, there = metadata.version, importlib.util.find_spec
+
+    def without_spark(name: str) -> str:
+        if name in {"pyspark", "pyarrow", "pandas"}:
+            raise metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(metadata, "version", without_spark)
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name: None if name in {"pyspark", "pyarrow", "pandas"} else there(name),
+    )
+    found = {
+        finding.about: finding
+        for finding in examine(Asked("Mode: standalone"), config(endpoint.url, zookeeper="a:2181"))
+    }
+    assert found["pyspark"].condition is Condition.OK
+    assert 'pip install "kinesis-spout[spark]"' in found["pyspark"].text
+    assert not {"Java", "PYSPARK_PYTHON", "python3 on PATH"} & found.keys()
+    assert is_healthy([found[name] for name in ("pyspark", "pyarrow", "pandas", "boto3", "ZooKeeper")])
+
+
+def test_an_old_pyspark_is_missing_although_it_is_of_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "3.5.6" if name == "pyspark" else real(name))
+    old = next(finding for finding in this_machine.versions() if finding.about == "pyspark")
+    assert (old.condition, old.text) == (Condition.MISSING, "3.5.6, which is older than 4.0")
+
+
+def test_an_embedded_zookeeper_without_jars_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    found = services.zookeeper(World(), config(zookeeper=f"embedded:{tmp_path}"))
+    assert found.condition is Condition.MISSING
+    assert found.next is not None
+    assert 'pip install "kinesis-spout[spark]"' in found.next
+    assert "zookeeper=host:2181" in found.next
 
 
 def program(folder: Path, name: str, script: str) -> Path:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kinesis_spout.testing import StoreFault
 from tests.support.consumer.world import SteppedWorld
 
 
@@ -120,4 +121,21 @@ def test_who_asks_for_more_without_ending_the_one_it_has_gets_more_after_two_sec
     again = spout.next_tuple()
     assert again is not None
     assert again.values.attempt == 1, "the note on it was taken back"
+    spout.close()
+
+
+def test_a_record_whose_note_takes_longer_than_the_message_time_out_to_store_loses_no_attempt() -> None:
+    world = World(records=3, killer=99, message_timeout_seconds=5.0)
+    world.spout().close()
+    spout = world.spout()
+    spout.do_what_is_due()
+    world.zookeeper.fail_next(*[StoreFault.UNAVAILABLE] * 20)
+    began = world.clock.monotonic()
+    while (first := spout.next_tuple()) is None:
+        world.clock.advance(0.5)
+    stored_after = world.clock.monotonic() - began
+    assert stored_after > 5.0
+    assert first.values.attempt == 1
+    assert world.takes(spout, seconds=4.5)
+    assert spout.fail(first.message_id), "its time-out began when it was handed out"
     spout.close()

@@ -9,7 +9,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Auth
 from kazoo.security import Permissions
 
-from kinesis_spout.model.errors import InvalidConfig, StoreError, StoreUnavailable
+from kinesis_spout.model.errors import MissingExtra, StoreError, StoreUnavailable
 from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSession
 from kinesis_spout.zookeeper.credentials import CREATOR, OPEN
 from kinesis_spout.zookeeper.kazoo_connection import KazooHandler
@@ -77,7 +77,7 @@ def test_a_closed_session_is_unavailable_at_once() -> None:
 
 def test_sasl_without_its_package_names_the_extra_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "puresasl", None)
-    with pytest.raises(InvalidConfig, match=r"pip install 'kinesis-spout\[sasl\]'"):
+    with pytest.raises(MissingExtra, match=r'pip install "kinesis-spout\[sasl\]"'):
         ZooKeeperSession("localhost:2181", login=replace(LOGIN, is_sasl=True))
     ZooKeeperSession("localhost:2181", login=LOGIN)
 

@@ -74,7 +74,7 @@ def test_without_its_extra_one_line_says_what_to_install(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "uvicorn" else find(name))
     _, error = FakeWorld().call("web", *SETTINGS, exit_code=2)
     assert error.splitlines()[0] == (
-        'error: web: expected uvicorn, which is not installed: pip install "kinesis-spout[web]"'
+        'error: web: expected uvicorn, found none: pip install "kinesis-spout[web]"'
     )
     assert served.settings is None
 

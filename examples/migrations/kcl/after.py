@@ -1,0 +1,38 @@
+"""Books orders: a consumer in plain Python. Each process that runs this is one more member."""
+
+import json
+import os
+import signal
+import sqlite3
+from contextlib import closing, suppress
+
+from kinesis_spout import KinesisSpout, Reject
+
+
+def book(record):
+    try:
+        order = json.loads(record.data)
+        number, cents = order["id"], order["cents"]
+    except (KeyError, ValueError) as error:
+        raise Reject(f"no order: {error}") from error  # no retry: straight to the dead letters
+    if cents < 0:
+        raise Reject("negative amount")
+    with closing(sqlite3.connect(os.environ["LEDGER"])) as ledger, ledger:
+        ledger.execute("CREATE TABLE IF NOT EXISTS orders (id PRIMARY KEY, cents)")
+        ledger.execute("INSERT OR REPLACE INTO orders VALUES (?, ?)", (number, cents))
+
+
+def main():
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stop by SIGTERM is one by Ctrl-C
+    with suppress(KeyboardInterrupt), KinesisSpout().open() as tuples:
+        for message_id, record in tuples:
+            try:
+                book(record)
+            except Exception as error:  # retried with back-off, then dead-lettered; others go on
+                tuples.fail(message_id, error)
+            else:
+                tuples.ack(message_id)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What needs more than the plain installation, and the one line that says so."""
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module, metadata
+from re import findall
+from typing import Final
+
+from kinesis_spout.model.errors import MissingExtra
+
+LEAST_PYSPARK: Final = (4, 0)
+"""The first that takes a data source written in Python, with a sink and with streaming."""
+
+_LEAST: Final = "PySpark {}.{} or newer".format(*LEAST_PYSPARK)
+
+
+def missing_extra(what: str, extra: str, packages: Sequence[str]) -> MissingExtra:
+    """Make the error that says which packages ``what`` needs, and which extra brings them."""
+    return MissingExtra(
+        f'{what}: expected {", ".join(packages)}, found none: pip install "kinesis-spout[{extra}]"'
+    )
+
+
+def check_extra(what: str, extra: str, packages: Sequence[str]) -> None:
+    """Check that packages of an extra, given as they are imported, are installed; none is imported.
+
+    Raises:
+        MissingExtra: names those that are missing, and the extra.
+    """
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        raise missing_extra(what, extra, missing)
+
+
+def check_arrow(what: str) -> None:
+    """Check that PyArrow and NumPy are installed.
+
+    Raises:
+        MissingExtra: they are not.
+    """
+    check_extra(what, "arrow", ("pyarrow", "numpy"))
+
+
+def check_spark(what: str) -> None:
+    """Check that PySpark, PyArrow and NumPy are installed; PySpark is imported only to learn its version.
+
+    Raises:
+        MissingExtra: one of them is missing, or PySpark is older than ``LEAST_PYSPARK``.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise MissingExtra(
+            f'{what}: expected {_LEAST}, found none: pip install "kinesis-spout[spark]"; on EMR, Glue or '
+            "Databricks use the platform's own Python, which has PySpark"
+        )
+    version = _pyspark_version()
+    if tuple(map(int, findall(r"\d+", version)[:2])) < LEAST_PYSPARK:
+        raise MissingExtra(
+            f'{what}: expected {_LEAST}, got {version}: pip install "kinesis-spout[spark]"; on EMR, Glue or '
+            "Databricks choose a release that has it"
+        )
+    check_arrow(what)
+
+
+def _pyspark_version() -> str:
+    if "pyspark" not in sys.modules:
+        with suppress(metadata.PackageNotFoundError):  # a platform's own may not be installed by pip
+            return metadata.version("pyspark")
+    return str(import_module("pyspark").__version__)

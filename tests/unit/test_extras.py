@@ -1,0 +1,105 @@
+"""What the plain installation lacks is an error of one line that says what to install, at every door."""
+
+import importlib.util
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from kinesis_spout.model.errors import MissingExtra
+from kinesis_spout.model.extras import check_extra, check_spark
+
+NOT_THERE = ("numpy", "pandas", "py4j", "pyarrow", "pyspark")
+SPARK, ARROW = 'pip install "kinesis-spout[spark]"', 'pip install "kinesis-spout[arrow]"'
+DOORS = {
+    "from kinesis_spout import session": SPARK,
+    "from kinesis_spout import register": SPARK,
+    "from kinesis_spout import each_record": SPARK,
+    "from kinesis_spout import Collector": SPARK,
+    "from kinesis_spout.spark import kinesis_progress": SPARK,
+    "from kinesis_spout.storm import TopologyBuilder": SPARK,
+    "from kinesis_spout.storm import ShellBolt": SPARK,
+    "from kinesis_spout.storm import Topology": SPARK,
+    "import pyspark_kinesis": SPARK,
+    "import pyspark_kinesis_spout": SPARK,
+    "spout.foreach_record(None, print)": SPARK,
+    "spout.foreach_arrow(None, print)": SPARK,
+    "spout.foreach_batch(None, print)": SPARK,
+    "open_sink('hdfs://namenode/letters')": SPARK,
+    "open_sink('s3://bucket/letters')": ARROW,
+    "from kinesis_spout.kinesis import SCHEMA": ARROW,
+    "check_startable(Path('zookeeper'))": SPARK,
+}
+PROGRAM = f"""
+import sys
+sys.modules.update(dict.fromkeys({NOT_THERE!r}))  # as if none of them were installed
+from pathlib import Path
+from kinesis_spout import KinesisSpout
+from kinesis_spout.dead_letters.sink_url import open_sink
+from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.zookeeper.embedded_server import check_startable
+
+spout = KinesisSpout(stream="orders", app="billing", region="eu-west-1")
+for door in sys.argv[1:]:
+    try:
+        exec(door)
+    except ImportError as error:
+        print(isinstance(error, KinesisSpoutError), error)
+    else:
+        print("no error")
+"""
+
+
+def test_every_door_says_which_extra_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    ran = subprocess.run([sys.executable, "-c", PROGRAM, *DOORS], capture_output=True, text=True, check=True)
+    said = dict(zip(DOORS, ran.stdout.splitlines(), strict=True))
+    wrong = {
+        door: line for door, line in said.items() if not line.startswith("True ") or DOORS[door] not in line
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["run", "handlers:handle", "--stream", "s", "--app", "a"], ["topology", "explain", "words:make"]],
+)
+def test_a_command_on_spark_ends_with_one_line(command: list[str]) -> None:
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({NOT_THERE!r})); "
+        "from kinesis_spout.cli.app import main; main()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *command], capture_output=True, text=True, check=False
+    )
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert SPARK in line
+    assert ran.returncode == 2
+
+
+@pytest.mark.parametrize(("version", "fits"), [("3.5.6", False), ("4.0.0", True), ("4.1.0+amzn-0", True)])
+def test_a_pyspark_that_is_too_old_is_refused(
+    monkeypatch: pytest.MonkeyPatch, version: str, *, fits: bool
+) -> None:
+    other = ModuleType("pyspark")
+    other.__version__ = version  # type: ignore[attr-defined]
+    other.__spec__ = importlib.util.spec_from_loader("pyspark", loader=None)
+    monkeypatch.setitem(sys.modules, "pyspark", other)
+    if fits:
+        check_spark("this")
+        return
+    with pytest.raises(
+        MissingExtra, match=r"^this: expected PySpark 4\.0 or newer, got 3\.5\.6: pip install "
+    ):
+        check_spark("this")
+
+
+def test_only_what_is_missing_is_named() -> None:
+    check_extra("this", "some", ["sys", "json"])
+    with pytest.raises(MissingExtra) as raised:
+        check_extra("this", "some", ["sys", "no_such_package"])
+    assert (
+        str(raised.value) == 'this: expected no_such_package, found none: pip install "kinesis-spout[some]"'
+    )

@@ -1,0 +1,39 @@
+"""The guides show the programs that the tests run, whole.
+
+To bring them up to date: ``python -m tests.unit.test_migration_pages`` in the repository's folder.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.made_tables import with_tables
+
+ROOT = Path(__file__).parents[2]
+MADE_BY = "tests/unit/test_migration_pages.py"
+PAGES = sorted((ROOT / "docs/how-to").glob("migrate-from-*.md"))
+
+
+def shown(page: Path) -> list[str]:
+    return re.findall(r"<!-- (examples/\S+): made from", page.read_text())
+
+
+def programs(page: Path) -> dict[str, str]:
+    return {name: f"```py\n{(ROOT / name).read_text()}```" for name in shown(page)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_guide_shows_its_programs_as_they_are(page: Path) -> None:
+    assert page.read_text() == with_tables(page, programs(page), MADE_BY)
+
+
+def test_every_program_of_a_migration_is_on_one_page() -> None:
+    found = sorted(name for page in PAGES for name in shown(page))
+    files = (ROOT / "examples/migrations").glob("*/*.py")
+    assert found == sorted(str(each.relative_to(ROOT)) for each in files if each.name != "__init__.py")
+
+
+if __name__ == "__main__":
+    for each in PAGES:
+        each.write_text(with_tables(each, programs(each), MADE_BY))
