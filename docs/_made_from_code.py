@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 
 _PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
 _CUT: Final = re.compile(r"^(\* `[a-z-]+`): .*\.\.\.$", re.MULTILINE)
 """A command in a list, with a text that was cut; the whole text stands below."""
 
 
+@event_priority(-100)  # after mike, which would call each version's own address the one to be found
 def on_config(config: MkDocsConfig) -> None:
     """Say where the site is, and where its pages are edited."""
     urls = tomllib.loads(_PROJECT.read_text())["project"]["urls"]
-    config.site_url = urls["Documentation"]
+    config.site_url = f"{urls['Documentation']}latest/"
     # Not as repo_url: for that the theme has each reader's browser ask GitHub for the stars.
     config.edit_uri = f"{urls['Repository']}/edit/main/docs/"
     config.extra["social"] = [

@@ -42,12 +42,6 @@ def check_version(version: object, newest: int, what: str, error: type[ShardStat
         raise ValueError("there is no version 0")
 
 
-def check_fields(document: dict[str, object], known: frozenset[str]) -> None:
-    """Refuse a document that lacks a field, or that has one which is not known."""
-    if document.keys() != known:
-        raise ValueError(f"expected the fields {sorted(known)}, got {sorted(document)}")
-
-
 def whole_number(value: object) -> int:
     if type(value) is not int or value < 0:  # a bool is an int too, by its class
         raise ValueError(f"expected a whole number, 0 or more, got {value!r}")

@@ -112,6 +112,8 @@ class Lifecycle:
             shards(len(moved)),
             assignment.epoch,
         )
+        if assignment.level != before.level:
+            _log.info("every member reads stored forms of level %d: they are written now", assignment.level)
 
     def follows(self, ours: Collection[str], leaving: Collection[str]) -> None:
         if not ours and not self._stands_by:

@@ -23,6 +23,7 @@ from shard_state import (
     Position,
     Shard,
     StateManager,
+    form_level,
 )
 from shard_state.assignment.observed_rates import OBSERVED_SECONDS, ObservedRates
 
@@ -192,6 +193,7 @@ class Sharing:
             mode=self._mode,
             weight=self._weight,
             http=self._http,
+            reads=form_level.READS,
             rates=self._rates.said,
             ended=frozenset(self._ended),
         )

@@ -26,6 +26,7 @@ class GroupView:
         return {
             "leader": self.leader,
             "assignment": self.assignment.epoch,
+            "form_level": self.assignment.level,
             "members": [self._member(member) for member in self.members],
         }
 
@@ -38,6 +39,7 @@ class GroupView:
             "draining": member.draining,
             "owned_shards": self.owners[member.name],
             "assigned_shards": len(self.assignment.of(member.name)),
+            "reads_form_level": member.reads,
             "bytes_per_second": round(sum(member.rates.values())),
         }
 

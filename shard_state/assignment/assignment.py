@@ -2,7 +2,7 @@
 
 The stored form is JSON with a version, read by every member at every change. It names each member once and leaves
 out what all shard ids begin with, so that 1,000 shards of 100 members, each with a parent, take 19 KB, and 10,000
-of them 183 KB: a fifth of what ZooKeeper takes in one request.
+of them 183 KB: a fifth of what ZooKeeper takes in one request. A field that is not known is ignored.
 """
 
 import json
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from shard_state import form_level
 from shard_state.errors import InvalidStoredForm
 from shard_state.stored_form import (
-    check_fields,
     check_version,
     mapping,
     no_number,
@@ -23,8 +23,6 @@ from shard_state.stored_form import (
 )
 
 VERSION: Final = 1
-
-_FIELDS: Final = frozenset({"version", "epoch", "all_over", "prefix", "members"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +39,8 @@ class Assignment:
     """Of each shard in ``owners``, for its first checkpoint. None: nobody has said them."""
     all_over: bool = False
     """Whether every listed shard is over: nothing comes without a reshard."""
+    level: int = form_level.FIRST
+    """That of the stored forms, which every member reads; see ``form_level``."""
 
     def of(self, member: str) -> frozenset[str]:
         """Name the shards that a member should own."""
@@ -56,13 +56,15 @@ class Assignment:
             members[owner][shard_id.removeprefix(prefix)] = (
                 None if parents is None else [parent.removeprefix(prefix) for parent in parents]
             )
-        document = {
+        document: dict[str, Any] = {
             "version": VERSION,
             "epoch": self.epoch,
             "all_over": self.all_over,
             "prefix": prefix,
             "members": dict(sorted(members.items())),
         }
+        if self.level != form_level.FIRST:
+            document["level"] = self.level
         return json.dumps(document, separators=(",", ":")).encode()
 
     @classmethod
@@ -70,13 +72,15 @@ class Assignment:
         """Read the stored form.
 
         Raises:
-            InvalidStoredForm: when it cannot be read, or is of a newer version. Never "no assignment".
+            InvalidStoredForm: when it cannot be read, is of a newer version, or says that stored forms are of a
+                level that this release does not read. Never "no assignment".
         """
         try:
             document = mapping(json.loads(stored, parse_constant=no_number))
             check_version(document["version"], VERSION, "an assignment", InvalidStoredForm)
-            check_fields(document, _FIELDS)
-            return _decoded(document)
+            level = whole_number(document.get("level", form_level.FIRST))
+            form_level.check_readable(level)
+            return _decoded(document, level)
         except InvalidStoredForm:
             raise
         except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
@@ -86,7 +90,7 @@ class Assignment:
             ) from error
 
 
-def _decoded(document: dict[str, Any]) -> Assignment:
+def _decoded(document: dict[str, Any], level: int) -> Assignment:
     prefix = text(document["prefix"])
     owners: dict[str, str] = {}
     parents: dict[str, tuple[str, ...] | None] = {}
@@ -103,6 +107,7 @@ def _decoded(document: dict[str, Any]) -> Assignment:
         owners=owners,
         parents=parents,
         all_over=truth(document["all_over"]),
+        level=level,
     )
 
 

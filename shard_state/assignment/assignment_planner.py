@@ -20,6 +20,7 @@ from dataclasses import replace
 from math import fsum
 from typing import Final
 
+from shard_state import form_level
 from shard_state.assignment.assignment import Assignment
 from shard_state.assignment.balance import Balance
 from shard_state.assignment.group_member import GroupMember, MemberMode
@@ -109,6 +110,7 @@ class AssignmentPlanner:
             owners=owners,
             parents={shard_id: self._lineage.parents(shard_id) for shard_id in owners},
             all_over=self._all_over(free),
+            level=form_level.in_force(self._current.level, (member.reads for member in members)),
         )
         if planned == self._current:
             return None

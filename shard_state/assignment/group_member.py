@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from shard_state import form_level
 from shard_state.errors import InvalidStoredForm
-from shard_state.stored_form import check_fields, check_version, mapping, no_number, number, texts
+from shard_state.stored_form import check_version, mapping, no_number, number, texts, whole_number
 
 VERSION: Final = 1
-
-_FIELDS: Final = frozenset({"version", "mode", "weight", "rates", "ended", "http"})
+"""Does not change: members of other releases read this form to agree on all others. It gets optional fields."""
 
 
 class MemberMode(Enum):
@@ -39,11 +39,13 @@ class GroupMember:
     """Grows with every member that joins."""
     http: str | None = None
     """Where it answers over HTTP, as host:port, if it does."""
+    reads: int = form_level.FIRST
+    """The highest level of stored forms that it reads; see ``form_level``."""
     draining: bool = False
     """Whether an operator wants it to give everything up."""
 
     def encode(self) -> bytes:
-        """Give the stored form of what the member says of itself: mode, weight, rates, ended shards, address.
+        """Give the stored form of what the member says of itself: all but its name, when it joined, its drain.
 
         Rates keep two digits. So one that hardly changes gives the same bytes, which need not be written again.
         """
@@ -56,11 +58,13 @@ class GroupMember:
         }
         if self.http is not None:
             document["http"] = self.http
+        if self.reads != form_level.FIRST:
+            document["reads"] = self.reads
         return json.dumps(document, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, stored: bytes, *, name: str, joined: int = 0, draining: bool = False) -> "GroupMember":
-        """Read the stored form of a member; what it does not say of itself is given.
+        """Read the stored form of a member; what it does not say of itself is given, unknown fields are ignored.
 
         Raises:
             InvalidStoredForm: when it cannot be read, or is of a newer version.
@@ -68,7 +72,6 @@ class GroupMember:
         try:
             document = mapping(json.loads(stored, parse_constant=no_number))
             check_version(document["version"], VERSION, "a member", InvalidStoredForm)
-            check_fields({**document, "http": None}, _FIELDS)  # a member without one writes none
             return cls(
                 name=name,
                 http=_address(document.get("http")),
@@ -76,6 +79,7 @@ class GroupMember:
                 weight=_weight(document["weight"]),
                 rates={shard_id: _rate(rate) for shard_id, rate in mapping(document["rates"]).items()},
                 ended=frozenset(texts(document["ended"])),
+                reads=whole_number(document.get("reads", form_level.FIRST)),
                 joined=joined,
                 draining=draining,
             )

@@ -22,7 +22,8 @@ another position, so they are an error. It is CRC-32, because the enemy is an ac
 to 32 bits in a row, every single byte for one, costs microseconds, and is in the standard library.
 
 Versions 1 (all sequence numbers in full, no parents, no checksum) and 2 (other digits in the map, never packed)
-stay readable. A newer version than this code knows is an error, never a fresh start.
+stay readable. A newer version than this code knows is an error, never a fresh start; a field that it does not
+know is ignored.
 """
 
 import json
@@ -42,14 +43,13 @@ VERSION: Final = 3
 
 _VERSION_2: Final = 2
 
+_FIELDS_1: Final = frozenset(
+    {"version", "base", "start", "epoch", "app_instance", "holes", "attempts", "anchor"}
+)
+"""Version 1 is not written any more and gets no others: what has them is a newer form with a damaged version."""
+
 MAX_ENCODED_BYTES: Final = 256 * 1024
 """A quarter of what ZooKeeper takes in one request (``jute.maxbuffer``, 1 MiB by default)."""
-
-_FIELDS: Final = frozenset({"version", "base", "start", "epoch", "app_instance"})
-"""What every stored form has."""
-_FIELDS_1: Final = frozenset({"holes", "attempts", "anchor"})
-_FIELDS_2: Final = frozenset({"parents", "anchor", "origin", "unit", "map", "crc32"})
-_FIELDS_3: Final = _FIELDS_2 | {"packed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +188,9 @@ def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[
 
 
 def _map_of_version_1(document: dict[str, Any]) -> tuple[tuple[Hole, ...], tuple[Attempts, ...]]:
-    _check_fields(document, _FIELDS_1)
+    unknown = document.keys() - _FIELDS_1
+    if unknown:
+        raise ValueError(f"expected no other fields, got {', '.join(sorted(unknown))}")
     parse = SequenceNumber.parse
     holes = tuple((parse(after), parse(last)) for after, last in document.get("holes", ()))
     counted = document.get("attempts", {}).items()
@@ -200,7 +202,6 @@ def _map_of_version_1(document: dict[str, Any]) -> tuple[tuple[Hole, ...], tuple
 def _map(document: dict[str, Any], stored: bytes) -> tuple[tuple[Hole, ...], tuple[Attempts, ...]]:
     check_seal(stored)
     before_3 = document["version"] == _VERSION_2
-    _check_fields(document, _FIELDS_2 if before_3 else _FIELDS_3)
     text = hole_map.unpacked(document["packed"]) if "packed" in document else document.get("map")
     if text is None:
         return (), ()
@@ -208,9 +209,3 @@ def _map(document: dict[str, Any], stored: bytes) -> tuple[tuple[Hole, ...], tup
     origin = int(document.get("origin", base.number))
     unit = int(document["unit"])
     return hole_map.read(text, base=base, origin=origin, unit=unit, radix=36 if before_3 else 16)
-
-
-def _check_fields(document: dict[str, Any], optional: frozenset[str]) -> None:
-    unknown = document.keys() - _FIELDS - optional
-    if unknown:
-        raise ValueError(f"expected no other fields, got {', '.join(sorted(unknown))}")

@@ -60,6 +60,11 @@ class StoredLine(NamedTuple):
         text, _, newest = data.partition(b"\n")
         try:
             head = msgspec.json.decode(text, type=_Head)
+            if head.version > _VERSION:
+                raise StoreError(
+                    f"{path}: expected a coalescing key of version {_VERSION} at most, got version "
+                    f"{head.version}: it was written by a newer kinesis-spout; upgrade this one"
+                )
             state = State[head.state]
         except (msgspec.DecodeError, KeyError) as error:
             raise StoreError(
@@ -70,7 +75,7 @@ class StoredLine(NamedTuple):
         return cls(Line(state, head.worker, head.waiting, waits, head.declined), head.renewals)
 
 
-class _Head(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Head(msgspec.Struct, kw_only=True):
     version: int
     state: str
     worker: str

@@ -15,6 +15,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from kinesis_spout.model.errors import CheckpointUnreadable, KinesisSpoutError, StoreUnavailable
+from kinesis_spout.model.logs import package_version
 from kinesis_spout.ports.leadership import Term
 from kinesis_spout.ports.membership import AUDIT_ENTRIES
 from kinesis_spout.zookeeper.members.zookeeper_election import ZooKeeperElection
@@ -147,7 +148,9 @@ class ZooKeeperGroup:
             try:
                 self._decoded = stored, Assignment.decode(stored) if stored else None
             except InvalidStoredForm as error:
-                raise CheckpointUnreadable(f"{path} cannot be read: {error}") from error
+                raise CheckpointUnreadable(
+                    f"{path} cannot be read by kinesis-spout {package_version()}: {error}"
+                ) from error
         return self._decoded[1]
 
     def assign(self, assignment: Assignment) -> bool:

@@ -31,7 +31,7 @@ def test_each_member_is_shown_with_its_role_and_its_shards() -> None:
     world = FakeWorld()
     group_of(world)
     shown = world.json("members", "list")
-    assert (shown["leader"], shown["assignment"]) == ("one", 7)
+    assert (shown["leader"], shown["assignment"], shown["form_level"]) == ("one", 7, 1)
     assert shown["members"] == [
         {
             "member": "one",
@@ -41,6 +41,7 @@ def test_each_member_is_shown_with_its_role_and_its_shards() -> None:
             "draining": False,
             "owned_shards": 1,
             "assigned_shards": 0,
+            "reads_form_level": 1,
             "bytes_per_second": 1_000,
         },
         {
@@ -51,6 +52,7 @@ def test_each_member_is_shown_with_its_role_and_its_shards() -> None:
             "draining": False,
             "owned_shards": 0,
             "assigned_shards": 2,
+            "reads_form_level": 1,
             "bytes_per_second": 1_000,
         },
     ]

@@ -22,6 +22,7 @@ FORMS = {
         ended=frozenset({"shardId-000000000003", "shardId-000000000000"}),
     ),
     "watched": GroupMember(name="a", http="worker-3:9464"),
+    "of_a_later_release": GroupMember(name="a", reads=2),
 }
 
 
@@ -93,7 +94,6 @@ def without(name: str) -> dict[str, Any]:
                 written(rates={"s": float("nan")}),
                 written(ended="s"),
                 written(ended=[1]),
-                written(something="else"),
             )
         ),
     ],
@@ -106,3 +106,8 @@ def test_what_cannot_be_read_is_an_error_that_says_what_to_do(stored: bytes) -> 
 def test_a_newer_version_is_refused() -> None:
     with pytest.raises(InvalidStoredForm, match="got version 2: it was written by a newer"):
         GroupMember.decode(json.dumps(written(version=2)).encode(), name="a")
+
+
+def test_a_field_that_is_not_known_is_ignored() -> None:
+    stored = json.dumps(written(something="else")).encode()
+    assert GroupMember.decode(stored, name="a") == FORMS["busy"]

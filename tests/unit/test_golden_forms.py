@@ -1,0 +1,145 @@
+"""The stored forms of release 0.1.0 that no other test has. They stay readable for ever.
+
+Golden files of checkpoints, assignments, members, marks, dead letters and windows are with the tests of these.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kinesis_spout.dead_letters.stored_letters import RedrivenMark, decoded_mark, encoded_mark
+from kinesis_spout.kinesis.write.put_records import Entry
+from kinesis_spout.model.errors import StoreError
+from kinesis_spout.operations.audit import AuditEntry
+from kinesis_spout.producer.spool.folder import SpoolFolder
+from kinesis_spout.producer.spool.port import Spooled
+from kinesis_spout.producer.spool.spool_file import SpoolFile
+from kinesis_spout.recipes.coalescing.key_nodes import StoredLine
+from kinesis_spout.recipes.coalescing.line import Line, State
+from kinesis_spout.storm.state.files import StateFiles
+from kinesis_spout.storm.state.key_values import read_value
+from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest, StateUpdate
+from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
+from shard_state import Position, SequenceNumber
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+PLACE = PartitionPlace(topology="counts", life="0f", component="count", parallelism=2, index=1)
+STATE_FILE = "7-93f13a047104b8"
+MANIFEST = (
+    StateManifest(topology="counts", life="0f")
+    .with_components({"count": 2})
+    .with_updates([StateUpdate(component="count", index=1, files=(STATE_FILE,))], 1_730_000_000.5)
+)
+MARK = RedrivenMark(message_id="orders/shardId-000000000000/495903", died_at=1_730_000_000.5)
+LINES = {
+    "works": StoredLine(Line(State.PROCESS, "s1-1"), renewals=2),
+    "waits": StoredLine(Line(State.BLOCK, "s1-1", "s2-4", b"payload\n2", 3)),
+}
+AUDIT = AuditEntry(
+    at=1_730_000_000.5,
+    who="ann@host",
+    door="command line",
+    what="pause",
+    of="shardId-000000000000",
+    why="fix",
+)
+OFFSET = QueryOffset(
+    streams={
+        "orders": StreamOffset(
+            created=1_730_000_000.0,
+            shards={
+                "shardId-000000000000": ShardOffset(
+                    position=Position.after(SequenceNumber(495_903)),
+                    at_end=True,
+                    read=ReadRange(first=SequenceNumber(495_901), rows=3),
+                ),
+                "shardId-000000000001": ShardOffset(
+                    position=Position.trim_horizon(), parents=("shardId-000000000000",)
+                ),
+            },
+        )
+    },
+    unlogged=True,
+    deaggregated=True,
+    began=1_730_000_000.5,
+)
+SPOOLED = [
+    Spooled(1, Entry("key-1", b"one", None)),
+    Spooled(3, Entry("key-ä", b"\0three\xff", str(2**128 - 1))),
+]
+
+
+def golden(name: str) -> bytes:
+    return (GOLDEN / name).read_bytes().removesuffix(b"\n")
+
+
+def test_the_manifest_of_keyed_state() -> None:
+    stored = golden("state_manifest_v1.json")
+    assert StateManifest.decode(stored) == MANIFEST
+    assert MANIFEST.encode() == stored
+
+
+def test_a_file_of_keyed_state(tmp_path: Path) -> None:
+    there = tmp_path / PLACE.path(STATE_FILE)
+    there.parent.mkdir(parents=True)
+    shutil.copy(GOLDEN / "state_file_v1.arrow", there)
+    content = StateFiles(str(tmp_path)).read(PLACE, STATE_FILE)
+    assert content.keys == ["cow", ("jumped", 2), "over"]
+    assert [read_value("k", value) if value else None for value in content.values] == [7, {"last": 1.5}, None]
+    assert content.after == ("5-00000000aabbcc",)
+
+
+def test_the_mark_of_a_redriven_letter() -> None:
+    stored = golden("redriven_mark.json")
+    assert decoded_mark("file", stored) == MARK
+    assert encoded_mark(MARK) == stored
+
+
+@pytest.mark.parametrize("form", LINES)
+def test_a_coalescing_key(form: str) -> None:
+    stored = (GOLDEN / f"coalescing_key_v1_{form}").read_bytes()
+    assert StoredLine.decode(stored, "/key") == LINES[form]
+    assert LINES[form].encode() == stored
+
+
+def test_a_coalescing_key_of_a_later_release_is_read_without_what_is_new_in_it_but_not_in_a_newer_version() -> (
+    None
+):
+    head, _, payload = (GOLDEN / "coalescing_key_v1_waits").read_bytes().partition(b"\n")
+
+    def stored(**changes: object) -> bytes:
+        return json.dumps({**json.loads(head), **changes}).encode() + b"\n" + payload
+
+    assert StoredLine.decode(stored(of_a_later_release=7), "/key") == LINES["waits"]
+    with pytest.raises(
+        StoreError, match=r"/key: expected .* of version 1 at most, got version 2: .* upgrade"
+    ):
+        StoredLine.decode(stored(version=2), "/key")
+
+
+def test_an_audit_entry() -> None:
+    stored = golden("audit_v1.json")
+    assert msgspec.json.decode(stored, type=AuditEntry) == AUDIT
+    assert msgspec.json.encode(AUDIT) == stored
+
+
+def test_an_offset_in_sparks_checkpoint() -> None:
+    document = json.loads(golden("offset_v1.json"))
+    assert QueryOffset.from_document(document, ["orders"]) == OFFSET
+    assert OFFSET.as_document() == document
+    later = json.loads(golden("offset_v1.json")) | {"of_a_later_release": 7}
+    assert QueryOffset.from_document(later, ["orders"]) == OFFSET
+
+
+def test_a_spool(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "spool_v1", tmp_path / "spool")
+    folder = SpoolFolder(tmp_path / "spool")
+    folder.open("orders")
+    (path,) = (tmp_path / "spool").glob("*.spool")
+    with SpoolFile(path, synced=True) as spool:
+        spool.check(0)
+        assert [record for _, record in spool.read(0, 10)] == SPOOLED
