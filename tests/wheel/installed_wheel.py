@@ -1,4 +1,7 @@
-"""The wheel, built from a copy of this checkout and installed alone: as it is, and for Spark."""
+"""The wheel, installed alone into empty environments: as it is, and for Spark.
+
+It is the one that ``WHEEL`` names, and without it one that is built from a copy of this checkout.
+"""
 
 import os
 import shutil
@@ -43,6 +46,7 @@ EXTRAS = "metrics,otel,spark,web"
 class InstalledWheel:
     environment: Path
     """The virtual environment."""
+    version: str
 
     def program(self, name: str) -> Path:
         return self.environment / "bin" / name
@@ -62,26 +66,20 @@ class InstalledWheel:
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    source, wheels = folder / "source", folder / "wheels"
-    source.mkdir()
-    for name in SOURCES:
-        _copy(REPOSITORY / name, source / name)
-    _run(sys.executable, "-m", "pip", "wheel", *_QUIETLY, "--no-deps", "--wheel-dir", wheels, source)
-    [built] = wheels.iterdir()
-    return built
+    return Path(given) if (given := os.environ.get("WHEEL")) else _built_wheel(folder)
 
 
 @pytest.fixture(scope="session")
 def plain_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledWheel]:
     """``pip install kinesis-spout``."""
-    with _installed(str(wheel), tmp_path_factory.mktemp("plain")) as installed:
+    with _installed(wheel, "", tmp_path_factory.mktemp("plain")) as installed:
         yield installed
 
 
 @pytest.fixture(scope="session")
 def installed_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledWheel]:
     """``pip install "kinesis-spout[spark]"``, with the extras that need little."""
-    with _installed(f"{wheel}[{EXTRAS}]", tmp_path_factory.mktemp("spark")) as installed:
+    with _installed(wheel, f"[{EXTRAS}]", tmp_path_factory.mktemp("spark")) as installed:
         compile_pyspark(installed.environment)
         _run(installed.program("python"), "-c", IMPORT_ALL)
         keep_classes(installed.environment)
@@ -89,14 +87,24 @@ def installed_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @contextmanager
-def _installed(requirement: str, environment: Path) -> Iterator[InstalledWheel]:
+def _installed(wheel: Path, extras: str, environment: Path) -> Iterator[InstalledWheel]:
     _run(sys.executable, "-m", "venv", environment)
-    installed = InstalledWheel(environment)
+    installed = InstalledWheel(environment, version=wheel.name.split("-")[1])
     # pip would compile everything, most of which nobody imports.
     pip_install = ("-m", "pip", "install", *_QUIETLY, "--no-compile", *CONSTRAINTS)
-    _run(installed.program("python"), *pip_install, requirement)
+    _run(installed.program("python"), *pip_install, f"{wheel}{extras}")
     yield installed
     shutil.rmtree(environment)  # up to 1.3 GB, of which pytest would keep three
+
+
+def _built_wheel(folder: Path) -> Path:
+    source, wheels = folder / "source", folder / "wheels"
+    source.mkdir()
+    for name in SOURCES:
+        _copy(REPOSITORY / name, source / name)
+    _run(sys.executable, "-m", "pip", "wheel", *_QUIETLY, "--no-deps", "--wheel-dir", wheels, source)
+    [wheel] = wheels.iterdir()
+    return wheel
 
 
 _QUIETLY = ("--quiet", "--disable-pip-version-check")

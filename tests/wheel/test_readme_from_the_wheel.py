@@ -442,7 +442,7 @@ def test_the_commands_of_a_spool_do_what_their_page_says(readers_shell: ReadersS
 def test_the_commands_that_need_nothing_run_from_the_wheel(plain_shell: ReadersShell) -> None:
     for command in (["kinesis-spout"], ["python", "-m", "kinesis_spout"]):
         with plain_shell.runs(*command, "--version") as program:
-            assert program.ends() == "kinesis-spout 0.1.0\n"
+            assert program.ends() == f"kinesis-spout {plain_shell.wheel.version}\n"
     with plain_shell.runs("kinesis-spout", "--help") as program:
         assert "kinesis-spout run" in program.ends()
     with plain_shell.runs("kinesis-spout", "options", "--json") as program:
