@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import structs
-
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.unfinished_work import refuse_unfinished_function
@@ -227,13 +225,12 @@ class KinesisSpout(RecordSpout):
         pickled = PickledHandler.of(handler)
 
         def runner(context: "SparkContext", settings: "TaskSettings") -> "BatchRunner":
-            jobs = HandlerRunner(context, replace(settings, coalescing=coalescing), pickled)
+            if coalescing is not None:
+                settings = replace(settings, order=order_with(settings.order), coalescing=coalescing)
+            jobs = HandlerRunner(context, settings, pickled)
             return with_long_tasks(jobs, context, life_seconds=self.config.long_task_seconds)
 
-        config = self.config
-        if coalescing is not None:
-            config = structs.replace(config, order=order_with(config.order).value)
-        return self.start_batches(spark, runner, name, door=door, config=config, coalescing=coalescing)
+        return self.start_batches(spark, runner, name, door=door, coalescing=coalescing)
 
     @property
     def scheme(self) -> Callable[[Record], Any]:

@@ -35,9 +35,10 @@ from kinesis_spout.model.errors import AccessDenied, InvalidConfig, KinesisSpout
 from kinesis_spout.model.handler import RaisedAt
 from kinesis_spout.model.logs import of_stream
 from kinesis_spout.model.record import Record
+from kinesis_spout.ports import StreamSummary
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
-from shard_state import BreakerPause, Exhausted, Shard, ShardStatus
+from shard_state import BreakerPause, Exhausted, Order, Shard, ShardStatus
 
 _FIRST_SECONDS: Final = 1.0
 _CAP_SECONDS: Final = 10.0
@@ -66,8 +67,10 @@ class Consumer(ConsumerState):
         message_timeout_seconds: float | None,
         door: str = "next_tuple",
         companion: Companion | None = None,
+        order: Order | None = None,
     ) -> None:
-        super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds)
+        """``order``: in which records wait for failed ones; None: the config's."""
+        super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds, order=order)
         self.door = door
         """What the user called."""
         self._pauses = PauseReports(config, ports.coordinator)
@@ -96,6 +99,7 @@ class Consumer(ConsumerState):
         self.listener = listener
         ports, now = self.ports, self.ports.clock.monotonic()
         summary = ports.lister.summary()
+        _check_order(self.config, summary)
         shards = ports.lister.list_shards()
         ports.dead_letters.check_writable()
         start = resolved_now(self.config.start, ports.clock.time(), "initial_position")
@@ -424,6 +428,25 @@ class _Chores:
         self.committing = Tries(retry_policy, "to commit", Work.CONSUME)
         self.dead_lettering = Tries(retry_policy, "to write dead letters", Work.CONSUME)
         self.pausing = Tries(retry_policy, "to tell of pauses", Work.CONSUME)
+
+
+def _check_order(config: SpoutConfig, summary: StreamSummary) -> None:
+    """Refuse an order by key on a stream that ignores keys.
+
+    Records of one key are then in several shards, which are read independently, by several members as well: a
+    newer one is handled before an older one, also without any failure. Nothing here could restore their order, so
+    a warning would leave the user with results that are wrong and look right. A stream can be switched to AUTO at
+    any time; that is noticed at the next start.
+
+    Raises:
+        InvalidConfig: the user asked for the order "key".
+    """
+    if summary.ignores_keys and Order(config.order) is Order.KEY:
+        raise InvalidConfig(
+            f"order: expected 'unordered' or 'shard' for stream {summary.name!r}, got 'key': its record "
+            "distribution strategy is AUTO, so AWS ignores partition keys and spreads the records of a key over "
+            "all shards; set the stream to USER_PARTITION_KEY, or leave `order` out"
+        )
 
 
 @contextmanager

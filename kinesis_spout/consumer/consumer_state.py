@@ -49,14 +49,21 @@ _log = logging.getLogger(__name__)
 class ConsumerState:
     """Mutable. The message time-out is for records that are handed out one by one."""
 
-    def __init__(self, config: SpoutConfig, ports: Ports, *, message_timeout_seconds: float | None) -> None:
+    def __init__(
+        self,
+        config: SpoutConfig,
+        ports: Ports,
+        *,
+        message_timeout_seconds: float | None,
+        order: Order | None = None,
+    ) -> None:
         self.config = config
         self.stream = config.stream_name
         self.ports = ports
         self.lock = GatheringLock()
 
         # Guarded
-        self.manager = _state_manager(config, ports, message_timeout_seconds)
+        self.manager = _state_manager(config, order or Order(config.order), ports, message_timeout_seconds)
         self.sharing = Sharing(config, ports, self.manager, self.lock)
         """Which shards are ours. Its ``start`` and ``report`` do I/O, and take the lock themselves."""
         self.counters = Counters()
@@ -203,7 +210,9 @@ def _weight(letter: DeadLetter) -> int:
     return len(letter.data) + _OVERHEAD_BYTES
 
 
-def _state_manager(config: SpoutConfig, ports: Ports, message_timeout_seconds: float | None) -> StateManager:
+def _state_manager(
+    config: SpoutConfig, order: Order, ports: Ports, message_timeout_seconds: float | None
+) -> StateManager:
     return StateManager(
         app_instance=ports.coordinator.member,
         random=random.random,
@@ -214,7 +223,7 @@ def _state_manager(config: SpoutConfig, ports: Ports, message_timeout_seconds: f
             cap_seconds=config.retry_backoff_cap_seconds,
             jitter=config.retry_jitter,
         ),
-        order=Order(config.order),
+        order=order,
         guarantee=Guarantee(config.guarantee),
         capacity=Capacity(records=config.max_pending, holes=config.max_holes),
         limits=SliceLimits(records=config.max_records_per_slice),

@@ -69,6 +69,9 @@ class KinesisClientSettings:
     """A PEM file, on every machine: the only CA certificates that verify endpoints."""
     proxy_url: str | None = field(default=None, repr=False)
     """For all calls, also to STS and SSO; may hold a password. None: as the environment says."""
+    use_fips_endpoint: bool | None = None
+    """Of every service that is called. None, here and below: as the environment and the profile say."""
+    use_dualstack_endpoint: bool | None = None
     wire_format: str = "json"
     """What GetRecords asks for: json, or cbor. An endpoint that refuses CBOR is asked for JSON."""
     connect_timeout_seconds: float = 5.0
@@ -165,13 +168,18 @@ class KinesisClientSettings:
                 )
 
     def _core(self) -> botocore.session.Session:
-        """Make a session that uses the proxy and CA bundle for every service, also for credentials."""
+        """Make a session with the proxy, CA bundle and kind of endpoint of every service, also for credentials."""
         core = botocore.session.Session(profile=self.aws_profile)
         if self.ca_bundle is not None:
             _check_certificates(self.ca_bundle)
             core.set_config_variable("ca_bundle", self.ca_bundle)
+        of_all: dict[str, Any] = {
+            "use_fips_endpoint": self.use_fips_endpoint,
+            "use_dualstack_endpoint": self.use_dualstack_endpoint,
+        }
         if self.proxy_url is not None:
-            core.set_default_client_config(Config(proxies=dict.fromkeys(("http", "https"), self.proxy_url)))
+            of_all["proxies"] = dict.fromkeys(("http", "https"), self.proxy_url)
+        core.set_default_client_config(Config(**of_all))
         return core
 
 

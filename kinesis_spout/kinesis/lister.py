@@ -66,6 +66,7 @@ class KinesisShardLister:
             arn=description["StreamARN"],
             created=description["StreamCreationTimestamp"].timestamp(),
             retention_hours=description.get("RetentionPeriodHours"),
+            ignores_keys=description.get("RecordDistributionStrategy") == "AUTO",
         )
 
     def list_shards(self) -> list[Shard]:

@@ -18,6 +18,9 @@ class StreamSummary:
     """Seconds since the epoch."""
     retention_hours: int | None = None
     """How long it keeps a record; None if that is not known."""
+    ignores_keys: bool = False
+    """Kinesis places its records itself (record distribution strategy AUTO): those of one partition key are in
+    any shard."""
 
 
 def is_same_creation(one: float, other: float) -> bool:

@@ -44,6 +44,8 @@ class KinesisKeywords(TypedDict, total=False):
     aws_profile: str | None
     ca_bundle: str | None
     proxy_url: str | None
+    use_fips_endpoint: bool | None
+    use_dualstack_endpoint: bool | None
 
 
 class SpoutSettings(ZooKeeperKeywords, KinesisKeywords, total=False):

@@ -36,6 +36,8 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     aws_profile: str | None
     ca_bundle: str | None
     proxy_url: str | None
+    use_fips_endpoint: bool | None
+    use_dualstack_endpoint: bool | None
     order: Literal["unordered", "key"]
     aggregation: bool
     aggregation_max_bytes: int
@@ -85,6 +87,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         values = msgspec.structs.asdict(self)
         rules.check_credentials(values, IN_PYTHON)
+        rules.check_endpoints(values, IN_PYTHON)
         rules.check_dead_letters(self.dead_letters, self.stream, IN_PYTHON)
         _ = self.stream_region  # computed for its check
 

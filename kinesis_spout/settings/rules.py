@@ -13,7 +13,7 @@ from kinesis_spout.settings.table.connection import ACCESS
 
 _AWS_ENDPOINT: Final = re.compile(
     r"(?:.+\.)?(?:data-|control-)?kinesis(?:-fips)?\.([a-z0-9-]+)\."
-    r"(?:(?:vpce\.)?amazonaws\.com(?:\.cn)?|api\.aws)"
+    r"(?:(?:vpce\.)?amazonaws\.com(?:\.cn)?|api\.aws|api\.amazonwebservices\.com\.cn)"
 )
 _KEYS: Final = ("aws_access_key_id", "aws_secret_access_key")
 _USER: Final = ("zookeeper_user", "zookeeper_password")
@@ -69,6 +69,15 @@ def check_credentials(values: Mapping[str, Any], door: Door) -> None:
         if values[name] is not None and values["role_arn"] is None:
             expected = f"none without {door.called('role_arn')}: it would have no effect"
             raise door.refusal(name, expected, values[name])
+
+
+def check_endpoints(values: Mapping[str, Any], door: Door) -> None:
+    """Refuse a kind of endpoint beside an address: boto3 would call the address, whatever its kind is."""
+    for name in ("use_fips_endpoint", "use_dualstack_endpoint"):
+        for address in ("endpoint_url", "sts_endpoint"):
+            if values[name] and values[address] is not None:
+                expected = f"none with {door.called(address)}, which is called as it is"
+                raise door.refusal(name, expected, values[name])
 
 
 def check_zookeeper(values: Mapping[str, Any], door: Door) -> None:

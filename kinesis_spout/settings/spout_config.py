@@ -62,6 +62,8 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     aws_profile: str | None
     ca_bundle: str | None
     proxy_url: str | None
+    use_fips_endpoint: bool | None
+    use_dualstack_endpoint: bool | None
     initial_position: str
     start_again: str | None
     deployment: str | None
@@ -146,6 +148,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def __post_init__(self) -> None:
         rules.check_credentials(msgspec.structs.asdict(self), IN_PYTHON)
+        rules.check_endpoints(msgspec.structs.asdict(self), IN_PYTHON)
         rules.check_zookeeper(msgspec.structs.asdict(self), IN_PYTHON)
         self._check_streams()
         if self.start_again is not None and self.deployment is None:

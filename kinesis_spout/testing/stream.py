@@ -66,6 +66,7 @@ class InMemoryStream:
         shards: how many it starts with, dividing the hash keys evenly.
         retention_seconds: how long records are kept by the clock.
         clock: dates records and iterators.
+        ignores_keys: as with the record distribution strategy AUTO, open shards take turns.
     """
 
     def __init__(
@@ -75,8 +76,10 @@ class InMemoryStream:
         shards: int = 1,
         retention_seconds: float = 24 * 3600.0,
         clock: Clock | None = None,
+        ignores_keys: bool = False,
     ) -> None:
         self.name = name
+        self._ignores_keys = ignores_keys
         self.clock = clock or SystemClock()
         self._retention_seconds = retention_seconds
         self._created = self.clock.time()
@@ -95,7 +98,7 @@ class InMemoryStream:
     def put(
         self, data: bytes, partition_key: str | None = None, *, explicit_hash_key: str | None = None
     ) -> Record:
-        """Append a record to its shard. Without a key, open shards take turns (strategy AUTO)."""
+        """Append a record to its shard. Without a key, open shards take turns, as with the strategy AUTO."""
         with self._lock:
             self._check_exists()
             log = self._log_for(partition_key, explicit_hash_key)
@@ -203,7 +206,9 @@ class InMemoryStream:
         with self._lock:
             self._check_exists()
             arn = f"arn:aws:kinesis:us-east-1:000000000000:stream/{self.name}"
-            return StreamSummary(name=self.name, arn=arn, created=self._created)
+            return StreamSummary(
+                name=self.name, arn=arn, created=self._created, ignores_keys=self._ignores_keys
+            )
 
     def list_shards(self) -> list[Shard]:
         """List the shards that retention has left."""
@@ -312,14 +317,14 @@ class InMemoryStream:
 
     def _log_for(self, partition_key: str | None, explicit_hash_key: str | None = None) -> _ShardLog:
         open_logs = [log for log in self._logs.values() if log.closed_at is None]
-        if explicit_hash_key is not None:
-            hash_key = int(explicit_hash_key)
-        elif partition_key is not None:
-            digest = hashlib.md5(partition_key.encode(), usedforsecurity=False).digest()
-            hash_key = int.from_bytes(digest, "big")
-        else:
+        if self._ignores_keys or (partition_key is None and explicit_hash_key is None):
             self._keyless += 1
             return open_logs[self._keyless % len(open_logs)]
+        if explicit_hash_key is not None:
+            hash_key = int(explicit_hash_key)
+        else:
+            digest = hashlib.md5(str(partition_key).encode(), usedforsecurity=False).digest()
+            hash_key = int.from_bytes(digest, "big")
         return next(
             log for log in open_logs if log.shard.hash_range[0] <= hash_key <= log.shard.hash_range[1]
         )

@@ -17,6 +17,7 @@ from shard_state import (
     OperatorPause,
     Position,
     SequenceNumber,
+    form_level,
 )
 from tests.support.core.shards import everywhere, shards_named
 from tests.support.waiting import wait_until
@@ -254,3 +255,25 @@ def test_the_audit_is_forgotten_with_the_application(place: Place) -> None:
     again = joined(place, "again")
     _begun(again)
     assert again.group.audit() == []
+
+
+def test_what_a_member_reads_reaches_the_leader_and_the_level_in_force_reaches_the_members(
+    place: Place,
+) -> None:
+    one, two = leading(place, "one"), joined(place, "two", reads=2)
+    assert [member.reads for member in one.group.members()] == [1, 2]
+    assert one.group.assign(assignment(1))
+    assert stored_level(two) == 1
+
+
+def test_a_member_that_does_not_read_the_level_in_force_says_so_and_names_its_version(place: Place) -> None:
+    one, two = leading(place, "one"), joined(place, "two")
+    assert one.group.assign(replace(assignment(1), level=form_level.READS + 1))
+    with pytest.raises(CheckpointUnreadable, match=r"got level 2: .*upgrade this one"):
+        two.group.assignment()
+
+
+def stored_level(process: Process) -> int:
+    stored = process.group.assignment()
+    assert stored is not None
+    return stored.level

@@ -269,6 +269,7 @@ def _described(stream: str, summary: Any) -> Finding:
         f"kept for {summary['RetentionPeriodHours']} h",
         mode,
         "encrypted" if summary.get("EncryptionType") == "KMS" else "",
+        "ignores partition keys" if summary.get("RecordDistributionStrategy") == "AUTO" else "",
     )
     text = ", ".join(part for part in parts if part)
     if summary["StreamStatus"] in {"CREATING", "DELETING"}:

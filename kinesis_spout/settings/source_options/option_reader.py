@@ -10,7 +10,7 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings.grammar.stream_names import PART_WORDS, check_streams
 from kinesis_spout.settings.kinesis import client_settings, read_settings
 from kinesis_spout.settings.option import Option, Use
-from kinesis_spout.settings.rules import check_credentials, region
+from kinesis_spout.settings.rules import check_credentials, check_endpoints, region
 from kinesis_spout.settings.setting_messages import NotAllowed
 from kinesis_spout.settings.source_options.elsewhere import HINTS, INSTEAD, OF_SPARK, OF_TABLES
 from kinesis_spout.settings.table import OPTIONS
@@ -115,6 +115,7 @@ class OptionReader:
         """Return the settings of a client for these streams that keeps at least so many connections."""
         values = self.values(CLIENT)
         check_credentials(values, self)
+        check_endpoints(values, self)
         if "wireFormat" in self._options:  # of reads
             values["wire_format"] = self.value("wireFormat")
         return client_settings(values, region(values, streams, self), connections=connections)

@@ -190,5 +190,11 @@ CLIENT: Final = (
     shared("proxy_url", PROXY, secret=True, unset="as the environment says",
         doc="An HTTP proxy that Kinesis, STS, SSO and S3 are reached through; may hold a user and a password. "
             "Unset: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`."),
+    shared("use_fips_endpoint", FLAG, unset="boto3's own rules",
+        doc="Whether AWS's FIPS endpoints are called, on every machine, of Kinesis, STS, SSO and S3; without "
+            "`endpoint_url`."),
+    shared("use_dualstack_endpoint", FLAG, unset="boto3's own rules",
+        doc="Whether AWS's endpoints that have IPv6 addresses too are called, on every machine, of Kinesis, STS, "
+            "SSO and S3; without `endpoint_url`."),
 )  # fmt: skip
 """How Kinesis is reached; see ``rules``."""

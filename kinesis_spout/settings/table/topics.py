@@ -46,6 +46,7 @@ _TOPICS: Final = {
     "Accounts, endpoints and proxies": (
         "endpoint_url", "role_arn", "role_session_name", "role_external_id", "sts_endpoint", "aws_profile",
         "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "ca_bundle", "proxy_url",
+        "use_fips_endpoint", "use_dualstack_endpoint",
     ),
     "ZooKeeper: users, ACLs and TLS": (
         "zookeeper_root", "zookeeper_user", "zookeeper_password", "zookeeper_auth", "zookeeper_acl",

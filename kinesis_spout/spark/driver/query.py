@@ -22,7 +22,7 @@ from kinesis_spout.spark.driver.batch_slots import BatchSlots
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.running_query import RunningQuery
-from kinesis_spout.spark.tasks.coalescing import CoalescingKey
+from kinesis_spout.spark.tasks.coalescing import CoalescingKey, order_with
 from kinesis_spout.spark.tasks.jobs import BatchRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from shard_state import Order
@@ -258,7 +258,14 @@ def start_query(
 
     def open_one(of_one: SpoutConfig, ports: Ports) -> MicroBatchEngine:
         # The engine times out whole jobs: it does not track the records inside one.
-        consumer = Consumer(of_one, ports, message_timeout_seconds=None, door=door, companion=companion)
+        consumer = Consumer(
+            of_one,
+            ports,
+            message_timeout_seconds=None,
+            door=door,
+            companion=companion,
+            order=None if coalescing is None else order_with(of_one.order),
+        )
         try:
             engine = MicroBatchEngine(
                 consumer,

@@ -73,7 +73,7 @@ def line_of(key: Key | None) -> str | None:
     return key if key is None or isinstance(key, str) else f"{type(key).__name__}:{key!r}"
 
 
-def order_with(order: str) -> Order:
+def order_with(order: str | Order) -> Order:
     """At least of the key: an older record retried after a newer one would leave the older state behind."""
     return Order.KEY if order == Order.UNORDERED else Order(order)
 

@@ -1,4 +1,4 @@
-"""A certificate of 127.0.0.1 that no system trusts: who is to trust it is given the file."""
+"""A certificate that no system trusts: who is to trust it is given the file."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta
@@ -10,12 +10,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def own_certificate(directory: Path) -> Path:
-    """Make a key and a certificate of 127.0.0.1 that it signs itself."""
+def own_certificate(directory: Path, *hosts: str) -> Path:
+    """Make a key and a certificate, of these hosts or of 127.0.0.1, that it signs itself."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    names: list[x509.GeneralName] = [x509.DNSName(host) for host in hosts]
+    address = x509.SubjectAlternativeName(names or [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
     made = (
         x509.CertificateBuilder()
         .subject_name(name)

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -179,3 +180,24 @@ def test_a_listing_may_take_longer_than_the_deadline_of_a_page() -> None:
 
     assert len(lister.list_shards()) == 1_000
     assert clock.monotonic() > 60
+
+
+@pytest.mark.parametrize(
+    ("said", "ignores_keys"),
+    [
+        ({"RecordDistributionStrategy": "AUTO"}, True),
+        ({"RecordDistributionStrategy": "USER_PARTITION_KEY"}, False),
+        ({}, False),
+    ],
+)
+def test_a_summary_says_whether_aws_ignores_keys(said: dict[str, str], *, ignores_keys: bool) -> None:
+    summary = {
+        "StreamName": "orders",
+        "StreamARN": "arn",
+        "StreamCreationTimestamp": datetime.now(UTC),
+        **said,
+    }
+
+    assert (
+        _lister(ScriptedClient({"StreamDescriptionSummary": summary})).summary().ignores_keys is ignores_keys
+    )

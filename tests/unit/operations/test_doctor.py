@@ -143,6 +143,12 @@ def test_an_endpoint_that_knows_dry_run_is_asked_for_permissions_and_given_nothi
     assert (dry["GetRecords"], dry["PutRecords"]) == (True, True)
 
 
+def test_a_stream_that_ignores_keys_is_said_to(endpoint: Endpoint) -> None:
+    summary = {**SUMMARY, "RecordDistributionStrategy": "AUTO"}
+    endpoint.answers["DescribeStreamSummary"] = 200, {"StreamDescriptionSummary": summary}
+    assert asked(endpoint)["stream"].text.endswith(", ignores partition keys")
+
+
 def test_an_endpoint_that_does_not_know_dry_run_is_never_given_a_record(endpoint: Endpoint) -> None:
     endpoint.answers["GetRecords"] = 200, {"Records": [], "NextShardIterator": "n", "MillisBehindLatest": 0}
     findings = asked(endpoint)

@@ -23,6 +23,19 @@ _STOP_SECONDS: Final = 120.0
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """What a consumer's processes are of: an installed kinesis-spout, with the consumers of its own tests."""
+
+    name: str
+    python: str
+    folder: Path
+    """Where they start: it has the packages ``tests`` and ``examples``."""
+
+
+PRESENT: Final = Release(name="present", python=sys.executable, folder=REPOSITORY)
+
+
 @dataclass(slots=True, kw_only=True)
 class Ends:
     """How processes ended that nobody told to. Mutable."""
@@ -50,6 +63,8 @@ class SupervisedConsumer:
         self.name = name
         self.http: str = settings["http"]
         self.on_spark = on_spark
+        self.release = PRESENT
+        """Of the next process that is started."""
         self.zookeeper = zookeeper
         self.ends = Ends()
         self.pids: dict[str, int] = {}
@@ -103,8 +118,8 @@ class SupervisedConsumer:
         module = "spark_consumer" if self.on_spark else "consumer"
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"tests.fault.suite.consumers.{module}", json.dumps(job)],
-                cwd=REPOSITORY,
+                [self.release.python, "-m", f"tests.fault.suite.consumers.{module}", json.dumps(job)],
+                cwd=self.release.folder,
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,

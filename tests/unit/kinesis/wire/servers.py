@@ -4,8 +4,9 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum, auto
+from typing import TypeVar
 
 JSON = "application/x-amz-json-1.1"
 EMPTY = b'{"Records":[],"MillisBehindLatest":0}'
@@ -80,9 +81,16 @@ CHUNKED = (
 )
 
 
+S = TypeVar("S", bound=Server)
+
+
+def running() -> AbstractContextManager[Server]:
+    return serving(Server())
+
+
 @contextmanager
-def running() -> Iterator[Server]:
-    with Server() as server:
+def serving(made: S) -> Iterator[S]:
+    with made as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

@@ -18,8 +18,6 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import structs
-
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import OpenGetter, Ports
 from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
@@ -323,13 +321,12 @@ class EngineWorld:
                 **settings,
             }
         )
-        if coalescing is not None:
-            config = structs.replace(config, order=order_with(config.order).value)
-        consumer = Consumer(config, ports, message_timeout_seconds=None)
+        order = Order(config.order) if coalescing is None else order_with(config.order)
+        consumer = Consumer(config, ports, message_timeout_seconds=None, order=order)
         runner = InProcessRunner(
             task_settings(
                 self.client,
-                order=Order(config.order),
+                order=order,
                 fail_on_data_loss=config.fail_on_data_loss,
                 coalescing=coalescing,
                 **(task or {}),
