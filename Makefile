@@ -30,6 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 OLDEST := .venv-oldest
 NEWEST := .venv-newest
 LOWEST := .venv-lowest
+RELEASE := .venv-release
 OLDEST_PYTHON := $(or $(PYTHON),python3.11)
 NEWEST_PYTHON := $(or $(PYTHON),python3.14)
 # The libraries that the guides lead away from. amazon_kclpy is not installed: that would download Java's half from Maven.
@@ -65,7 +66,7 @@ fi
 endef
 CANDIDATES := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo demo-topology test test-oldest test-newest test-lowest test-unpinned test-aws fault fault-spool fault-upgrade fuzz bench docs docs-version test-docs test-migrations lint clean set-up java engine mermaid
+.PHONY: help demo demo-topology test test-oldest test-newest test-lowest test-unpinned test-aws test-wheel release-check fault fault-spool fault-upgrade fuzz bench docs docs-version test-docs test-migrations lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -136,6 +137,13 @@ fuzz: set-up  ## a million damaged replies for the native decoder, under sanitiz
 test-aws: set-up  ## whether all holds in your account of AWS: makes a stream, asks first, removes it; ARGS="--yes --profile me"
 	@$(BIN)/python -m tests.aws $(ARGS)
 
+release-check: $(RELEASE)/.installed  ## build what PyPI gets, twice, and check it: digests, contents, SBOM, links, installations
+	@$(RELEASE)/bin/python -m release.check $(ARGS)
+
+# The wheel is given as WHEEL=<file>; without it one is built.
+test-wheel: set-up $(CLASSES)  ## README and the documentation's examples, run from a wheel
+	@WHEEL=$(WHEEL) $(BIN)/pytest tests/wheel
+
 bench: set-up  ## every benchmark, with its figures; benchmarks/README.md tells how to choose
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
@@ -165,7 +173,7 @@ lint: set-up  ## formatting, lint, types, import contract
 
 clean:  ## stop the local endpoint; remove the virtual environment and everything that was made
 	@localstack/down
-	rm -rf $(VENV) $(OLDEST) $(NEWEST) $(LOWEST) $(MIGRATIONS) localstack/.run docs/.mermaid .kinesis-spout spark-warehouse build dist site *.egg-info
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) $(LOWEST) $(MIGRATIONS) $(RELEASE) localstack/.run docs/.mermaid .kinesis-spout spark-warehouse build dist site *.egg-info
 	rm -f kinesis_spout/kinesis/read/_native*.so
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -210,6 +218,12 @@ $(INSTALLED): pyproject.toml constraints.txt setup.py $(NATIVE)
 	@ls $(NATIVE:.c=)*.so >/dev/null 2>&1 \
 	  || echo 'Notice: without a C compiler the native decoder was not built, so Python decodes replies.'
 	@rm -f $(UNFINISHED)
+	@touch $@
+
+# With the tools' digests: what makes a release is what was tried.
+$(RELEASE)/.installed: release/requirements.txt
+	@rm -rf $(RELEASE); $(or $(PYTHON),$(wildcard $(BIN)/python),python3) -m venv $(RELEASE)
+	@$(RELEASE)/bin/python $(PIP_INSTALL) --require-hashes -r release/requirements.txt
 	@touch $@
 
 # Each JVM that starts Spark costs 7 s of CPU less.

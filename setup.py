@@ -1,16 +1,15 @@
 """What ``pyproject.toml`` cannot say: the native decoder, README's links, the SBOM, a reproducible sdist.
 
-``KINESIS_SPOUT_BUILD`` chooses what is built:
+``NATIVE_DECODER`` in the environment chooses what is built:
 
-=========== ======================================================================================
-not set     the native decoder, where there is a C compiler; without one replies are decoded in Python
-``native``  the native decoder, or the build fails
-``pure``    no native decoder: a wheel for every platform (``py3-none-any``)
-=========== ======================================================================================
+============ =====================================================================================
+not set      the native decoder, where there is a C compiler; without one Python decodes replies
+``required`` the native decoder, or the build fails
+``none``     no native decoder: a wheel for every platform (``py3-none-any``)
+============ =====================================================================================
 """
 
 import gzip
-import hashlib
 import json
 import os
 import re
@@ -29,7 +28,7 @@ PYPROJECT = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 EXTRAS_OF_DEVELOPERS = {"dev", "demo"}
 RELATIVE_LINK = re.compile(r"(!?\[(?:[^][]|\[[^]]*\])*\]\()(?![a-z]+:|#)([^)\s]+)\)")
-KINDS_OF_BUILD = ("", "native", "pure")
+DECODERS = ("", "none", "required")
 
 
 def readme_with_absolute_links() -> str:
@@ -56,9 +55,7 @@ def bill_of_materials() -> dict[str, Any]:
             "name": part["name"],
             "version": part["version"],
             "licenses": [{"license": {"id": part["license"]}}],
-            "hashes": [
-                {"alg": "SHA-256", "content": hashlib.sha256((HERE / part["file"]).read_bytes()).hexdigest()}
-            ],
+            "hashes": [{"alg": "SHA-256", "content": part["sha256"]}],
             "purl": part["purl"],
             "evidence": {"occurrences": [{"location": part["file"]}]},
         }
@@ -161,23 +158,23 @@ def _pack_again(archive: Path, seconds: int) -> None:
     again.replace(archive)
 
 
-kind = os.environ.get("KINESIS_SPOUT_BUILD", "")
-if kind not in KINDS_OF_BUILD:
-    message = f"expected KINESIS_SPOUT_BUILD to be native or pure, or not set, got {kind!r}"
+decoder = os.environ.get("NATIVE_DECODER", "")
+if decoder not in DECODERS:
+    message = f"expected NATIVE_DECODER to be required or none, or not set, got {decoder!r}"
     raise SystemExit(message)
 native_decoder = Extension(
     "kinesis_spout.kinesis.read._native",
     ["kinesis_spout/kinesis/read/_native.c"],
     # Of Python 3.11: one wheel serves all later versions.
     py_limited_api=True,
-    optional=kind != "native",
+    optional=decoder != "required",
     # Debug information has the path of the folder in which it was made.
     extra_compile_args=["-g0"] if os.name == "posix" else [],
 )
 setup(
     long_description=readme_with_absolute_links(),
     long_description_content_type="text/markdown",
-    ext_modules=[] if kind == "pure" else [native_decoder],
+    ext_modules=[] if decoder == "none" else [native_decoder],
     cmdclass={"bdist_wheel": WheelWithBillOfMaterials, "sdist": ReproducibleSdist},
-    options={} if kind == "pure" else {"bdist_wheel": {"py_limited_api": "cp311"}},
+    options={} if decoder == "none" else {"bdist_wheel": {"py_limited_api": "cp311"}},
 )

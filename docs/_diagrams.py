@@ -16,6 +16,13 @@ from pymdownx.superfences import fence_code_format
 _INSTALLED: Final = Path(__file__).parent / ".mermaid"
 _SCRIPT: Final = "node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
 _IN_SITE: Final = "assets/mermaid.js"
+_HEADS: Final = """<script>
+const drawn = mermaid.initialize;
+const color = "var(--md-mermaid-edge-color)";
+const heads = ` marker[id$=head] path { fill: ${color}; stroke: ${color}; }`;
+mermaid.initialize = given => drawn({...given, themeCSS: given.themeCSS + heads});
+</script>"""
+"""The theme does not reach the heads of arrows between participants, which are then black in the dark, too."""
 _DRAWN: Final = {"name": "mermaid", "class": "mermaid", "format": fence_code_format}
 
 
@@ -36,7 +43,7 @@ def on_page_content(html: str, page: Page, **_: Any) -> str:
     """Load the script where there is something to draw: it is large."""
     if '<pre class="mermaid">' not in html:
         return html
-    return f'{html}\n<script src="{get_relative_url(_IN_SITE, page.url)}"></script>'
+    return f'{html}\n<script src="{get_relative_url(_IN_SITE, page.url)}"></script>{_HEADS}'
 
 
 def _script() -> Path | None:

@@ -22,6 +22,8 @@ ENVIRONMENT_PREFIX: Final = "KINESIS_SPOUT_"
 TOPOLOGY_PREFIX: Final = "kinesis.spout."
 TOML_TABLE: Final = "kinesis_spout"
 
+_PURE_PYTHON: Final = f"{ENVIRONMENT_PREFIX}PURE_PYTHON"
+"""Turns the native decoder off; ``kinesis.read.native`` asks for it."""
 _SERVICE_LINK: Final = re.compile(
     rf"{ENVIRONMENT_PREFIX}(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
     r"|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
@@ -47,11 +49,14 @@ def from_keywords(settings: Mapping[str, Any], rows: Mapping[str, Option] = SETT
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
-    """Take our variables; each must be a setting, unless Kubernetes set it for a Service of our name."""
+    """Take our variables; each must be a setting, unless Kubernetes set it for a Service of our name.
+
+    The one that turns the native decoder off is none either: it is of the process, whatever that consumes.
+    """
     variables = {
         name: value
         for name, value in environ.items()
-        if name.startswith(ENVIRONMENT_PREFIX) and not _SERVICE_LINK.fullmatch(name)
+        if name.startswith(ENVIRONMENT_PREFIX) and name != _PURE_PYTHON and not _SERVICE_LINK.fullmatch(name)
     }
     return _from_text(variables, "environment variable", variable)
 

@@ -1,4 +1,7 @@
-"""The wheel, built from a copy of this checkout and installed alone into an empty environment."""
+"""The wheel, installed alone into an empty environment.
+
+It is the one that ``WHEEL`` names, and without it one that is built from a copy of this checkout.
+"""
 
 import os
 import shutil
@@ -53,6 +56,7 @@ REFUSED_WITHOUT = {
 class InstalledWheel:
     environment: Path
     """The virtual environment."""
+    version: str
 
     def program(self, name: str) -> Path:
         return self.environment / "bin" / name
@@ -61,14 +65,10 @@ class InstalledWheel:
 @pytest.fixture(scope="session")
 def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledWheel]:
     folder = tmp_path_factory.mktemp("wheel")
-    source, wheels, environment = folder / "source", folder / "wheels", folder / "environment"
-    source.mkdir()
-    for name in SOURCES:
-        _copy(REPOSITORY / name, source / name)
-    _run(sys.executable, "-m", "pip", "wheel", *_QUIETLY, "--no-deps", "--wheel-dir", wheels, source)
-    [wheel] = wheels.iterdir()
+    environment = folder / "environment"
+    wheel = Path(given) if (given := os.environ.get("WHEEL")) else _built_wheel(folder)
     _run(sys.executable, "-m", "venv", environment)
-    installed = InstalledWheel(environment)
+    installed = InstalledWheel(environment, version=wheel.name.split("-")[1])
     # pip would compile everything, most of which nobody imports.
     pip_install = ("-m", "pip", "install", *_QUIETLY, "--no-compile", *CONSTRAINTS)
     _run(installed.program("python"), *pip_install, wheel)
@@ -81,6 +81,16 @@ def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instal
     keep_classes(environment)
     yield installed
     shutil.rmtree(folder)  # 1.3 GB, of which pytest would keep three
+
+
+def _built_wheel(folder: Path) -> Path:
+    source, wheels = folder / "source", folder / "wheels"
+    source.mkdir()
+    for name in SOURCES:
+        _copy(REPOSITORY / name, source / name)
+    _run(sys.executable, "-m", "pip", "wheel", *_QUIETLY, "--no-deps", "--wheel-dir", wheels, source)
+    [wheel] = wheels.iterdir()
+    return wheel
 
 
 _QUIETLY = ("--quiet", "--disable-pip-version-check")

@@ -387,7 +387,7 @@ def test_the_commands_of_a_spool_do_what_their_page_says(readers_shell: ReadersS
 
 def test_the_commands_that_need_nothing_run_from_the_wheel(readers_shell: ReadersShell) -> None:
     with readers_shell.runs("kinesis-spout", "--version") as program:
-        assert program.ends() == "kinesis-spout 0.1.0\n"
+        assert program.ends() == f"kinesis-spout {readers_shell.wheel.version}\n"
     with readers_shell.runs("kinesis-spout", "--help") as program:
         assert "kinesis-spout run" in program.ends()
     with readers_shell.runs("kinesis-spout", "options", "--json") as program:

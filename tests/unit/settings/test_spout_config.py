@@ -389,6 +389,10 @@ def test_an_unknown_variable_with_our_prefix_is_an_error() -> None:
         SpoutConfig.from_env({"KINESIS_SPOUT_RETRY_LIMT": "3"}, **REQUIRED)
 
 
+def test_the_variable_that_turns_the_native_decoder_off_is_no_setting_and_not_refused() -> None:
+    assert SpoutConfig.from_env({"KINESIS_SPOUT_PURE_PYTHON": "1"}, **REQUIRED) == config()
+
+
 def test_what_kubernetes_tells_of_a_service_named_kinesis_spout_is_no_setting() -> None:
     injected = {
         "KINESIS_SPOUT_SERVICE_HOST": "10.0.0.11",

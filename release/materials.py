@@ -1,0 +1,56 @@
+"""Whether a wheel's SBOM is valid CycloneDX, and true."""
+
+import hashlib
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packaging.requirements import Requirement
+
+from release.archives import metadata
+from release.project import Project, ReleaseError
+
+_REMEDY = "see [[tool.kinesis-spout.vendored]] in pyproject.toml"
+
+
+def check_bill_of_materials(project: Project, wheel: Path) -> str:
+    """Validate it by CycloneDX' schema; compare files' digests, version and dependencies with the wheel's.
+
+    Raises:
+        ReleaseError: the schema refuses it, or the wheel has something else.
+    """
+    with zipfile.ZipFile(wheel) as archive:
+        boms = [name for name in archive.namelist() if ".dist-info/sboms/" in name]
+        if len(boms) != 1:
+            raise ReleaseError(
+                f"{wheel.name}: expected one SBOM in .dist-info/sboms, got {len(boms)}; see setup.py"
+            )
+        text = archive.read(boms[0]).decode()
+        bill: dict[str, Any] = json.loads(text)
+        if (refusal := JsonStrictValidator(SchemaVersion.V1_7).validate_str(text)) is not None:
+            raise ReleaseError(f"{wheel.name}: expected a valid {boms[0]}, got {refusal}")
+        if (said := bill["metadata"]["component"]["version"]) != project.version:
+            raise ReleaseError(f"{wheel.name}: expected an SBOM of {project.version}, got one of {said}")
+        vendored = {
+            part["evidence"]["occurrences"][0]["location"]: part["hashes"][0]["content"]
+            for part in bill["components"]
+            if not part.get("isExternal")
+        }
+        for file, said in vendored.items():
+            if (found := hashlib.sha256(archive.read(file)).hexdigest()) != said:
+                raise ReleaseError(
+                    f"{wheel.name}: expected {file} with SHA-256 {said}, got {found}; {_REMEDY}"
+                )
+        if unsaid := {name for name in archive.namelist() if ".min." in name} - vendored.keys():
+            raise ReleaseError(
+                f"{wheel.name}: expected the SBOM to tell where {min(unsaid)} is from; {_REMEDY}"
+            )
+    listed = {part["name"] for part in bill["components"] if part.get("isExternal")}
+    requirements = map(Requirement, metadata(wheel).get_all("Requires-Dist", []))
+    required = {each.name for each in requirements if "extra" not in str(each.marker or "")}
+    if missing := required - listed:
+        raise ReleaseError(f"{wheel.name}: expected the dependency {min(missing)} in its SBOM, found none")
+    return f"{len(vendored)} vendored, {len(listed)} dependencies"
