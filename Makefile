@@ -7,8 +7,11 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# The recipes share one virtual environment and print their steps in order.
+# The recipes share one virtual environment and print their steps in order. `make test` sets SIDE_BY_SIDE for steps that may
+# run at the same time.
+ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
+endif
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -78,7 +81,9 @@ demo-topology: set-up  ## Storm's word count on Spark, over Kinesis, with failur
 	@$(BIN)/python -m examples.demo_topology $(ARGS)
 
 # KINESIS_SPOUT_PURE_PYTHON=1 make test: the same without the native decoder.
-test: lint docs $(CLASSES)  ## formatting, lint, types, import contract, documentation and all tests, as in CI
+test:  ## formatting, lint, types, import contract, documentation and all tests, as in CI
+	@$(MAKE) --no-print-directory --jobs=3 SIDE_BY_SIDE=yes set-up mermaid
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync SIDE_BY_SIDE=yes lint docs $(CLASSES)
 	@echo '== tests (pytest)'
 	@$(BIN)/$(PYTEST_SHARED)
 
@@ -183,7 +188,7 @@ set-up: java $(COMPILED) engine  ## only install what the other targets need
 # Editable in setuptools' compat mode: Spark finds pyspark_kinesis by listing the folders of sys.path.
 # A whole venv is brought up to date in place. An interrupted one is made anew: pip takes a package of
 # which it wrote only a part for an installed one.
-$(INSTALLED): pyproject.toml constraints.txt setup.py $(NATIVE)
+$(INSTALLED): pyproject.toml constraints.txt setup.py $(NATIVE) | java
 	@supported() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }; \
 	if [ -e $(UNFINISHED) ] || ! supported $(BIN)/python; then \
 	  python=; \

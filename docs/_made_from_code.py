@@ -1,5 +1,6 @@
 """Fills in what the site takes from the code: its edit links, the page of the command line. A hook of MkDocs."""
 
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,8 @@ def on_config(config: MkDocsConfig) -> None:
     config.site_url = f"{urls['Documentation']}latest/"
     # Not as repo_url: for that the theme has each reader's browser ask GitHub for the stars.
     config.edit_uri = f"{urls['Repository']}/edit/main/docs/"
+    if "MIKE_DOCS_VERSION" in os.environ:  # make docs-version; a site of one version has no list of them
+        config.extra["version"] = {"provider": "mike", "default": "latest"}
     config.extra["social"] = [
         {"icon": "fontawesome/brands/github", "link": urls["Repository"], "name": "The repository"},
         {

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -273,4 +274,17 @@ def test_on_the_way_back_a_lease_that_a_worker_has_renewed_meanwhile_is_not_chan
     document = {"shards": [{"shard_id": FIRST, "checkpoint": "9"}]}
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
         script.set_back(table.dynamodb, TABLE, leases, document)
+    assert table.row(FIRST)["checkpoint"] == {"S": NUMBER}
+
+
+@pytest.mark.endpoint
+def test_checkpoints_that_cannot_be_read_change_no_lease(
+    table: LeaseTable, stream: str, tmp_path: Path
+) -> None:
+    table.put(FIRST, NUMBER)
+    empty = tmp_path / "checkpoints.json"
+    empty.touch()
+    for path in (empty, tmp_path / "missing.json"):
+        given = [TABLE, stream, "--back", str(path)]
+        assert path.name in refusal(partial(script.main, given, 0))
     assert table.row(FIRST)["checkpoint"] == {"S": NUMBER}

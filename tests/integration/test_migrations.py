@@ -12,14 +12,17 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 
+from kinesis_spout import Record
+from kinesis_spout.storm import TopologyBuilder
 from kinesis_spout.storm.local import LocalTopology
+from kinesis_spout.storm.spark.tree_delivery import SpoutValues
 from kinesis_spout.testing import run
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.support.kinesis.endpoints import KinesisEndpoint
@@ -298,8 +301,8 @@ def test_the_bolts_of_streamparse_count_the_same_unchanged(monkeypatch: pytest.M
 def test_the_topology_after_streamparse_counts_the_same_and_an_order_without_lines_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    local = local_topology(monkeypatch, "streamparse", "sales")
-    result = local.run([*([order["lines"]] for order in SALES), [[]]])
+    local, values = local_topology(monkeypatch, "streamparse", "sales")
+    result = local.run(map(values, [*SALES, {"lines": []}]))
     assert local.state["sold"] == SOLD
     assert result.reasons == ["lines: an order without lines"]
 
@@ -335,8 +338,8 @@ def test_the_topology_after_bytewax_prints_the_same(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 1_767_225_600.0  # the first minute of 2026
-    local = local_topology(monkeypatch, "bytewax", "totals", clock=lambda: now)
-    local.run([each["account"], each["cents"], each["at"]] for each in PAYMENTS)
+    local, values = local_topology(monkeypatch, "bytewax", "totals", clock=lambda: now)
+    local.run(map(values, PAYMENTS))
     now += 3_600  # an idle hour, whose ticks close what is open
     local.run([])
     assert sorted(capsys.readouterr().out.splitlines()) == MINUTES
@@ -351,8 +354,8 @@ def test_the_agent_of_faust_warns_of_overdrafts() -> None:
 def test_the_topology_after_faust_warns_of_the_same(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    local = local_topology(monkeypatch, "faust", "overdrafts")
-    local.run([each["account"], each["cents"]] for each in PAYMENTS)
+    local, values = local_topology(monkeypatch, "faust", "overdrafts")
+    local.run(map(values, PAYMENTS))
     assert sorted(capsys.readouterr().out.splitlines()) == OVERDRAFTS
     assert local.state["balance"] == {"ann": 900, "bob": 0}
 
@@ -376,10 +379,22 @@ def printed_before(
 
 def local_topology(
     monkeypatch: pytest.MonkeyPatch, library: str, function: str, clock: Any = None
-) -> LocalTopology:
+) -> tuple[LocalTopology, Callable[[Any], Sequence[Any]]]:
+    """Give a topology without Spark, and what makes its spout's values of a record with this JSON."""
     given(monkeypatch)
+    spouts: list[SpoutValues] = []
+    set_spout = TopologyBuilder.set_spout
+
+    def seen(self: TopologyBuilder, name: str, spout: Any, *, fields: Sequence[str]) -> None:
+        spouts.append(SpoutValues(spout._scheme, fields))
+        set_spout(self, name, spout, fields=fields)
+
+    monkeypatch.setattr(TopologyBuilder, "set_spout", seen)
     topology: Topology = getattr(program(library, "after"), function)()
-    return topology.local(clock)
+    (values,) = spouts
+    return topology.local(clock), lambda content: values(
+        Record(data=json.dumps(content).encode(), sequence_number="1")
+    )
 
 
 def given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The wheel, installed alone into an empty environment.
+"""The wheel, installed alone into empty environments: as it is, and for Spark.
 
 It is the one that ``WHEEL`` names, and without it one that is built from a copy of this checkout.
 """
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,25 +32,14 @@ SOURCES = (
     "shard_state",
 )
 IMPORT_ALL = """
-import importlib, pkgutil, sys
+import importlib, pkgutil
 import kinesis_spout, pandas
 
-without = tuple(sys.argv[1:])
 for module in pkgutil.walk_packages(kinesis_spout.__path__, "kinesis_spout."):
-    if not (without and module.name.startswith(without)):
-        importlib.import_module(module.name)
+    importlib.import_module(module.name)
 """
 """So that each module is compiled before a process needs it to which Spark gives ten seconds to start in."""
-OF_EXTRAS = tuple(
-    f"kinesis_spout.{name}" for name in ("monitoring.otel", "monitoring.prometheus", "tracing", "web")
-)
-EXTRAS = "metrics,otel,web"
-REFUSED_WITHOUT = {
-    "metrics": "from kinesis_spout.monitoring import PrometheusCollector",
-    "otel": "from kinesis_spout.monitoring import export_to_opentelemetry",
-    "web": "from kinesis_spout.cli.app import main; import sys; sys.argv[1:] = ['web']; main()",
-}
-"""What needs each extra, and says so."""
+EXTRAS = "metrics,otel,spark,web"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +51,50 @@ class InstalledWheel:
     def program(self, name: str) -> Path:
         return self.environment / "bin" / name
 
+    @property
+    def site_packages(self) -> Path:
+        [folder] = self.environment.glob("lib/python3*/site-packages")
+        return folder
+
+    def refuses(self, program: str, *arguments: str) -> str:
+        """What a program says that does not end well."""
+        done = _done(self.program(program), *arguments)
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+
 
 @pytest.fixture(scope="session")
-def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledWheel]:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    environment = folder / "environment"
-    wheel = Path(given) if (given := os.environ.get("WHEEL")) else _built_wheel(folder)
+    return Path(given) if (given := os.environ.get("WHEEL")) else _built_wheel(folder)
+
+
+@pytest.fixture(scope="session")
+def plain_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledWheel]:
+    """``pip install kinesis-spout``."""
+    with _installed(wheel, "", tmp_path_factory.mktemp("plain")) as installed:
+        yield installed
+
+
+@pytest.fixture(scope="session")
+def installed_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledWheel]:
+    """``pip install "kinesis-spout[spark]"``, with the extras that need little."""
+    with _installed(wheel, f"[{EXTRAS}]", tmp_path_factory.mktemp("spark")) as installed:
+        compile_pyspark(installed.environment)
+        _run(installed.program("python"), "-c", IMPORT_ALL)
+        keep_classes(installed.environment)
+        yield installed
+
+
+@contextmanager
+def _installed(wheel: Path, extras: str, environment: Path) -> Iterator[InstalledWheel]:
     _run(sys.executable, "-m", "venv", environment)
     installed = InstalledWheel(environment, version=wheel.name.split("-")[1])
     # pip would compile everything, most of which nobody imports.
     pip_install = ("-m", "pip", "install", *_QUIETLY, "--no-compile", *CONSTRAINTS)
-    _run(installed.program("python"), *pip_install, wheel)
-    compile_pyspark(environment)
-    _run(installed.program("python"), "-c", IMPORT_ALL, *OF_EXTRAS)
-    for extra, code in REFUSED_WITHOUT.items():
-        assert f'pip install "kinesis-spout[{extra}]"' in _refusal(installed.program("python"), "-c", code)
-    _run(installed.program("python"), *pip_install, f"{wheel}[{EXTRAS}]")
-    _run(installed.program("python"), "-c", IMPORT_ALL)
-    keep_classes(environment)
+    _run(installed.program("python"), *pip_install, f"{wheel}{extras}")
     yield installed
-    shutil.rmtree(folder)  # 1.3 GB, of which pytest would keep three
+    shutil.rmtree(environment)  # up to 1.3 GB, of which pytest would keep three
 
 
 def _built_wheel(folder: Path) -> Path:
@@ -117,12 +131,6 @@ def _done(*command: str | Path) -> "subprocess.CompletedProcess[str]":
         timeout=SECONDS,
         check=False,
     )
-
-
-def _refusal(*command: str | Path) -> str:
-    done = _done(*command)
-    assert done.returncode != 0, done.stdout
-    return done.stderr
 
 
 def _run(*command: str | Path) -> None:

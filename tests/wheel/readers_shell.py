@@ -109,6 +109,18 @@ def readers_shell(
     return ReadersShell(folder=tmp_path, wheel=installed_wheel, environment=readers_environment | quick)
 
 
+@pytest.fixture
+def plain_shell(
+    tmp_path: Path,
+    plain_wheel: InstalledWheel,
+    installed_wheel: InstalledWheel,
+    readers_environment: dict[str, str],
+) -> ReadersShell:
+    """Of somebody without PySpark, who has a Spark on the disk for the embedded ZooKeeper."""
+    spark = {"SPARK_HOME": str(installed_wheel.site_packages / "pyspark")}
+    return ReadersShell(folder=tmp_path, wheel=plain_wheel, environment=readers_environment | spark)
+
+
 def _client(environment: Mapping[str, str]) -> "KinesisClient":
     return boto3.client(
         "kinesis",

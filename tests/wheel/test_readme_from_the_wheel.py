@@ -240,17 +240,71 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "Countdown(Spout)": counts_down,
 }
 """By what only this example has."""
+WITHOUT_SPARK = {
+    "spout.open()",
+    "ON CONFLICT DO NOTHING",
+    "from kinesis_spout.testing import run",
+    "logging.basicConfig(",
+    "LeaderCareer(",
+    "SqliteSpool(",
+    'app="cache-plain"',
+    "KeyedRate(",
+    "QueueCoordinator(",
+    "with KinesisProducer(",
+    "producer.put_many(",
+    "InMemoryStreams(clock=clock)",
+    "Split().run()",
+    "Countdown(Spout)",
+}
+"""These run where nothing but `pip install kinesis-spout` was done."""
 
 
 @pytest.mark.parametrize(
     "example", documents.python_examples(), ids=lambda example: f"{example.page}:{example.line}"
 )
-def test_an_example_does_what_its_page_says(example: Block, readers_shell: ReadersShell) -> None:
-    expected = [expectation for mark, expectation in EXPECTED.items() if mark in example.text]
-    assert len(expected) == 1, (
-        f"expected one expectation of the example, found {len(expected)}:\n{example.text}"
+def test_an_example_does_what_its_page_says(
+    example: Block, readers_shell: ReadersShell, plain_shell: ReadersShell
+) -> None:
+    marks = [mark for mark in EXPECTED if mark in example.text]
+    assert len(marks) == 1, f"expected one expectation of the example, found {len(marks)}:\n{example.text}"
+    EXPECTED[marks[0]](plain_shell if marks[0] in WITHOUT_SPARK else readers_shell, example)
+
+
+def test_without_an_extra_there_is_neither_spark_nor_arrow_and_little_else(
+    plain_wheel: InstalledWheel,
+) -> None:
+    there = {folder.name for folder in plain_wheel.site_packages.iterdir()}
+    assert not {"pyspark", "py4j", "pyarrow", "numpy", "pandas"} & there
+    files = [path for path in plain_wheel.site_packages.rglob("*") if path.is_file()]
+    tools = ("pip", "setuptools", "pkg_resources")  # of the environment itself
+    megabytes = sum(
+        path.stat().st_size
+        for path in files
+        if not path.relative_to(plain_wheel.site_packages).parts[0].startswith(tools)
+        and path.suffix != ".pyc"
     )
-    expected[0](readers_shell, example)
+    assert megabytes < 70e6
+
+
+@pytest.mark.parametrize(
+    ("extra", "program"),
+    [
+        ("spark", ["python", "-c", "from kinesis_spout import session"]),
+        ("spark", ["python", "-c", "from kinesis_spout.storm import TopologyBuilder"]),
+        ("spark", ["kinesis-spout", "run", "my_module:bill", "--stream", "orders", "--app", "billing"]),
+        ("spark", ["python", "-c", "from kinesis_spout.zookeeper.java_server import find_jars; find_jars()"]),
+        ("arrow", ["python", "-c", "from kinesis_spout.kinesis import SCHEMA"]),
+        ("metrics", ["python", "-c", "from kinesis_spout.monitoring import PrometheusCollector"]),
+        ("otel", ["python", "-c", "from kinesis_spout.monitoring import export_to_opentelemetry"]),
+        ("web", ["kinesis-spout", "web"]),
+    ],
+)
+def test_what_needs_an_extra_says_which(plain_wheel: InstalledWheel, extra: str, program: list[str]) -> None:
+    said = plain_wheel.refuses(*program)
+    assert f'pip install "kinesis-spout[{extra}]"' in said
+    if program[0] == "kinesis-spout":
+        [line] = said.splitlines()
+        assert line.startswith("error: ")
 
 
 def test_the_tutorial_shows_what_it_says(readers_shell: ReadersShell) -> None:
@@ -385,26 +439,27 @@ def test_the_commands_of_a_spool_do_what_their_page_says(readers_shell: ReadersS
     assert not typed, f"expected a test of each command that the pages have, found none of {typed}"
 
 
-def test_the_commands_that_need_nothing_run_from_the_wheel(readers_shell: ReadersShell) -> None:
-    with readers_shell.runs("kinesis-spout", "--version") as program:
-        assert program.ends() == f"kinesis-spout {readers_shell.wheel.version}\n"
-    with readers_shell.runs("kinesis-spout", "--help") as program:
+def test_the_commands_that_need_nothing_run_from_the_wheel(plain_shell: ReadersShell) -> None:
+    for command in (["kinesis-spout"], ["python", "-m", "kinesis_spout"]):
+        with plain_shell.runs(*command, "--version") as program:
+            assert program.ends() == f"kinesis-spout {plain_shell.wheel.version}\n"
+    with plain_shell.runs("kinesis-spout", "--help") as program:
         assert "kinesis-spout run" in program.ends()
-    with readers_shell.runs("kinesis-spout", "options", "--json") as program:
+    with plain_shell.runs("kinesis-spout", "options", "--json") as program:
         assert "retry_limit" in {option["name"] for option in json.loads(program.ends())}
-    with readers_shell.runs("kinesis-spout", "metrics", "--alerts") as program:
+    with plain_shell.runs("kinesis-spout", "metrics", "--alerts") as program:
         assert "- alert: KinesisSpoutNoProgress" in program.ends()
-    with readers_shell.runs("kinesis-spout", "metrics", "--dashboard") as program:
+    with plain_shell.runs("kinesis-spout", "metrics", "--dashboard") as program:
         assert json.loads(program.ends())["title"] == "kinesis-spout"
 
 
 @pytest.mark.skipif(shutil.which(os.environ.get("CC", "gcc")) is None, reason="no C compiler on PATH")
-def test_the_wheel_has_the_native_decoder(installed_wheel: InstalledWheel) -> None:
+def test_the_wheel_has_the_native_decoder(plain_wheel: InstalledWheel) -> None:
     program = "from kinesis_spout.kinesis.read import native; print(native.decoder is not None)"
     environment = {name: value for name, value in os.environ.items() if name != "KINESIS_SPOUT_PURE_PYTHON"}
 
     found = subprocess.run(
-        [installed_wheel.program("python"), "-I", "-c", program],
+        [plain_wheel.program("python"), "-I", "-c", program],
         check=True,
         capture_output=True,
         text=True,

@@ -43,7 +43,7 @@ class Print(BasicBolt):  # StdOutSink
 def totals():
     builder = TopologyBuilder()
     payments = KinesisSpout(scheme="json")
-    builder.set_spout("payments", payments, fields=["account", "cents", "at"])  # of the JSON object
+    builder.set_spout("payments", payments, fields=["account", "cents", "at"])  # by their names in the JSON
     builder.set_bolt("valid", Valid()).shuffle_grouping("payments")
     builder.set_bolt("minutes", Minutes(), 2).fields_grouping("valid", ["account"])  # op.key_on
     builder.set_bolt("print", Print()).shuffle_grouping("minutes")

@@ -31,7 +31,7 @@ class Warn(BasicBolt):  # the sink; what it raises fails the payment, which is t
 def overdrafts():
     builder = TopologyBuilder()
     payments = KinesisSpout(scheme="json")
-    builder.set_spout("payments", payments, fields=["account", "cents"])  # of the JSON object
+    builder.set_spout("payments", payments, fields=["account", "cents"])  # by their names in the JSON
     builder.set_bolt("balance", Balance(), 8).fields_grouping("payments", ["account"])
     builder.set_bolt("warn", Warn()).shuffle_grouping("balance")
     return builder.build("overdrafts", state="/var/lib/overdrafts")

@@ -111,6 +111,15 @@ def ancestors(shard: str, parents: Parents) -> set[str]:
     return set(parents[shard]).union(*(ancestors(each, parents) for each in parents[shard]))
 
 
+def read_checkpoints(path: Path) -> Mapping[str, Any]:
+    """Read what `kinesis-spout checkpoints show --json` has printed."""
+    try:
+        document: Mapping[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        sys.exit(f"expected what `kinesis-spout checkpoints show --json` prints in {path}, got: {error}")
+    return document
+
+
 def set_back(dynamodb: Any, table: str, leases: Leases, document: Mapping[str, Any]) -> None:
     """Move the leases of open shards to the checkpoints of a `checkpoints show --json`, and say which."""
     for shard in document["shards"]:
@@ -145,7 +154,7 @@ def carry_out(given: argparse.Namespace, watch_seconds: float) -> None:
             f"{', '.join(changed)}. Stop all workers first"
         )
     if given.back is not None:
-        set_back(dynamodb, given.table, leases, json.loads(given.back.read_text()))
+        set_back(dynamodb, given.table, leases, read_checkpoints(given.back))
     else:
         print(json.dumps(positions(leases, read_parents(kinesis, given.stream), given.not_begun), indent=2))
 

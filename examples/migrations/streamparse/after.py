@@ -12,9 +12,10 @@ class Lines(BasicBolt):
         return ["product", "pieces"]
 
     def process(self, tup):
-        if not tup["lines"]:
+        lines = tup["order"]["lines"]
+        if not lines:
             raise Reject("an order without lines")  # the record goes to the dead letters at once
-        self.emit_all([line["product"], line["pieces"]] for line in tup["lines"])
+        self.emit_all([line["product"], line["pieces"]] for line in lines)
 
 
 class Sold(StatefulBolt):
@@ -33,7 +34,7 @@ class Sold(StatefulBolt):
 
 def sales():
     builder = TopologyBuilder()
-    builder.set_spout("orders", KinesisSpout(scheme="json"), fields=["lines"])  # of the JSON object
+    builder.set_spout("orders", KinesisSpout(scheme="json"), fields=["order"])  # one field: all of it
     builder.set_bolt("lines", Lines()).shuffle_grouping("orders")
     builder.set_bolt("sold", Sold(), 2).fields_grouping("lines", ["product"])
     return builder.build("sales", state="/var/lib/sales")

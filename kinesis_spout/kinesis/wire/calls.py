@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 _HTTP_OK, _FIRST_ERROR = 200, 300
+_BUSY: Final = frozenset({429, 502, 503, 504})
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LEAST_SKEW_SECONDS: Final = 2
 _UNSEEN_SECONDS: Final = 1.0
@@ -286,6 +287,11 @@ class Exchange:
     def is_in_cbor(self) -> bool:
         return self._reply is not None and "cbor" in self._reply.content_type
 
+    @property
+    def is_from_busy_server(self) -> bool:
+        """Whether the answer says nothing of the request: the server, or a proxy before it, was busy or away."""
+        return self._reply is not None and self._reply.status in _BUSY
+
     def result(self) -> Any:
         """Return what the client's method returns.
 
@@ -347,7 +353,7 @@ class _Operation:
             exchange = self._exchanged(key, route.in_cbor, cbor.encoded(arguments), is_read=is_read)
             if exchange.is_in_cbor:
                 _speaks_cbor[route.url] = True
-            elif not speaks_cbor and exchange.has_reply:
+            elif not speaks_cbor and exchange.has_reply and not exchange.is_from_busy_server:
                 is_trial = True
             if not is_trial:
                 return self._result(exchange, key, arguments)

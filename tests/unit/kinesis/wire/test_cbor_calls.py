@@ -90,6 +90,21 @@ def test_an_outage_does_not_decide_that_an_endpoint_refuses(server: Server, clie
     assert types_asked_for(server) == ["cbor-1.1", "json-1.1", *["cbor-1.1"] * 3]
 
 
+@pytest.mark.parametrize(
+    "status", ["502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout", "429 Too Many Requests"]
+)
+def test_a_busy_server_at_the_first_try_does_not_decide_that_an_endpoint_refuses(
+    server: Server, client: Any, status: str
+) -> None:
+    server.answers = [answer_of(b"<html>", status, content_type="text/html"), IN_CBOR]
+
+    with pytest.raises(ClientError):
+        client.get_records(**ARGUMENTS)
+
+    assert client.get_records(**ARGUMENTS)[CONTENT_TYPE] == CBOR
+    assert types_asked_for(server) == ["cbor-1.1"] * 2
+
+
 def test_a_call_that_does_not_block_asks_for_cbor_once_the_endpoint_has_answered_it(
     server: Server, client: Any
 ) -> None:
