@@ -8,7 +8,6 @@ from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.ownership import Ownership
-from kinesis_spout.model.cycle_search import paused_cycle_search
 from kinesis_spout.model.logs import of_stream
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from shard_state import PendingCommit
@@ -75,7 +74,7 @@ class Commits:
         for first in range(0, len(dirty), _COPIED_AT_ONCE):
             if first:
                 self._ports.clock.sleep(_LET_GO_SECONDS)  # lets other threads have the lock
-            with self._lock, paused_cycle_search():
+            with self._lock:
                 pending += self._manager.to_commit(dirty[first : first + _COPIED_AT_ONCE])
         return pending, None
 

@@ -24,7 +24,6 @@ from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.consumer.ports import LONGEST_TURN_SECONDS
 from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.kinesis.read.user_records import HashKeys
-from kinesis_spout.model.cycle_search import paused_cycle_search
 from kinesis_spout.spark.driver.driver_shards import DriverShards
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES
 from kinesis_spout.spark.driver.tip_poller import TipPoller
@@ -60,8 +59,7 @@ class BatchPlanner:
     def plan(self, now: float) -> None:
         """Plan what may go out now, and when to plan next."""
         self._tip.arrived_at = self.grants.due_at = None
-        with paused_cycle_search():
-            self._plan(now)
+        self._plan(now)
         self.plan_at = self._next_plan(now)
 
     def _plan(self, now: float) -> None:

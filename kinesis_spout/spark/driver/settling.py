@@ -14,7 +14,6 @@ from typing import Final
 
 from msgspec import structs
 
-from kinesis_spout.model.cycle_search import paused_cycle_search
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt, raised_at
 from kinesis_spout.model.record import Record
@@ -64,9 +63,8 @@ class Settling:
         self._consumer.counters.batches_timed_out += batch.cancelled_for is not None
         if any(result.speaks_of_death for result in results):
             results = self._judged(batch, results, now, stopping=stopping)
-        with paused_cycle_search():
-            for result in results:
-                self._settle(result, now, batch.started)
+        for result in results:
+            self._settle(result, now, batch.started)
         return results
 
     def died(self, batch: Batch, error: HandlerKilledWorker) -> None:

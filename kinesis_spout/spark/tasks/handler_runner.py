@@ -5,15 +5,11 @@ tasks, the second attempt does not run the handler again: it recovers what the f
 and the job continues. In local mode a task has one attempt and its job fails, other tasks with it; there this
 process shares the machine, reads what all of them left, and stops those that still run. On another machine
 nothing is found: then the slices of that task are planned again, alone.
-
-On a shared machine records go by files in both directions: the slices of a task that bring many, and the results,
-which are in the notes already. A record that fails crosses twice, and each time Spark would copy it a dozen times.
 """
 
 import hashlib
 import logging
 import os
-import pickle
 import re
 import shutil
 import tempfile
@@ -28,7 +24,6 @@ from typing import Final
 
 from pyspark import SparkContext, TaskContext
 
-from kinesis_spout.model.cycle_search import paused_cycle_search
 from kinesis_spout.model.directories import check_private, make_private
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.processes.worker_log import print_log_lines
@@ -49,30 +44,22 @@ _STOP_SECONDS: Final = 5.0
 """How long to wait for the tasks of a dead job: each has a record in hand. Spark kills them after 2 s."""
 _LOOK_SECONDS: Final = 0.02
 
-_MANY_RECORDS: Final = 64
-"""So many records travel cheaper in a file."""
-
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Folder:
     name: str
-    """In the folder for temporary files: the driver's can be missing on another machine. Or the whole path."""
     is_read_here: bool
     """The process that started the job reads the files; otherwise each task removes its own."""
 
     @property
     def path(self) -> Path:
-        """Its path on this machine."""
+        """Its path on this machine. A driver's folder for temporary files can be missing on another one."""
         return Path(tempfile.gettempdir(), self.name)
 
     def file(self, task: int) -> Path:
         return self.path / str(task)
-
-    def pack_file(self, task: int) -> Path:
-        """Where the slices of a task are, if Spark does not bring them."""
-        return self.path / f"{task}.pack"
 
     def make(self) -> None:
         """Make the folder, if possible. Its name is predictable, so another user's is not accepted."""
@@ -120,49 +107,28 @@ class RunSlices:
         self._handler = handler
         self._folder = folder
 
-    def __call__(self, packs: Iterable[Sequence[WorkSlice] | None]) -> Iterator[WorkResult]:
-        """Carry out the slices of one task; in its second attempt, return the outcomes of the first.
-
-        None stands for slices that are in a file. Results that the driver finds in the notes are not returned.
-        """
+    def __call__(self, packs: Iterable[Sequence[WorkSlice]]) -> Iterator[WorkResult]:
+        """Carry out the slices of one task; in its second attempt, return the outcomes of the first."""
         context = TaskContext.get()
         assert context is not None
         print_log_lines()
         task, attempt = context.partitionId(), context.attemptNumber()
-        for given in packs:
-            pack = self._pack_in_file(task) if given is None else given
+        for pack in packs:
             if attempt:
                 yield from self.recover(pack, task)
-            elif self._folder.is_read_here:
-                yield from self._noted(pack, task)
             else:
                 yield from self.run(pack, task)
-                self.drop_notes(task)
+                if not self._folder.is_read_here:
+                    self.drop_notes(task)
 
     def run(self, pack: Sequence[WorkSlice], number: int) -> Iterator[WorkResult]:
         """Carry out slices, with notes under a number that is unique in the job."""
-        handler, notes = self._begun(pack, number)
+        handler = self._handler.load()
+        has_marks = isinstance(handler, ConcurrentCalls)
+        notes = self._folder.open(number, len(pack), has_marks=has_marks)
         yield from run_slices(pack, self._settings, partial(delivery_to, handler), notes)
         if notes is not None:
             notes.close()
-
-    def _noted(self, pack: Sequence[WorkSlice], number: int) -> list[WorkResult]:
-        """Carry out slices; return their results only if the notes lack them."""
-        handler, notes = self._begun(pack, number)
-        results = list(run_slices(pack, self._settings, partial(delivery_to, handler), notes))
-        if notes is None:
-            return results
-        notes.close()
-        return [] if notes.is_whole else results
-
-    def _begun(self, pack: Sequence[WorkSlice], number: int) -> tuple[AnyHandler, Journal | None]:
-        handler = self._handler.load()
-        has_marks = isinstance(handler, ConcurrentCalls)
-        return handler, self._folder.open(number, len(pack), has_marks=has_marks)
-
-    def _pack_in_file(self, task: int) -> Sequence[WorkSlice]:
-        pack: Sequence[WorkSlice] = pickle.loads(self._folder.pack_file(task).read_bytes())  # noqa: S301 - our own
-        return pack
 
     def recover(self, pack: Sequence[WorkSlice], number: int) -> Iterator[WorkResult]:
         """The outcomes of slices that a process which has ended was running, by its notes."""
@@ -194,33 +160,6 @@ class HandlerJob:
         """What its tasks do."""
         if folder.is_read_here:
             folder.make()
-
-    def run(self, context: SparkContext, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
-        """Run the job, under the tags of this thread. Raises what Spark raises."""
-        has_files = self._folder.is_read_here and self._folder.is_ours
-        with paused_cycle_search():
-            given = [self._given(task, pack) if has_files else pack for task, pack in enumerate(packs)]
-        results: list[WorkResult] = (
-            context.parallelize(given, len(given)).mapPartitions(self.run_slices).collect()
-        )
-        if self._folder.is_read_here:
-            with paused_cycle_search():
-                for task in range(len(packs) if self._folder.is_ours else 0):
-                    results += journal.results(self._folder.file(task))
-            if len(results) != sum(map(len, packs)):
-                raise HandlerKilledWorker(f"the notes of its tasks are not in {self._folder.path} any more")
-        return results
-
-    def _given(self, task: int, pack: Sequence[WorkSlice]) -> Sequence[WorkSlice] | None:
-        """What Spark brings a task: None if its slices are in a file."""
-        if sum(len(work.records) for work in pack) < _MANY_RECORDS:
-            return pack
-        try:
-            self._folder.pack_file(task).write_bytes(pickle.dumps(pack, pickle.HIGHEST_PROTOCOL))
-        except OSError as error:
-            _log.debug("Spark brings the slices of task %d, as they cannot be written: %s", task, error)
-            return pack
-        return None
 
     def recovered(
         self, packs: Sequence[Sequence[WorkSlice]], numbers: Sequence[int], death: HandlerKilledWorker
@@ -254,10 +193,7 @@ class HandlerRunner(SparkRunner):
     def job(self, tag: str, tasks: int) -> HandlerJob:
         """What the job under ``tag``, of so many tasks, runs; the caller closes it."""
         digest = hashlib.sha256(tag.encode()).hexdigest()[:16]
-        name = f"{self._name}-{digest}"
-        if self._is_local:
-            name = str(Path(tempfile.gettempdir(), name))
-        folder = _Folder(name=name, is_read_here=self._is_local)
+        folder = _Folder(name=f"{self._name}-{digest}", is_read_here=self._is_local)
         return HandlerJob(self._settings.of_one_task(tasks), self._handler, folder)
 
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
@@ -265,7 +201,9 @@ class HandlerRunner(SparkRunner):
         with closing(self.job(tag, len(packs))) as job:
             try:
                 with tagged(self._context, tag):
-                    return job.run(self._context, packs)
+                    return (
+                        self._context.parallelize(packs, len(packs)).mapPartitions(job.run_slices).collect()
+                    )
             except HandlerKilledWorker as death:
                 return job.recovered(packs, range(len(packs)), death)
 

@@ -2,15 +2,13 @@
 
 Each task writes a file in a temporary folder of its machine. Its first part is mapped into memory and holds a
 few numbers: how far each slice has come, and which record is under way. Writing one of them costs a fraction
-of a microsecond, and what a process wrote there stays when it dies. Behind it follow entries: the failures as
-they happen, and the result of every slice that ended. They are written through the map as well, since a system
-call for each would cost more than the failure; an entry counts once its length is written, which is written last.
+of a microsecond, and what a process wrote there stays when it dies. Behind it follow entries, each appended
+in one write: the failures as they happen, and the result of every slice that ended.
 
 Where several records are under way at a time, each record of the run has its own mark (``record_run``).
 
 After a death the file shows what the task knew: the slices that had ended, those that had not begun,
-and how far the others were. ``recovery`` makes results of that. A driver on the same machine takes results from
-here when all went well, too: Spark would copy their records a dozen times.
+and how far the others were. ``recovery`` makes results of that.
 """
 
 import logging
@@ -40,18 +38,11 @@ _WORD_BYTES: Final = 8
 MARKS: Final = 16_384
 """The most records of a run; a whole number of words."""
 
-_ROOM_BYTES: Final = 16 * 1024
-"""For entries, at first; it doubles."""
-_LARGE_BYTES: Final = 16 * 1024
-"""So much is copied faster by a system call than page by page."""
-
-_FailedEntry = tuple[int, int, Failure | None]
-"""Slice number; record index in it; None: it was held."""
-_PickledEntry = tuple[int, WorkResult | CoalescingWindow]
-"""Slice number; what is noted of it."""
+Entry = tuple[int, int | None, bytes | WorkResult | CoalescingWindow | None]
+"""Slice number; record index in it, with its encoded failure (None: held); or the result."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(_FailedEntry).decode
+_decode: Final = msgspec.msgpack.Decoder(Failure).decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,18 +84,19 @@ class SliceNotes:
     def failed(self, at: int, failure: Failure) -> bool:
         """Keep the failure of a record, ``at`` after those before. Returns whether the task is to stop."""
         if self._journal is not None:
-            self._journal.append_failure((self._number, self.base + at, failure))
+            # To pickle it would cost several times as much.
+            self._journal.append((self._number, self.base + at, _encode(failure)))
         return self.must_stop
 
     def held(self, at: int) -> None:
         """Keep that a record is held, ``at`` after those before."""
         if self._journal is not None:
-            self._journal.append_failure((self._number, self.base + at, None))
+            self._journal.append((self._number, self.base + at, None))
 
     def coalesces(self, window: CoalescingWindow) -> None:
         """Keep the stand-ins of the next records. Handlers' indices then count only those handed over."""
         if self._journal is not None:
-            self._journal.append((self._number, window))
+            self._journal.append((self._number, None, window))
 
     def tick(self) -> bool:
         """Note the time, now and then, for the record under way. Returns whether the task is to stop."""
@@ -127,7 +119,7 @@ class SliceNotes:
 
     def ended(self, result: WorkResult) -> WorkResult:
         if self._journal is not None:
-            self._journal.append((self._number, result))
+            self._journal.append((self._number, None, result))
         return result
 
 
@@ -138,54 +130,33 @@ class Journal:
         self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         numbers, marks = _WORD_BYTES * (_COUNTS + slices), MARKS if has_marks else 0
-        self._at = numbers + marks
-        """Where the next entry begins."""
-        self._map = self._entries = self._grown(self._at + _ROOM_BYTES)
-        self.words = memoryview(self._map)[: len(self._map) // _WORD_BYTES * _WORD_BYTES].cast("q")
-        self.marks = memoryview(self._map)[numbers : numbers + marks]
-        self.is_whole = True
-        """Whether all that was to be noted is in the file."""
+        size = numbers + marks
+        os.posix_fallocate(
+            self._file, 0, size
+        )  # a disk that is full must say so here: a map could only crash
+        os.lseek(self._file, 0, os.SEEK_END)
+        self._map = mmap.mmap(self._file, size)
+        self.words = memoryview(self._map).cast("q")
+        self.marks = memoryview(self._map)[numbers:]
         self.words[UNDER_WAY], self.words[_MARKS] = _NONE, marks
         self.words[_PID], self.words[_PARENT], self.words[_SLICES] = os.getpid(), os.getppid(), slices
 
-    def append_failure(self, entry: _FailedEntry) -> None:
-        # To pickle it would cost several times as much.
-        self._append(_encode(entry), is_pickled=False)
-
-    def append(self, entry: _PickledEntry) -> None:
-        self._append(pickle.dumps(entry, pickle.HIGHEST_PROTOCOL), is_pickled=True)
-
-    def _append(self, body: bytes, *, is_pickled: bool) -> None:
-        """Write an entry. If that fails the journal ends: a part of it would mislead."""
-        if not self.is_whole:
-            return
-        begin = self._at + _WORD_BYTES
-        end = begin + len(body)
-        following = _aligned(end)
+    def append(self, entry: Entry) -> None:
+        """Write an entry, in one piece. If that fails the journal ends: half of one would mislead."""
+        pickled = pickle.dumps(entry, pickle.HIGHEST_PROTOCOL)
+        framed = len(pickled).to_bytes(_WORD_BYTES, "little") + pickled
         try:
-            if following + _WORD_BYTES > len(self._entries):
-                self._entries = self._grown(max(2 * len(self._entries), following + _ROOM_BYTES))
-            if len(body) < _LARGE_BYTES:
-                self._entries[begin:end] = body
-            elif os.pwrite(self._file, body, begin) < len(body):
-                raise OSError("the disk is full")  # noqa: TRY301 - one way to give up
+            written = os.write(self._file, framed)
         except OSError as error:
             self._give_up(error)
-            return
-        # Last: whoever reads finds the whole entry, or none.
-        self._entries[self._at : begin] = (2 * len(body) + is_pickled).to_bytes(_WORD_BYTES, "little")
-        self._at = following
-
-    def _grown(self, size: int) -> mmap.mmap:
-        # A disk that is full must say so here: a map could only crash.
-        os.posix_fallocate(self._file, 0, size)
-        return mmap.mmap(self._file, size)
+        else:
+            if written < len(framed):
+                self._give_up(OSError("the disk is full"))
 
     def _give_up(self, error: OSError) -> None:
         _log.warning(
             "%s cannot be written (%s): a death of this task will cost more deliveries", self._path, error
         )
-        self.is_whole = False
         self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -193,12 +164,7 @@ class Journal:
         self.words.release()
         self.marks.release()
         self._map.close()
-        self._entries.close()
         os.close(self._file)
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _WORD_BYTES) * _WORD_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,21 +212,6 @@ def read(path: Path) -> Remains | None:
     return _parse(content) if len(content) >= _WORD_BYTES * _COUNTS else None
 
 
-def results(path: Path) -> list[WorkResult]:
-    """The results in the notes of a task that has ended; none if the file is gone."""
-    try:
-        content = memoryview(path.read_bytes())
-    except FileNotFoundError:
-        return []
-    found = []
-    for is_pickled, body in _entries(content, _entries_from(_words(content))):
-        if is_pickled:
-            _, noted = pickle.loads(body)  # noqa: S301 - our own file, in our own folder
-            if isinstance(noted, WorkResult):
-                found.append(noted)
-    return found
-
-
 def ask_to_stop(path: Path) -> None:
     try:
         with path.open("r+b") as file:
@@ -270,20 +221,13 @@ def ask_to_stop(path: Path) -> None:
         _log.debug("%s: the task has not begun, or has ended", path)
 
 
-def _words(content: memoryview) -> memoryview:
-    return content[: len(content) // _WORD_BYTES * _WORD_BYTES].cast("q")
-
-
-def _entries_from(words: memoryview) -> int:
-    return _WORD_BYTES * (_COUNTS + words[_SLICES]) + int(words[_MARKS])
-
-
 def _parse(content: bytes) -> Remains:
-    words = _words(memoryview(content))
+    words = memoryview(content[: len(content) // _WORD_BYTES * _WORD_BYTES]).cast("q")
     slices = words[_SLICES]
     counts = tuple(words[_COUNTS : _COUNTS + slices])
-    number, marked_from, entries_from = words[_SLICE], words[_MARKED_FROM], _entries_from(words)
-    marks = content[entries_from - words[_MARKS] : entries_from].rstrip(b"\0")
+    number, marked_from, marks_from = words[_SLICE], words[_MARKED_FROM], _WORD_BYTES * (_COUNTS + slices)
+    entries_from = marks_from + words[_MARKS]
+    marks = content[marks_from:entries_from].rstrip(b"\0")
     remains = Remains(
         counts=counts,
         slice_number=number,
@@ -296,26 +240,23 @@ def _parse(content: bytes) -> Remains:
         parent=words[_PARENT],
         is_over=bool(words[_ENDED]) or has_ended(words[_PID]),
     )
-    for is_pickled, body in _entries(memoryview(content), entries_from):
-        if not is_pickled:
-            of_slice, index, failure = _decode(body)
-            remains.failures.setdefault(of_slice, {})[index] = failure
-            continue
-        noted: _PickledEntry = pickle.loads(body)  # noqa: S301 - our own file, in our own folder
-        of_slice, entry = noted
+    for of_slice, index, entry in _entries(content, entries_from):
         if isinstance(entry, WorkResult):
             remains.results[of_slice] = entry
-        else:
+        elif isinstance(entry, CoalescingWindow):
             remains.windows.setdefault(of_slice, []).append(entry)
+        elif index is not None:
+            failure = None if entry is None else _decode(entry)
+            remains.failures.setdefault(of_slice, {})[index] = failure
     return remains
 
 
-def _entries(content: memoryview, at: int) -> "Iterator[tuple[bool, memoryview]]":
-    """Each entry, and whether it is pickled. The last one ends where no length is written (yet)."""
-    while at + _WORD_BYTES <= len(content):
-        word = int.from_bytes(content[at : at + _WORD_BYTES], "little")
-        begin, length = at + _WORD_BYTES, word // 2
-        if not length:
+def _entries(content: bytes, start: int) -> "Iterator[Entry]":
+    """The last entry can be torn, if its writer was killed."""
+    while start + _WORD_BYTES <= len(content):
+        length = int.from_bytes(content[start : start + _WORD_BYTES], "little")
+        start += _WORD_BYTES
+        if start + length > len(content):
             return
-        yield bool(word % 2), content[begin : begin + length]
-        at = _aligned(begin + length)
+        yield pickle.loads(content[start : start + length])  # noqa: S301 - our own file, in our own folder
+        start += length

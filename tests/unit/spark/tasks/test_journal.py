@@ -5,10 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 
 from kinesis_spout.model.errors import HandlerKilledWorker
-from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.tasks import journal
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
@@ -214,65 +212,16 @@ def test_the_order_of_keys_holds_in_what_is_entered_again(tmp_path: Path, stream
     assert all(each.held for each in result.outcome.failures[1:])
 
 
-def test_an_entry_whose_length_was_not_written_is_left_out(tmp_path: Path) -> None:
-    file = tmp_path / "notes"
-    notes = Journal(file, 1)
-    notes.append_failure((0, 1, None))
-    second = notes._at
-    notes.append_failure((0, 2, None))
-    notes.close()
-    content = bytearray(file.read_bytes())
-    content[second : second + 8] = bytes(8)
-    file.write_bytes(content)
-    remains = journal.read(file)
+def test_a_torn_last_entry_is_left_out(tmp_path: Path, stream: InMemoryStream) -> None:
+    work = WorkSlice(plan=plan(SliceKind.CARRIED), records=tuple(put(stream, FIRST, 10)))
+    task = Task(tmp_path, stream)
+    task.run([work], acts(b"6"))
+    with task.file.open("ab") as file:
+        file.write((1_000).to_bytes(8, "little") + b"torn")
+    remains = journal.read(task.file)
 
     assert remains is not None
-    assert remains.failures == {0: {1: None}}
-
-
-@pytest.mark.parametrize("size_bytes", [1, 100_000])
-def test_results_are_read_from_the_notes_of_a_task_that_has_ended(
-    tmp_path: Path, stream: InMemoryStream, size_bytes: int
-) -> None:
-    """Small ones, and such that the file must grow for."""
-    records = [
-        structs.replace(record, data=b"1" if at % 2 else bytes(size_bytes))
-        for at, record in enumerate(put(stream, FIRST, 40))
-    ]
-    packs = [
-        WorkSlice(plan=plan(SliceKind.CARRIED, name), records=tuple(records)) for name in (FIRST, SECOND)
-    ]
-    task = Task(tmp_path, stream)
-
-    def fail(record: Record) -> None:
-        raise ValueError(f"no to {len(record.data)} bytes")
-
-    task.run(packs, fail)
-    first, second = journal.results(task.file)
-
-    assert [unfinished.record for unfinished in first.unfinished] == records
-    assert (first.plan, second.plan) == (packs[0].plan, packs[1].plan)
-    assert len(second.outcome.failures) == 40
-
-
-def test_notes_on_a_full_disk_are_no_notes(
-    tmp_path: Path, stream: InMemoryStream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A part of them would mislead, so the file goes."""
-    task = Task(tmp_path, stream)
-    notes = Journal(task.file, 1)
-
-    def full(*_: object) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    notes.append_failure((0, 0, Failure(error_text="x" * 100_000)))
-    notes.append_failure((0, 1, None))
-
-    assert not notes.is_whole
-    assert journal.read(task.file) is None
-    assert journal.results(task.file) == []
-    notes.close()
+    assert list(remains.failures[0]) == [1]
 
 
 def test_a_task_that_nobody_waits_for_any_more_hands_nothing_over(
