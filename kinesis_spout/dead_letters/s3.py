@@ -138,7 +138,7 @@ class _S3Prefix(WholeFiles):
             if not (kinds.use_fips_endpoint or kinds.use_dualstack_endpoint):
                 return None
             # The client's own endpoint_url is another: the bucket's region is not in it.
-            address = client.generate_presigned_url("head_bucket", Params={"Bucket": self._bucket})
+            address: str = client.generate_presigned_url("head_bucket", Params={"Bucket": self._bucket})
         return urlsplit(address).netloc.removeprefix(f"{self._bucket}.")
 
     def _route(self, address: str) -> dict[str, str]:

@@ -140,14 +140,14 @@ class NoTunnels(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(
-    ("kinds", "host"),
+    ("dual", "host"),
     [
-        (["use_fips_endpoint"], "s3-fips.us-east-1.amazonaws.com"),
-        (["use_fips_endpoint", "use_dualstack_endpoint"], "s3-fips.dualstack.us-west-2.amazonaws.com"),
+        (False, "s3-fips.us-east-1.amazonaws.com"),
+        (True, "s3-fips.dualstack.us-west-2.amazonaws.com"),
     ],
 )
 def test_the_check_and_the_write_go_to_the_kind_of_endpoint_that_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, kinds: list[str], host: str
+    monkeypatch: pytest.MonkeyPatch, host: str, *, dual: bool
 ) -> None:
     monkeypatch.setattr(s3, "TRIES", 1)
     NoTunnels.asked.clear()
@@ -158,7 +158,8 @@ def test_the_check_and_the_write_go_to_the_kind_of_endpoint_that_is_asked_for(
             aws_access_key_id="AKIDOFTHETESTS",
             aws_secret_access_key=SECRET,
             proxy_url=f"http://127.0.0.1:{proxy.server_port}",
-            **dict.fromkeys(kinds, True),
+            use_fips_endpoint=True,
+            use_dualstack_endpoint=dual,
         )
         sink = open_sink("s3://letters/dead", aws=aws)
         for call in (sink.check_writable, lambda: sink.write([letter(1)])):
