@@ -49,8 +49,8 @@ SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_mic
 LOWEST_TESTS := tests/unit tests/model tests/contract \
   tests/integration/test_micro_batches.py::test_the_record_door_acks_fails_rejects_and_dead_letters
 NEWEST_TESTS := tests/unit tests/contract $(SPARK_TESTS)
-# Three workers for two cores: much of the time they wait for servers, sessions and Spark.
-WORKERS := 3
+# Four workers for two cores: half of the time they wait for servers, sessions and Spark.
+WORKERS := 4
 PYTEST_SHARED := pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 ARGS ?=
 , := ,
