@@ -1,13 +1,13 @@
 """Dead letters on S3 and compatible stores, through PyArrow: no Hadoop, no JVM.
 
 An object exists as a whole or not at all, so each write is one new object under its final name. Region,
-endpoint, credentials (also roles and profiles), CA bundle and proxies are found as boto3 finds them;
-``?region=`` and ``?endpoint_override=`` in the URL win. Every call is bounded: an endpoint that does not
-answer is an error within seconds.
+endpoint (also FIPS and dual stack), credentials (also roles and profiles), CA bundle and proxies are found as
+boto3 finds them; ``?region=`` and ``?endpoint_override=`` in the URL win. Every call is bounded: an endpoint that
+does not answer is an error within seconds.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -71,22 +71,9 @@ class _S3Prefix(WholeFiles):
     def check_writable(self) -> None:
         """Begin and abort an upload: that needs the bucket and permission to write, and leaves nothing."""
         key = f"{self._prefix}/.probe".lstrip("/")
-        with self._translated("write to"):
-            client = self._connected().client(
-                "s3",
-                region_name=self._region,
-                endpoint_url=self._endpoint,
-                config=Config(
-                    connect_timeout=CONNECT_SECONDS,
-                    read_timeout=REQUEST_SECONDS,
-                    retries={"total_max_attempts": TRIES, "mode": "standard"},
-                ),
-            )
-            try:
-                upload = client.create_multipart_upload(Bucket=self._bucket, Key=key)
-                client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload["UploadId"])
-            finally:
-                client.close()
+        with self._translated("write to"), closing(self._client()) as client:
+            upload = client.create_multipart_upload(Bucket=self._bucket, Key=key)
+            client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload["UploadId"])
 
     def create(self, name: str, lines: Iterable[bytes]) -> None:
         # All of it first: an object whose lines end halfway must not be made.
@@ -131,10 +118,31 @@ class _S3Prefix(WholeFiles):
         ).provide()
         return endpoint
 
+    def _client(self) -> Any:
+        return self._connected().client(
+            "s3",
+            region_name=self._region,
+            endpoint_url=self._endpoint,
+            config=Config(
+                connect_timeout=CONNECT_SECONDS,
+                read_timeout=REQUEST_SECONDS,
+                retries={"total_max_attempts": TRIES, "mode": "standard"},
+            ),
+        )
+
     @property
-    def _route(self) -> dict[str, str]:
-        """The CA bundle and the proxy, as boto3 finds them: PyArrow looks for neither."""
-        address = self._endpoint or f"https://{self._bucket}.s3.{self._region}.amazonaws.com"
+    def _host_of_kind(self) -> str | None:
+        """AWS's host for FIPS or dual stack, if boto3 calls one: PyArrow must be told it. Else None."""
+        with closing(self._client()) as client:
+            kinds = client.meta.config
+            if not (kinds.use_fips_endpoint or kinds.use_dualstack_endpoint):
+                return None
+            # The client's own endpoint_url is another: the bucket's region is not in it.
+            address: str = client.generate_presigned_url("head_bucket", Params={"Bucket": self._bucket})
+        return urlsplit(address).netloc.removeprefix(f"{self._bucket}.")
+
+    def _route(self, address: str) -> dict[str, str]:
+        """The CA bundle and the proxy of an address, as boto3 finds them: PyArrow looks for neither."""
         config: Any = self._core.get_default_client_config()
         proxies = (None if config is None else config.proxies) or get_environ_proxies(address)
         found = {
@@ -170,18 +178,22 @@ class _S3Prefix(WholeFiles):
         return _Credentials(frozen.access_key, frozen.secret_key, frozen.token)
 
     def _connect(self, credentials: _Credentials) -> fs.S3FileSystem:
-        endpoint = urlsplit(self._endpoint) if self._endpoint else None
+        chosen = self._endpoint
+        of_aws = None if chosen else self._host_of_kind
+        address = chosen or f"https://{self._bucket}.{of_aws or f's3.{self._region}.amazonaws.com'}"
+        parts = urlsplit(address)
         return fs.S3FileSystem(
             access_key=credentials.access_key,
             secret_key=credentials.secret_key,
             session_token=credentials.token,
             region=self._region,
-            scheme=endpoint.scheme if endpoint else "https",
-            endpoint_override=endpoint.netloc if endpoint else None,
+            scheme=parts.scheme,
+            endpoint_override=parts.netloc if chosen else of_aws,
+            force_virtual_addressing=not chosen,
             connect_timeout=CONNECT_SECONDS,
             request_timeout=REQUEST_SECONDS,
             retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=TRIES),
-            **self._route,
+            **self._route(address),
         )
 
     def _next_chunk(self, stream: pa.NativeFile) -> bytes:

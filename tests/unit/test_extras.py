@@ -29,6 +29,7 @@ DOORS = {
     "open_sink('hdfs://namenode/letters')": SPARK,
     "open_sink('s3://bucket/letters')": ARROW,
     "from kinesis_spout.kinesis import SCHEMA": ARROW,
+    "from kinesis_spout.kinesis import ArrowPage": ARROW,
     "check_startable(Path('zookeeper'))": SPARK,
 }
 PROGRAM = f"""

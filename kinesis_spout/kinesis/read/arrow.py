@@ -8,23 +8,29 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Final
 
-import pyarrow as pa
-
 from kinesis_spout.kinesis.calls import JSON
 from kinesis_spout.kinesis.read import native
 from kinesis_spout.kinesis.read.page import Body, GetRecordsReply, decode_reply, decode_rest, is_cbor
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
-from kinesis_spout.kinesis.read.record_columns import (
-    NOTHING,
-    RecordColumns,
-    columns_of,
-    columns_taken,
-    with_user_rows,
-)
 from kinesis_spout.kinesis.read.user_records import HashKeys
-from kinesis_spout.model.columns import ARROW_TYPES, EXTRA_COLUMNS, HANDLED_SCHEMA, SCHEMA
+from kinesis_spout.model.extras import check_arrow
 from kinesis_spout.model.record import Record
 from shard_state import Position, SequenceNumber, Shard
+
+try:
+    import pyarrow as pa
+
+    from kinesis_spout.kinesis.read.record_columns import (
+        NOTHING,
+        RecordColumns,
+        columns_of,
+        columns_taken,
+        with_user_rows,
+    )
+    from kinesis_spout.model.columns import ARROW_TYPES, EXTRA_COLUMNS, HANDLED_SCHEMA, SCHEMA
+except ImportError:
+    check_arrow("Arrow columns")
+    raise
 
 _EMPTY_BYTES: Final = 512
 """Of a reply up to this size: it has no records, or one, so there are no columns to be quick with."""

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +34,7 @@ print(json.dumps({
     "version": sys.version.split()[0],
     "executable": sys.executable,
     "prefix": sys.prefix,
-    "has_package": find_spec("kinesis_spout") is not None,
+    "lacks": [name for name in ("kinesis_spout", "pyarrow", "numpy") if find_spec(name) is None],
 }))
 """
 
@@ -113,26 +113,28 @@ def java() -> Finding:
 def workers_python() -> Iterator[Finding]:
     """The Python that Spark starts on this machine for tasks, and for the reader of format("kinesis").
 
-    ``run`` and ``session()`` set PYSPARK_PYTHON to the Python that they run in, unless it is set.
+    ``run`` and ``session()`` set PYSPARK_PYTHON to the Python that they run in, unless it is set. Spark looks for
+    data sources, and reads them, by PYSPARK_DRIVER_PYTHON if that is set.
     """
-    given = os.environ.get("PYSPARK_PYTHON")
+    given, of_driver = os.environ.get("PYSPARK_PYTHON"), os.environ.get("PYSPARK_DRIVER_PYTHON")
     if given:
-        yield _python("PYSPARK_PYTHON", given, of_commands=True)
-        return
-    yield Finding.ok(
-        "Python of `run`", f"its workers run in {sys.executable}, because PYSPARK_PYTHON is not set"
-    )
-    yield _python("python3 on PATH", "python3", of_commands=False)
+        mend = f"set PYSPARK_PYTHON={sys.executable}, or unset it"
+        yield _python("PYSPARK_PYTHON", given, Finding.missing, mend)
+    else:
+        mend = (
+            "start a SparkSession of your own by kinesis_spout.session(), or set "
+            f"PYSPARK_PYTHON={sys.executable} before"
+        )
+        yield Finding.ok(
+            "Python of `run`", f"its workers run in {sys.executable}, because PYSPARK_PYTHON is not set"
+        )
+        yield _python("python3 on PATH", "python3", Finding.warning, mend)
+    if of_driver:
+        mend = f'for format("kinesis") unset it, or set PYSPARK_DRIVER_PYTHON={sys.executable}'
+        yield _python("PYSPARK_DRIVER_PYTHON", of_driver, Finding.warning, mend)
 
 
-def _python(about: str, name: str, *, of_commands: bool) -> Finding:
-    found = Finding.missing if of_commands else Finding.warning
-    setting = f"set PYSPARK_PYTHON={sys.executable}"
-    mend = (
-        f"{setting}, or unset it"
-        if of_commands
-        else f"start a SparkSession of your own by kinesis_spout.session(), or {setting} before"
-    )
+def _python(about: str, name: str, found: Callable[[str, str, str], Finding], mend: str) -> Finding:
     path = shutil.which(name)
     if path is None:
         return found(about, f"no {name}, which Spark would start for a session of your own", mend)
@@ -143,8 +145,9 @@ def _python(about: str, name: str, *, of_commands: bool) -> Finding:
     text = f"{other['version']} at {other['executable']}"
     if other["prefix"] == sys.prefix:
         return Finding.ok(about, f"{text}, the one that runs this")
-    if not other["has_package"]:
-        return found(about, f"{text}, which lacks kinesis_spout; this runs in {sys.executable}", mend)
+    if other["lacks"]:
+        lacks = ", ".join(other["lacks"])
+        return found(about, f"{text}, which lacks {lacks}; this runs in {sys.executable}", mend)
     if _numbers(other["version"])[:2] != sys.version_info[:2]:
         return found(about, f"{text}; this runs in {platform.python_version()}: both must be equal", mend)
     return Finding.ok(about, f"{text}, another than this, with kinesis_spout")

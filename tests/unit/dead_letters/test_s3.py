@@ -1,10 +1,13 @@
 """Dead letters on S3, against moto's server: what the contract suite cannot see."""
 
+import http.server
 import logging
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from typing import ClassVar
 
 import boto3
 import pytest
@@ -121,6 +124,49 @@ def test_the_settings_of_the_spout_say_whose_credentials_are_used() -> None:
     assert isinstance(sink._lines, s3._S3Prefix)
     assert sink._lines._credentials().access_key == "AKIDOFTHESPOUT"
     assert sink._lines._region == "eu-west-1"
+
+
+class NoTunnels(http.server.BaseHTTPRequestHandler):
+    """A proxy that remembers which hosts were asked for, and reaches none of them."""
+
+    asked: ClassVar[set[str]] = set()
+
+    def do_CONNECT(self) -> None:
+        self.asked.add(self.path)
+        self.send_error(403)
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(
+    ("dual", "host"),
+    [
+        (False, "s3-fips.us-east-1.amazonaws.com"),
+        (True, "s3-fips.dualstack.us-west-2.amazonaws.com"),
+    ],
+)
+def test_the_check_and_the_write_go_to_the_kind_of_endpoint_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, host: str, *, dual: bool
+) -> None:
+    monkeypatch.setattr(s3, "TRIES", 1)
+    NoTunnels.asked.clear()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), NoTunnels) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        aws = KinesisClientSettings(
+            region=host.split(".")[-3],
+            aws_access_key_id="AKIDOFTHETESTS",
+            aws_secret_access_key=SECRET,
+            proxy_url=f"http://127.0.0.1:{proxy.server_port}",
+            use_fips_endpoint=True,
+            use_dualstack_endpoint=dual,
+        )
+        sink = open_sink("s3://letters/dead", aws=aws)
+        for call in (sink.check_writable, lambda: sink.write([letter(1)])):
+            with pytest.raises(DeadLetterError):
+                call()
+            assert NoTunnels.asked == {f"letters.{host}:443"}
+        proxy.shutdown()
 
 
 WRITE_AND_EXIT = """

@@ -366,7 +366,7 @@ def test_without_java_it_is_said_how_to_install_it(tmp_path: Path, monkeypatch: 
     assert "apt install" in found.next
 
 
-OTHER = '{"version": "%s", "executable": "/other/python3", "prefix": "/other", "has_package": %s}'
+OTHER = '{"version": "%s", "executable": "/other/python3", "prefix": "/other", "lacks": %s}'
 HERE = ".".join(map(str, sys.version_info[:3]))
 
 
@@ -374,9 +374,9 @@ HERE = ".".join(map(str, sys.version_info[:3]))
     ("script", "on_path", "by_setting"),
     [
         (f'exec "{sys.executable}" "$@"', "ok", "ok"),
-        (f"echo '{OTHER % (HERE, 'true')}'", "ok", "ok"),
-        (f"echo '{OTHER % (HERE, 'false')}'", "warning", "missing"),
-        (f"echo '{OTHER % ('3.9.1', 'true')}'", "warning", "missing"),
+        (f"echo '{OTHER % (HERE, '[]')}'", "ok", "ok"),
+        (f"""echo '{OTHER % (HERE, '["pyarrow"]')}'""", "warning", "missing"),
+        (f"echo '{OTHER % ('3.9.1', '[]')}'", "warning", "missing"),
         ("exit 1", "warning", "missing"),
     ],
 )
@@ -385,7 +385,8 @@ def test_the_python_of_the_workers_is_compared_with_the_one_that_runs(
 ) -> None:
     other = program(tmp_path, "python3", script)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
     of_run, found = this_machine.workers_python()
     assert (of_run.condition, found.about, found.condition.value) == (
         Condition.OK,
@@ -396,6 +397,21 @@ def test_the_python_of_the_workers_is_compared_with_the_one_that_runs(
     (found,) = this_machine.workers_python()
     assert (found.about, found.condition.value) == ("PYSPARK_PYTHON", by_setting)
     assert (found.next is None) == (by_setting == "ok")
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", str(other))
+    _, found = this_machine.workers_python()
+    assert (found.about, found.condition.value) == ("PYSPARK_DRIVER_PYTHON", on_path)
+
+
+def test_a_python_that_has_the_package_without_its_extras_is_said_to_lack_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = program(tmp_path, "python3", f'exec "{sys.executable}" -S "$@"')
+    monkeypatch.setenv("PYTHONPATH", str(Path(this_machine.__file__).parents[3]))
+    monkeypatch.setattr(sys, "prefix", "/another")
+    monkeypatch.setenv("PYSPARK_PYTHON", str(other))
+    (found,) = this_machine.workers_python()
+    assert found.condition is Condition.MISSING
+    assert "which lacks pyarrow, numpy; " in found.text
 
 
 def test_a_disk_is_looked_at_and_a_folder_that_cannot_be_written_is_missing(
