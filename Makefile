@@ -49,8 +49,8 @@ SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_mic
 LOWEST_TESTS := tests/unit tests/model tests/contract \
   tests/integration/test_micro_batches.py::test_the_record_door_acks_fails_rejects_and_dead_letters
 NEWEST_TESTS := tests/unit tests/contract $(SPARK_TESTS)
-# Three workers for two cores: much of the time they wait for servers, sessions and Spark.
-WORKERS := 3
+# Four workers for two cores: half of the time they wait for servers, sessions and Spark.
+WORKERS := 4
 PYTEST_SHARED := pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 ARGS ?=
 , := ,
@@ -72,7 +72,7 @@ CANDIDATES := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3
 .PHONY: help demo demo-topology test test-oldest test-newest test-lowest test-unpinned test-aws test-wheel release-check fault fault-spool fault-upgrade fuzz bench docs docs-version test-docs test-migrations lint clean set-up java engine mermaid
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: set-up  ## the whole pipeline on this machine, from a Kinesis endpoint to acked records
 	@$(BIN)/python -m examples.demo $(ARGS)
@@ -124,7 +124,7 @@ test-migrations: set-up  ## the programs that the guides show, before and after,
 	@$(BIN)/pytest tests/integration/test_migrations.py tests/integration/test_kcl_positions.py
 
 test-unpinned: set-up  ## the wheel, installed with the newest of all it needs: every module, and every example of the documents
-	@KINESIS_SPOUT_UNPINNED=1 $(BIN)/pytest --numprocesses 2 tests/wheel
+	@UNPINNED=1 $(BIN)/pytest --numprocesses 2 tests/wheel
 
 fault: set-up  ## consumers under kills, and every door at random rates of failure, judged; ARGS="--events 100 --failures 5%"
 	@$(BIN)/python -m tests.fault.suite $(ARGS)

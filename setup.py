@@ -67,7 +67,7 @@ def bill_of_materials() -> dict[str, Any]:
         for extra, requirements in PROJECT["optional-dependencies"].items()
         if extra not in EXTRAS_OF_DEVELOPERS
         for name, specifiers in map(_requirement, requirements)
-        if name not in required
+        if name not in {PROJECT["name"], *required}
     }
     dependencies = [
         {

@@ -5,15 +5,20 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from markdown.extensions.toc import slugify
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import event_priority
+from mkdocs.structure.pages import Page
 
 _PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
 _CUT: Final = re.compile(r"^(\* `[a-z-]+`): .*\.\.\.$", re.MULTILINE)
 """A command in a list, with a text that was cut; the whole text stands below."""
+_HEADING: Final = re.compile(r"^## (.*)$")
+_OPTION: Final = re.compile(r"^\| `(\w+)` \|")
 
 
 @event_priority(-100)  # after mike, which would call each version's own address the one to be found
@@ -35,9 +40,25 @@ def on_config(config: MkDocsConfig) -> None:
     ]
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace the mark of that page; MkDocs calls it for every page."""
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Put the commands and the options' anchors where they belong; MkDocs calls it for every page."""
+    if page.file.src_uri == "reference/options.md":
+        return "\n".join(_with_anchors(markdown.splitlines()))
     return markdown.replace("<!-- commands -->", _commands()) if "<!-- commands -->" in markdown else markdown
+
+
+def _with_anchors(lines: list[str]) -> Iterator[str]:
+    """Let each option link to itself: by its name, and where it stands again by the heading and its name."""
+    heading, seen = "", set[str]()
+    for line in lines:
+        if found := _HEADING.match(line):
+            heading = slugify(found[1], "-")
+        if found := _OPTION.match(line):
+            anchor = found[1] if found[1] not in seen else f"{heading}-{found[1]}"
+            seen.add(found[1])
+            yield f"| [`{found[1]}`](#{anchor}){{ #{anchor} }} |{line[found.end() :]}"
+        else:
+            yield line
 
 
 def _commands() -> str:

@@ -15,8 +15,8 @@ SOURCES_OF_MODULES = (".c",)
 """In the sdist only."""
 PLATFORMS = (
     "py3-none-any",
-    "cp311-abi3-manylinux_2_*_x86_64",
-    "cp311-abi3-manylinux_2_*_aarch64",
+    "cp311-abi3-manylinux*_x86_64",
+    "cp311-abi3-manylinux*_aarch64",
     "cp311-abi3-macosx_*_x86_64",
     "cp311-abi3-macosx_*_arm64",
 )

@@ -49,6 +49,8 @@ def check_bill_of_materials(project: Project, wheel: Path) -> str:
                 f"{wheel.name}: expected the SBOM to tell where {min(unsaid)} is from; {_REMEDY}"
             )
     listed = {part["name"] for part in bill["components"] if part.get("isExternal")}
+    if project.pyproject["project"]["name"] in listed:
+        raise ReleaseError(f"{wheel.name}: expected no dependency on itself in its SBOM; see setup.py")
     requirements = map(Requirement, metadata(wheel).get_all("Requires-Dist", []))
     required = {each.name for each in requirements if "extra" not in str(each.marker or "")}
     if missing := required - listed:

@@ -35,9 +35,9 @@ def options(rows: Iterable[Option] = SETTINGS.values()) -> Iterator[Setting]:
         yield Setting(option.setting, option.allowed, default, option.doc)
 
 
-def settings_table(rows: Iterable[Option] = SETTINGS.values()) -> str:
-    """Return Markdown: a heading for each topic, with a table of its settings."""
-    return _by_topic("setting", rows, _setting_cells)
+def settings_table(rows: Iterable[Option] = SETTINGS.values(), whose: str = "`KinesisSpout`") -> str:
+    """Return Markdown: a heading for each topic, which says whose settings they are, and their table."""
+    return _by_topic("setting", whose, rows, _setting_cells)
 
 
 def with_settings(rows: Iterable[Option]) -> Callable[[_Class], _Class]:
@@ -68,12 +68,15 @@ def _help_lines(rows: Iterable[Option]) -> Iterator[str]:
 
 def markdown_table(for_: Use) -> str:
     """Return Markdown as `settings_table` does, of the options of one use of ``format("kinesis")``."""
-    return _by_topic("option", (option for option in OPTIONS if for_ in option.uses), _option_cells)
+    rows = (option for option in OPTIONS if for_ in option.uses)
+    return _by_topic("option", for_.value.partition(" (")[0], rows, _option_cells)
 
 
-def _by_topic(heading: str, rows: Iterable[Option], cells: Callable[[Option], tuple[str, str]]) -> str:
+def _by_topic(
+    heading: str, whose: str, rows: Iterable[Option], cells: Callable[[Option], tuple[str, str]]
+) -> str:
     tables = (
-        f"### {topic}\n\n{_markdown((heading, 'meaning'), map(cells, options))}"
+        f"### {topic} ({whose})\n\n{_markdown((heading, 'meaning'), map(cells, options))}"
         for topic, options in by_topic(rows)
     )
     return "\n\n".join(tables) + "\n"

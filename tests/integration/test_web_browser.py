@@ -351,6 +351,7 @@ def test_a_reset_is_refused_while_the_consumer_lives_and_then_previewed_and_done
     page.click("text=Reset…")
     fill(page, to="trim_horizon")
     page.click("text=Preview")
+    page.wait_for_selector("td[data-label='delivered again']")
     told = page.locator("td[data-label='delivered again']").all_inner_texts()
     assert sum(int(each.split()[0]) for each in told) == 4
     fill(page, count="2", why="the bills were wrong")

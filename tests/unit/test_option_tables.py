@@ -33,7 +33,7 @@ def tables() -> dict[str, str]:
     }
     return {
         "settings": settings_table(),
-        "settings of the producer": settings_table(PRODUCER_SETTINGS.values()),
+        "settings of the producer": settings_table(PRODUCER_SETTINGS.values(), "`KinesisProducer`"),
         "options of other sources": refused_table(),
         **{name: markdown_table(use) for name, use in reads_and_writes.items()},
     }

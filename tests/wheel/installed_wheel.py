@@ -19,7 +19,7 @@ from tests.spark_classes import keep_classes
 from tests.wheel.documents import REPOSITORY
 
 SECONDS = 1_500
-CONSTRAINTS = () if os.environ.get("KINESIS_SPOUT_UNPINNED") else ("-c", REPOSITORY / "constraints.txt")
+CONSTRAINTS = () if os.environ.get("UNPINNED") else ("-c", REPOSITORY / "constraints.txt")
 """Without it, by ``make test-unpinned``: what a user's pip installs on this day."""
 SOURCES = (
     "pyproject.toml",
