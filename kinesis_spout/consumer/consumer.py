@@ -99,7 +99,7 @@ class Consumer(ConsumerState):
         self.listener = listener
         ports, now = self.ports, self.ports.clock.monotonic()
         summary = ports.lister.summary()
-        _check_order(self.config, summary)
+        check_order(self.config, summary)
         shards = ports.lister.list_shards()
         ports.dead_letters.check_writable()
         start = resolved_now(self.config.start, ports.clock.time(), "initial_position")
@@ -430,7 +430,7 @@ class _Chores:
         self.pausing = Tries(retry_policy, "to tell of pauses", Work.CONSUME)
 
 
-def _check_order(config: SpoutConfig, summary: StreamSummary) -> None:
+def check_order(config: SpoutConfig, summary: StreamSummary) -> None:
     """Refuse an order by key on a stream that ignores keys.
 
     Records of one key are then in several shards, which are read independently, by several members as well: a

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final, Generic, Protocol, TypeVar
 
-from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.consumer.consumer import Consumer, check_order
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.found_streams import FoundStream, FoundStreams
 from kinesis_spout.consumer.ports import Ports, StreamsPorts
@@ -197,11 +197,14 @@ class StreamSet(Generic[S]):
 
     def _checked_ports(self, found: FoundStream) -> Ports:
         """Open a stream's ports and check that it can be read, before anything is stored of any stream."""
-        ports = self._ports.open(self._config.of_stream(found.stream))
+        config = self._config.of_stream(found.stream)
+        ports = self._ports.open(config)
         if not self._config.is_several:
             return ports  # its consumer handles that
         try:
             ports.lister.list_shards()
+            if config.order == "key":
+                check_order(config, ports.lister.summary())
         except BaseException:
             ports.close_all()
             raise

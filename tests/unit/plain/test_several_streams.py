@@ -11,7 +11,7 @@ from kinesis_spout.model.errors import InvalidConfig, SpoutClosed, StreamNotFoun
 from kinesis_spout.plain.listener import FailReason, SpoutListener
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import Emitted
-from kinesis_spout.testing import InMemoryStreams, ManualClock, SteppedSpout
+from kinesis_spout.testing import InMemoryStream, InMemoryStreams, ManualClock, SteppedSpout
 from tests.support.waiting import wait_until
 
 FIND_SECONDS = 30.0
@@ -387,6 +387,16 @@ class TestTheStart:
         assert world.streams.progress["orders"].begun is None, "nothing has begun on the stream that is there"
         with pytest.raises(SpoutClosed):
             spout.next_tuple()
+
+    def test_an_order_by_key_is_refused_before_anything_has_begun_on_another_stream(
+        self, world: World
+    ) -> None:
+        world.streams.create("orders")
+        world.streams.create("refunds")
+        world.streams.streams["refunds"] = InMemoryStream("refunds", clock=world.clock, ignores_keys=True)
+        with pytest.raises(InvalidConfig, match=r"order: expected .* for stream 'refunds', got 'key'"):
+            world.spout(["orders", "refunds"], order="key").open()
+        assert world.streams.progress["orders"].begun is None
 
     def test_a_pattern_that_finds_nothing_is_an_error(self, world: World) -> None:
         world.streams.create("orders")
