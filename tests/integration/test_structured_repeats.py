@@ -54,7 +54,10 @@ def drive(folder: Path, master: str, queries: Sequence[WatchedQuery]) -> None:
         driver = subprocess.run(
             [sys.executable, "-m", "tests.support.spark.attempts_driver", msgspec.json.encode(job).decode()],
             env=os.environ
-            | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])},
+            | {
+                "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+                "PYSPARK_PYTHON": sys.executable,  # `session` sets it too late: the JVM runs before
+            },
             cwd=REPOSITORY,
             stdout=output,
             stderr=subprocess.STDOUT,
