@@ -51,7 +51,8 @@ def ask(address: str, *, ready: bool, timeout_seconds: float) -> HealthView:
         with direct.open(url, timeout=timeout_seconds) as answer:
             status, body = answer.status, answer.read(_MAX_BYTES)
     except urllib.error.HTTPError as error:
-        status, body = error.code, error.read(_MAX_BYTES)
+        with error:
+            status, body = error.code, error.read(_MAX_BYTES)
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise NotFound(

@@ -12,7 +12,8 @@ def get(address: str | None, path: str) -> tuple[int, str]:
         with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 def reasons(address: str | None) -> list[dict[str, Any]]:

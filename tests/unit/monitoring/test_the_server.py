@@ -75,7 +75,7 @@ def test_a_shard_that_stands_still_turns_it_unready_and_is_named(world: World) -
 
 
 def test_an_idle_shard_is_ready(world: World) -> None:
-    spout = world.spout(stalled_after_seconds=0.05, commit_interval_seconds=0.05)
+    spout = world.spout(stalled_after_seconds=0.5, commit_interval_seconds=0.05)
     with MonitoringServer("127.0.0.1:0", spout) as server:
         world.until(lambda: get(server.address, "/readyz")[0] == 200, "it is ready")
         for _ in range(3):

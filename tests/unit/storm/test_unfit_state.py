@@ -202,7 +202,8 @@ def test_a_key_that_cannot_be_pickled_or_hashed_fails_its_tuple() -> None:
 
     assert values_of(result.failed) == ["a", "b"]
     unhashable, unfit = result.reasons
-    assert unhashable == "keep: TypeError: unhashable type: 'list'"
+    assert unhashable.startswith("keep: TypeError: ")  # Python 3.14 says more
+    assert "unhashable type: 'list'" in unhashable
     assert unfit == (
         "keep: InvalidConfig: expected a key that can be pickled and unpickled, got Text (TypeError: is only "
         "here); put a plain value, such as text"

@@ -60,7 +60,8 @@ def ask(address: str, path: str) -> tuple[int | None, str]:
         with urllib.request.urlopen(f"http://{address}{path}", timeout=TIMEOUT_SECONDS) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
     except OSError as error:
         return None, str(error)
 

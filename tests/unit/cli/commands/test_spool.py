@@ -38,7 +38,7 @@ def test_the_files_are_listed_with_what_is_whole_in_them(folder: Path) -> None:
         ("left over", 3),
         ("in use", 1),
     ]
-    assert "Page 3: btreeInitPage" in found[0]["damage"]
+    assert "page 3: btreeinitpage" in found[0]["damage"].lower()
     assert [each["damage"] for each in found[1:]] == [None, None]
     assert table.splitlines()[0].split() == ["file", "state", "records", "bytes", "damage"]
     assert "damaged    3" in table
