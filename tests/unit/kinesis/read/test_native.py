@@ -388,6 +388,10 @@ def test_other_threads_run_while_a_large_reply_is_decoded() -> None:
         thread.join()
 
 
+_IMMORTAL = 1 << 30
+"""Beyond it a count means nothing: newer Pythons do not count the references to None and True."""
+
+
 def test_nothing_is_kept_of_replies() -> None:
     good = wire_reply([wire_record(number, bytes(3_000), PartitionKey='"é') for number in range(100)])
     late = wire_reply([*good["Records"], wire_record(1, b"", Data="AAA!")])
@@ -420,7 +424,10 @@ def test_nothing_is_kept_of_replies() -> None:
 
     assert _resident_bytes() - before < 200 * 100 * 3_000 // 10
     after = [sys.getrefcount(kept) for kept in (None, Record, True, bodies[0][0])]
-    assert all(abs(now - then) < 50 for now, then in zip(after, references, strict=True))
+    assert all(
+        abs(now - then) < 50 or min(now, then) > _IMMORTAL
+        for now, then in zip(after, references, strict=True)
+    )
     assert sys.getrefcount(stream) < 5
 
 
