@@ -113,12 +113,14 @@ class StateFiles:
     def _content(self, path: str) -> bytes:
         """Read a file's bytes. FileNotFoundError: it is not there, though the folder of all files may be."""
         try:
-            with self.filesystem.open_input_stream(f"{self.root}/{path}", compression=None) as stream:
-                return bytes(stream.read())
+            return self._bytes(path)
         except FileNotFoundError:
             if not self._is_there():
                 raise
         # The folder may have come back after the first look, as when a disk is mounted again.
+        return self._bytes(path)
+
+    def _bytes(self, path: str) -> bytes:
         with self.filesystem.open_input_stream(f"{self.root}/{path}", compression=None) as stream:
             return bytes(stream.read())
 
