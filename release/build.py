@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from release.project import Project, ReleaseError, run
@@ -22,21 +23,23 @@ KINDS = ("pure", "native")
 _DECODER = {"pure": "none", "native": "required"}
 
 
-def build(project: Project, into: Path, kinds: tuple[str, ...] = KINDS) -> None:
-    """Put the sdist and the wheels into an empty folder."""
+def build(
+    project: Project, into: Path, kinds: tuple[str, ...] = KINDS, variables: Mapping[str, str] = {}
+) -> None:
+    """Put the sdist and the wheels into an empty folder; ``variables`` are of the environment."""
     with tempfile.TemporaryDirectory(prefix="release-") as folder:
         source = Path(folder, "source")
         _export(project, source)
-        epoch = {"SOURCE_DATE_EPOCH": str(project.seconds)}
+        variables = {**variables, "SOURCE_DATE_EPOCH": str(project.seconds)}
         python_build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", into)
-        run(*python_build, "--sdist", source, variables=epoch)
+        run(*python_build, "--sdist", source, variables=variables)
         [sdist] = into.glob("*.tar.gz")
         for kind in kinds:
             unpacked = Path(folder, kind)
             with tarfile.open(sdist) as archive:
                 archive.extractall(unpacked, filter="data")
             [only] = unpacked.iterdir()
-            run(*python_build, "--wheel", only, variables=epoch | {"NATIVE_DECODER": _DECODER[kind]})
+            run(*python_build, "--wheel", only, variables={**variables, "NATIVE_DECODER": _DECODER[kind]})
 
 
 def build_twice(project: Project, into: Path, kinds: tuple[str, ...] = KINDS) -> None:
@@ -49,13 +52,11 @@ def build_twice(project: Project, into: Path, kinds: tuple[str, ...] = KINDS) ->
     into.mkdir(parents=True)
     build(project, into, kinds)
     with tempfile.TemporaryDirectory(prefix="release-once-more-in-a-folder-with-a-longer-name-") as again:
-        umask, zone = os.umask(0o077), os.environ.get("TZ", "")
-        os.environ["TZ"] = "Pacific/Kiritimati"
+        umask = os.umask(0o077)
         try:
-            build(project, Path(again), kinds)
+            build(project, Path(again), kinds, {"TZ": "Pacific/Kiritimati"})
         finally:
             os.umask(umask)
-            os.environ["TZ"] = zone
         first, second = digests(into), digests(Path(again))
     if first != second:
         differ = sorted(name for name in first | second if first.get(name) != second.get(name))

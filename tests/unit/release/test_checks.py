@@ -178,8 +178,8 @@ def test_a_wheel_of_another_version_is_told(commits: Commits, tmp_path: Path) ->
 def test_a_build_that_is_not_reproducible_is_told(
     commits: Commits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def writes_where_it_is(project: Project, into: Path, kinds: tuple[str, ...]) -> None:
-        del project, kinds
+    def writes_where_it_is(project: Project, into: Path, *chosen: object) -> None:
+        del project, chosen
         (into / "kinesis_spout-1.2.0.tar.gz").write_text(str(into))
 
     monkeypatch.setattr(build, "build", writes_where_it_is)
