@@ -47,7 +47,9 @@ def with_settings(rows: Iterable[Option]) -> Callable[[_Class], _Class]:
     def document(kind: _Class) -> _Class:
         if kind.__doc__ is not None:  # it is with python -OO
             # Python 3.13 takes the indentation of a docstring away, older ones leave it.
-            kind.__doc__ = "\n".join((inspect.cleandoc(kind.__doc__), "", "Settings:", *_help_lines(rows), ""))
+            kind.__doc__ = "\n".join(
+                (inspect.cleandoc(kind.__doc__), "", "Settings:", *_help_lines(rows), "")
+            )
         return kind
 
     return document
