@@ -88,7 +88,7 @@ def put(
     if typed:
         note("each line is a record; Ctrl-D ends")
     total = len(data) * count if data else None
-    records = _records_of(data or (), count)
+    records = _records(data or (), count)
     shards = streams.put(ctx.obj, config, records, key=key, total=total, at_once=typed)
     if json:
         print_json({"put": shards.total(), "shards": dict(sorted(shards.items()))})
@@ -97,7 +97,7 @@ def put(
     note(f"records put: {shards.total():,}" + (f" ({where})" if where else ""))
 
 
-def _records_of(data: Sequence[str], count: int) -> Iterator[bytes]:
+def _records(data: Sequence[str], count: int) -> Iterator[bytes]:
     records: Iterable[bytes] = map(_encoded, data) if data else map(_without_end, sys.stdin.buffer)
     for record in records:
         for _ in range(count):
