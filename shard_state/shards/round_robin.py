@@ -90,6 +90,6 @@ class RoundRobin:
         self._sleeping[self._ready.popitem(last=False)[0]] = None
 
     def wake(self, member: str) -> None:
-        """Note that a member may have something to give: it rests and sleeps no more. Unknown ones are passed over."""
+        """Let a member rest and sleep no more; unknown ones are passed over."""
         if member in self._resting or member in self._sleeping:
             self.add(member)
