@@ -104,7 +104,7 @@ class StateManager:
         """The same mapping: it is looked up for every record."""
         self._known = KnownShards(self._owned)
         self.turns = self._shards.turns
-        """Which of the owned shards is next (invariant 15)."""
+        """Which of the owned shards is next (invariant 15). ``fail`` wakes a shard; so does the shell."""
 
     # Which shards there are
 
@@ -294,6 +294,7 @@ class StateManager:
             delay_seconds=delay_seconds,
             spare=spare,
         )
+        self.turns.wake(shard_id)
         if self.breaker.is_open:
             self._forgive()
         return decision

@@ -23,8 +23,7 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from kinesis_spout.consumer.consumer import Consumer
-from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.figures import GivenUp
+from kinesis_spout.consumer.counters import Counters, GivenUp
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.consumer.ports import ShardReading
 from kinesis_spout.model.distribution import Counted

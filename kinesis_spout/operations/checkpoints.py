@@ -210,7 +210,7 @@ def checkpoint_text(checkpoint: Checkpoint) -> str:
 
 @contextmanager
 def planned_forgetting(
-    world: World, config: SpoutConfig, by: Operator | None = None
+    world: World, config: SpoutConfig
 ) -> Iterator[tuple[Sequence[str], Callable[[], None]]]:
     """The shards whose progress would be forgotten, and a function that does it, until the context ends."""
     with world.progress(config) as progress:
@@ -220,6 +220,6 @@ def planned_forgetting(
 
         def carry_out() -> None:
             progress.store.forget()
-            Audit(world, config, by).note(progress, "forget", f"{len(shard_ids)} shards")
+            Audit(world, config).note(progress, "forget", f"{len(shard_ids)} shards")
 
         yield shard_ids, carry_out

@@ -34,6 +34,7 @@ class BufferedShard(ShardReader[Page]):
         react: says what an error means; called under the lock, once for each error.
         worked: called for the first page, and for the first one after errors; under the lock.
         odd: called for every page with damaged aggregates or records from outside the shard; under the lock.
+        came: called when ``poll`` may have something new: records, the shard's end, or an error; under the lock.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class BufferedShard(ShardReader[Page]):
         react: Callable[[Exception], Reaction] = reaction_to,
         worked: Callable[[], None] = lambda: None,
         odd: Callable[[Page], None] = lambda _: None,
+        came: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(prefetcher, room, lock=lock, clock=clock, periods=periods)
         self._getter = getter
@@ -56,6 +58,7 @@ class BufferedShard(ShardReader[Page]):
         self._react = react
         self._worked = worked
         self._odd = odd
+        self._came = came
         self._records: deque[Record] = deque()
         self._bytes = 0
         self._records_in_one = 1
@@ -150,6 +153,11 @@ class BufferedShard(ShardReader[Page]):
         return self._failure is not None
 
     @property
+    def waits(self) -> bool:
+        """Whether ``poll`` returns None, and will until ``came`` is called. Under the lock."""
+        return not (self._records or self._closed or self._failure is not None or self._last_page is not None)
+
+    @property
     def has_records(self) -> bool:
         """Whether records are at hand. Under the lock."""
         return bool(self._records)
@@ -196,6 +204,8 @@ class BufferedShard(ShardReader[Page]):
         self._records.extend(page.records)
         self._records_in_one = max(1, len(page.records) // (page.kinesis_records or MAX_RECORDS))
         self._bytes += page.kept_bytes
+        if page.records or page.at_end:
+            self._came()
         if page.at_end:
             self._last_page = page
             return None
@@ -209,6 +219,7 @@ class BufferedShard(ShardReader[Page]):
         reaction = self._react(error)
         if reaction.action is not Action.RETRY or not isinstance(error, KinesisSpoutError):
             self._failure = error
+            self._came()
             return None
         self.last_error = error
         return read_again_at(self._clock.monotonic(), self.ready_at)

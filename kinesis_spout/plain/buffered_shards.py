@@ -112,6 +112,7 @@ class BufferedShards:
                 react=partial(self._reading_failed, shard_id, state.epoch),
                 worked=partial(self._reading_worked, shard_id, state.epoch),
                 odd=self._count,
+                came=partial(self._turns.wake, shard_id),
             )
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
@@ -303,7 +304,7 @@ class BufferedShards:
             try:
                 taken = self._next_of(shard_id, now)
             except Exception:
-                self._turns.rest(now)
+                self._let_rest(shard_id, now)
                 raise
             if taken is not None:
                 if self._rate.is_limited:
@@ -313,8 +314,17 @@ class BufferedShards:
                 return taken
             if self._caution.holds_back():
                 return None
-            self._turns.rest(now)
+            self._let_rest(shard_id, now)
         return None
+
+    def _let_rest(self, shard_id: str, now: float) -> None:
+        """Let the current shard, which has nothing, rest; if only its getter can change that, let it sleep."""
+        getter, state = self._getters.get(shard_id), self._consumer.manager.shard(shard_id)
+        waits_for_getter = getter is not None and getter.waits and not self._is_bounded
+        if waits_for_getter and state is not None and not state.retries.line_of:
+            self._turns.sleep()
+        else:
+            self._turns.rest(now)
 
     def _next_of(self, shard_id: str, now: float) -> Retained | None:
         if self._rate.is_limited and self._gave_retry:

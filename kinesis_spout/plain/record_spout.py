@@ -31,7 +31,7 @@ from kinesis_spout.model.errors import InvalidConfig, SpoutClosed, StreamNotFoun
 from kinesis_spout.model.handler import failure_of, failure_saying
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
-from kinesis_spout.monitoring.doors import Monitored, NotMonitored, monitored
+from kinesis_spout.monitoring.doors import Monitored, monitored
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, SpoutListener
 from kinesis_spout.plain.stream_tuples import Emitted, MessageId, StreamTuples
@@ -91,7 +91,7 @@ class RecordSpout(Handle):
         self._streams: StreamSet[StreamTuples] | None = None
         self._clock: Clock = SystemClock()
         self._is_several = self.config.is_several
-        self._monitored: Monitored = NotMonitored()
+        self._monitored = Monitored()
         self._tracing = _tracing_of(self.config)
         self._active = False
         self._closed = False
