@@ -87,7 +87,7 @@ def plain_spout(
 ) -> None:
     """The spout's own door for plain Python: tuples, each acked when so many are in flight.
 
-    One in ``fails_each`` fails first. One in ``holds_each`` is acked when 800 others like it are in flight, each of
+    One in ``fails_each`` fails first. One in ``holds_each`` is acked when 800 like it are in flight, each of
     them before a hole.
     """
     import tempfile  # noqa: PLC0415
