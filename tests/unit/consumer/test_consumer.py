@@ -321,7 +321,8 @@ def test_the_thread_that_writes_letters_begins_with_the_first_one(world: World) 
     started, _ = opened(spout)
 
     def letter_writer() -> threading.Thread | None:
-        return started._letter_writer
+        with started.lock:  # who takes it has what was failed decided upon
+            return started._letter_writer
 
     assert letter_writer() is None
     spout.fail(f"{one}#1.1")

@@ -7,7 +7,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError
 
 from kinesis_spout.kinesis.calls import RAW_BODY, stream_arguments, translated
-from kinesis_spout.kinesis.client import KinesisClientSettings
+from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.model.errors import InvalidConfig, Unavailable
 
 if TYPE_CHECKING:
