@@ -1,5 +1,6 @@
 """The options as text for help and documents, always the same, in the order of the table."""
 
+import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -94,7 +95,10 @@ def with_settings(rows: Iterable[Option]) -> Callable[[_Class], _Class]:
 
     def document(kind: _Class) -> _Class:
         if kind.__doc__ is not None:  # it is with python -OO
-            kind.__doc__ = "\n".join((kind.__doc__.rstrip(), "", "    Settings:", *_help_lines(rows), "    "))
+            # Python 3.13 takes the indentation of a docstring away, older ones leave it.
+            kind.__doc__ = "\n".join(
+                (inspect.cleandoc(kind.__doc__), "", "Settings:", *_help_lines(rows), "")
+            )
         return kind
 
     return document
@@ -103,13 +107,12 @@ def with_settings(rows: Iterable[Option]) -> Callable[[_Class], _Class]:
 def _help_lines(rows: Iterable[Option]) -> Iterator[str]:
     for each in options(rows):
         default = each.default if each.default == "required" else f"default {each.default}"
-        for text, indent in ((f"{each.name}: {each.type_text}; {default}", 8), (each.doc, 12)):
-            # The first four are a docstring's indentation, which help() removes.
+        for text, indent in ((f"{each.name}: {each.type_text}; {default}", 4), (each.doc, 8)):
             yield from textwrap.wrap(
                 text,
-                _HELP_COLUMNS + 4,
+                _HELP_COLUMNS,
                 initial_indent=" " * indent,
-                subsequent_indent=" " * 12,
+                subsequent_indent=" " * 8,
                 break_long_words=False,
                 break_on_hyphens=False,
             )

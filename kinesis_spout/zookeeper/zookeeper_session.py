@@ -236,7 +236,8 @@ class ZooKeeperSession:
         seconds = max(0.0, deadline - self.clock.monotonic())
         while True:
             remaining = max(0.0, deadline - self.clock.monotonic())
-            connected = self._connected.wait(remaining)
+            # One that is closed connects no more; whoever waits when it is closed is woken.
+            connected = not self._connection.is_closed and self._connected.wait(remaining)
             if self._connection.is_closed:
                 raise StoreUnavailable(
                     f"the session with ZooKeeper at {self.hosts} was closed by this process"
