@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from kinesis_spout.operations import group
+from kinesis_spout.operations.checkpoints import preview_reset, reset_as_previewed
 from kinesis_spout.operations.dead_letters import chosen_letters
 from kinesis_spout.operations.errors import WrongArguments
-from kinesis_spout.operations.reset_preview import preview_reset, reset_as_previewed
 from kinesis_spout.web.guard import COOKIE, cookie_value
 from kinesis_spout.web.pages import Pages, form_of
 from kinesis_spout.web.screens import choice_of, filters_of

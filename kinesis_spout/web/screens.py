@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from kinesis_spout.operations.dead_letters import Choice, LetterSummary, find_letter
 from kinesis_spout.operations.errors import NotFound
 from kinesis_spout.operations.shards import ShardState
-from kinesis_spout.operations.sight import ShardSight, Sight
+from kinesis_spout.operations.watch.sight import ShardSight, Sight
 from kinesis_spout.web import drawing
 from kinesis_spout.web.pages import Pages
 from kinesis_spout.web.record_data import DataForm, shown

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from kinesis_spout.model.errors import StoreUnavailable
-from kinesis_spout.operations.refreshed import Refreshed
+from kinesis_spout.operations.watch.refreshed import Refreshed
 
 
 class Clock:
