@@ -20,7 +20,7 @@ UNFINISHED := $(VENV)/.unfinished
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 # The optional native decoder: installed again, its module is built again.
-NATIVE := kinesis_spout/kinesis/read/_native.c
+NATIVE := kinesis_spout/kinesis/_native.c
 CLASSES := $(VENV)/.classes
 ENGINE := localstack/.run/node_modules/.kinesis-local-$(KINESIS_LOCAL_VERSION)
 # What draws the diagrams of the documentation, so that a reader's browser need not fetch it from elsewhere.
@@ -179,7 +179,7 @@ lint: set-up  ## formatting, lint, types, import contract
 clean:  ## stop the local endpoint; remove the virtual environment and everything that was made
 	@localstack/down
 	rm -rf $(VENV) $(OLDEST) $(NEWEST) $(LOWEST) $(MIGRATIONS) $(RELEASE) localstack/.run docs/.mermaid .kinesis-spout spark-warehouse build dist site *.egg-info
-	rm -f kinesis_spout/kinesis/read/_native*.so
+	rm -f kinesis_spout/kinesis/_native*.so
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

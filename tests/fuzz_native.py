@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.calls import CBOR, JSON
-from kinesis_spout.kinesis.read import native
 from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.page import decode_reply
 from kinesis_spout.kinesis.read.read_settings import ReadSettings
@@ -198,7 +198,7 @@ def _run_sanitized(arguments: list[str]) -> None:
 
 
 def _loaded(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("kinesis_spout.kinesis.read._native", path)
+    spec = importlib.util.spec_from_file_location("kinesis_spout.kinesis._native", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

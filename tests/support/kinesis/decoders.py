@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.kinesis.read import native
+from kinesis_spout.kinesis import native
 
 
 @pytest.fixture
