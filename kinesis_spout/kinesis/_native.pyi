@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 _Body: TypeAlias = bytes | bytearray | memoryview
@@ -14,16 +15,16 @@ def columns_of(
     records: list[Any], longest_key: int, most_bytes: int
 ) -> tuple[list[bytes], list[str], int] | None: ...
 def by_range(
-    keys: list[str], data: list[bytes], firsts: bytes, lasts: bytes
-) -> list[tuple[int, bytes, list[str], list[bytes]]] | None: ...
+    keys: Sequence[str], data: Sequence[bytes], firsts: bytes, lasts: bytes
+) -> list[tuple[int, bytes, tuple[str, ...], tuple[bytes, ...]]] | None: ...
 def fill(
-    keys: list[str],
-    data: list[bytes],
+    keys: Sequence[str],
+    data: Sequence[bytes],
     at: int,
     seen: dict[str, None],
     room: int,
     record_bytes: int,
     key_bytes: int,
 ) -> tuple[int, int, int]: ...
-def aggregates(columns: list[tuple[list[str], list[bytes]]]) -> list[bytes] | None: ...
+def aggregates(columns: list[tuple[Sequence[str], Sequence[bytes]]]) -> list[bytes] | None: ...
 def put_records(start: bytes, records: list[dict[str, Any]]) -> bytes | None: ...

@@ -340,13 +340,23 @@ static PyObject *new_reference(PyObject *object)
     return object;
 }
 
-/* Whether both are lists of this many objects. */
-static bool are_lists(PyObject *keys, PyObject *data, Py_ssize_t *count)
+/* How many objects a list or a tuple has; -1: it is something else. */
+static Py_ssize_t count_of(PyObject *objects)
 {
-    if (!PyList_CheckExact(keys) || !PyList_CheckExact(data))
-        return false;
-    *count = PyList_Size(keys);
-    return PyList_Size(data) == *count;
+    return PyTuple_CheckExact(objects) ? PyTuple_Size(objects) : PyList_CheckExact(objects) ? PyList_Size(objects) : -1;
+}
+
+/* A borrowed reference; NULL: there is none. */
+static PyObject *item(PyObject *objects, Py_ssize_t at)
+{
+    return PyTuple_CheckExact(objects) ? PyTuple_GetItem(objects, at) : PyList_GetItem(objects, at);
+}
+
+/* Whether both are lists or tuples of this many objects. */
+static bool are_columns(PyObject *keys, PyObject *data, Py_ssize_t *count)
+{
+    *count = count_of(keys);
+    return *count >= 0 && count_of(data) == *count;
 }
 
 /* ---- Records that were put together -------------------------------------------------------------------- */
@@ -404,16 +414,17 @@ static size_t range_of(const uint8_t *hash_key, const uint8_t *firsts, const uin
     return is_inside ? from - 1 : count;
 }
 
-/* Make the columns of one range's records: their places, keys and data. */
+/* Make the columns of one range's records: their places, keys and data. The garbage collector looks at a tuple of
+   texts or bytes once, and at a list again and again. */
 static PyObject *columns_at(PyObject *keys, PyObject *data, const uint32_t *rows, size_t count, size_t range)
 {
     PyObject *places = PyBytes_FromStringAndSize((const char *)rows, (Py_ssize_t)(count * sizeof *rows));
-    PyObject *some_keys = PyList_New((Py_ssize_t)count), *some_data = PyList_New((Py_ssize_t)count);
+    PyObject *some_keys = PyTuple_New((Py_ssize_t)count), *some_data = PyTuple_New((Py_ssize_t)count);
     bool is_good = places != NULL && some_keys != NULL && some_data != NULL;
     for (size_t at = 0; is_good && at < count; at++) {
-        PyObject *key = PyList_GetItem(keys, (Py_ssize_t)rows[at]), *datum = PyList_GetItem(data, (Py_ssize_t)rows[at]);
-        is_good = key != NULL && datum != NULL && PyList_SetItem(some_keys, (Py_ssize_t)at, new_reference(key)) == 0
-                  && PyList_SetItem(some_data, (Py_ssize_t)at, new_reference(datum)) == 0;
+        PyObject *key = item(keys, (Py_ssize_t)rows[at]), *datum = item(data, (Py_ssize_t)rows[at]);
+        is_good = key != NULL && datum != NULL && PyTuple_SetItem(some_keys, (Py_ssize_t)at, new_reference(key)) == 0
+                  && PyTuple_SetItem(some_data, (Py_ssize_t)at, new_reference(datum)) == 0;
     }
     PyObject *made = is_good ? Py_BuildValue("(nOOO)", (Py_ssize_t)range, places, some_keys, some_data) : NULL;
     Py_XDECREF(places);
@@ -445,7 +456,7 @@ static bool digest_keys(PyObject *keys, Py_ssize_t count, uint8_t *to)
     memset(&digests, 0, sizeof digests);
     for (Py_ssize_t row = 0; row < count; row++) {
         Span text;
-        PyObject *key = PyList_GetItem(keys, row);
+        PyObject *key = item(keys, row);
         if (key == NULL || !text_in(key, &text))
             return false;
         add_message(&digests, text.at, text.bytes, to + row * DIGEST_BYTES);
@@ -468,7 +479,7 @@ static PyObject *by_range(PyObject *module, PyObject *arguments)
     Py_ssize_t count, first_bytes, last_bytes;
     if (!PyArg_ParseTuple(arguments, "OOy#y#", &keys, &data, &firsts, &first_bytes, &lasts, &last_bytes))
         return NULL;
-    if (!are_lists(keys, data, &count) || first_bytes != last_bytes || first_bytes % DIGEST_BYTES || count > INT32_MAX)
+    if (!are_columns(keys, data, &count) || first_bytes != last_bytes || first_bytes % DIGEST_BYTES || count > INT32_MAX)
         return refused();
     size_t ranges = (size_t)first_bytes / DIGEST_BYTES, rows = (size_t)count;
     uint8_t *hash_keys = malloc(rows * DIGEST_BYTES + 1);
@@ -513,12 +524,12 @@ static PyObject *fill(PyObject *module, PyObject *arguments)
     Py_ssize_t count, at, room, record_bytes, key_bytes, weight = 0, size_bytes = 0;
     if (!PyArg_ParseTuple(arguments, "OOnO!nnn", &keys, &data, &at, &PyDict_Type, &seen, &room, &record_bytes, &key_bytes))
         return NULL;
-    if (!are_lists(keys, data, &count) || at < 0) {
-        PyErr_SetString(PyExc_TypeError, "expected two lists of one length, and a place in them");
+    if (!are_columns(keys, data, &count) || at < 0) {
+        PyErr_SetString(PyExc_TypeError, "expected two columns of one length, and a place in them");
         return NULL;
     }
     for (Py_ssize_t keys_before = PyDict_Size(seen); at < count; at++) {
-        PyObject *key = PyList_GetItem(keys, at), *datum = PyList_GetItem(data, at);
+        PyObject *key = item(keys, at), *datum = item(data, at);
         Span text, inside;
         if (key == NULL || datum == NULL || !text_in(key, &text) || !bytes_in(datum, &inside)) {
             PyErr_SetString(PyExc_TypeError, "expected keys that are str, and data that are bytes");
@@ -617,7 +628,7 @@ static bool note_records(Notes *notes, PyObject *keys, PyObject *data, Py_ssize_
     if (count > INT32_MAX / 4 || !has_place(notes, (size_t)count, &slots))
         return false;
     for (Py_ssize_t row = 0; row < count; row++) {
-        PyObject *key = PyList_GetItem(keys, row), *datum = PyList_GetItem(data, row);
+        PyObject *key = item(keys, row), *datum = item(data, row);
         Span text;
         if (key == NULL || datum == NULL || !text_in(key, &text) || !bytes_in(datum, &notes->rows[row].data))
             return false;
@@ -662,7 +673,7 @@ static PyObject *aggregate_of(Notes *notes, PyObject *columns)
     if (!PyTuple_CheckExact(columns) || PyTuple_Size(columns) != 2)
         return NULL;
     PyObject *keys = PyTuple_GetItem(columns, 0), *data = PyTuple_GetItem(columns, 1);
-    if (!are_lists(keys, data, &count) || !note_records(notes, keys, data, count))
+    if (!are_columns(keys, data, &count) || !note_records(notes, keys, data, count))
         return NULL;
     PyObject *made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(sizeof MAGIC + notes->bytes + DIGEST_BYTES));
     if (made == NULL)
@@ -690,7 +701,7 @@ static void digest_aggregates(PyObject *const *made, Py_ssize_t count)
 
 PyDoc_STRVAR(aggregates_doc,
 "aggregates(columns)\n--\n\n"
-"Encode aggregated records, each given as a tuple of a list of keys and a list of data. See `aggregate_columns`.");
+"Encode aggregated records, each given as a tuple of its keys and its data. See `aggregate_columns`.");
 
 static PyObject *aggregates(PyObject *module, PyObject *columns)
 {

@@ -87,7 +87,7 @@ def aggregate_columns(
     return b"".join((MAGIC, body, _digest(body)))
 
 
-def aggregates(columns: list[tuple[list[str], list[bytes]]]) -> list[bytes]:
+def aggregates(columns: list[tuple[Sequence[str], Sequence[bytes]]]) -> list[bytes]:
     """Encode several aggregated records, each given as its keys and its data. See `aggregate_columns`."""
     if native.packer is not None:
         made: list[bytes] | None = native.packer.aggregates(columns)

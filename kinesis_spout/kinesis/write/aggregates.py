@@ -165,7 +165,7 @@ class AggregatedRecords(WaitingRecords):
         for place, append in enumerate(map(self._appends.__getitem__, keys)):
             append(place)
         for shard_id, at in self._appends.take():
-            yield shard_id, (at, list(map(keys.__getitem__, at)), list(map(data.__getitem__, at)))
+            yield shard_id, (at, tuple(map(keys.__getitem__, at)), tuple(map(data.__getitem__, at)))
 
     def _pack(self, shard_id: str, batch: Batch, columns: Columns) -> None:
         at, count = 0, len(columns[0])

@@ -156,7 +156,7 @@ class Batch(Protocol):
         ...
 
 
-Columns = tuple[Sequence[int], list[str], list[bytes]]
+Columns = tuple[Sequence[int], Sequence[str], Sequence[bytes]]
 """Some records of a batch: their places in it, their partition keys, and their data."""
 
 
@@ -243,7 +243,10 @@ class Aggregate:
         return len(self._hash_keys) == 1 and not self._has_traces
 
     @property
-    def keys_and_data(self) -> tuple[list[str], list[bytes]]:
+    def keys_and_data(self) -> tuple[Sequence[str], Sequence[bytes]]:
+        first = self.parts[0]
+        if len(self.parts) == 1 and isinstance(first, Bundle):
+            return first.partition_keys, first.data
         keys: list[str] = []
         data: list[bytes] = []
         for part in self.parts:
