@@ -3,9 +3,9 @@
 ``NATIVE_DECODER`` in the environment chooses what is built:
 
 ============ =====================================================================================
-not set      the native decoder, where there is a C compiler; without one Python decodes replies
-``required`` the native decoder, or the build fails
-``none``     no native decoder: a wheel for every platform (``py3-none-any``)
+not set      the native module, where there is a C compiler; without one Python does its work
+``required`` the native module, or the build fails
+``none``     no native module: a wheel for every platform (``py3-none-any``)
 ============ =====================================================================================
 """
 

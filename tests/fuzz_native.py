@@ -3,7 +3,7 @@
 The packer gets records, some of them wrong: it must refuse them, or make the bytes that Python makes.
 
 ``make fuzz`` builds them with AddressSanitizer and UndefinedBehaviorSanitizer and gives them a million replies
-and a tenth as many batches of records; a failure prints its seed. Short runs without them are among the unit tests.
+and a tenth as many batches of records; a failure prints its seed. The unit tests take few.
 """
 
 import argparse
