@@ -17,7 +17,7 @@ from kinesis_spout.ports import Page
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
 from kinesis_spout.spark.tasks.work import WorkResult, failed_record
-from kinesis_spout.storm.acking import TreeEnd, Words
+from kinesis_spout.storm.running.acking import TreeEnd, Words
 from kinesis_spout.storm.running.blocks import ForDriver, OpenTrees
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.running.trees import Unfinished, acker_of, root_of
