@@ -15,7 +15,10 @@ _log = logging.getLogger(__name__)
 
 
 class Leading:
-    """Mutable; the housekeeper's. ``check_stream`` is called after the first list of a term, and after a reshard."""
+    """Mutable; the housekeeper's.
+
+    ``check_stream`` is called after the first list of a term, and after a reshard.
+    """
 
     def __init__(
         self, ports: Ports, life: Lifecycle, check_stream: Callable[[], None], *, list_seconds: float
