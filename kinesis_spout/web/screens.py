@@ -8,11 +8,10 @@ from typing import Any, Final, Generic, TypeVar
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from kinesis_spout.operations.dead_letters import Choice, find_letter
+from kinesis_spout.operations.dead_letters import Choice, LetterSummary, find_letter
 from kinesis_spout.operations.errors import NotFound
-from kinesis_spout.operations.letters_view import LetterSummary
 from kinesis_spout.operations.shards import ShardState
-from kinesis_spout.operations.sight import ShardSight, Sight
+from kinesis_spout.operations.watch.sight import ShardSight, Sight
 from kinesis_spout.web import drawing
 from kinesis_spout.web.pages import Pages
 from kinesis_spout.web.record_data import DataForm, shown
