@@ -121,6 +121,8 @@ class FailedTree:
 class SliceBlock(ForDriver):
     batch: int
     result: WorkResult
+    expired_at: tuple[int, ...] = ()
+    """The indexes of the result's expired records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +215,12 @@ class TreeDelivery(SliceDelivery):
         elif is_bounded:
             self._most_open = plan.limit
         self._opened = _Opened()
+        self.expired_at: list[int] = []
+        """The indexes of expired records."""
+
+    def pass_expired(self, record: Record) -> None:
+        self.expired_at.append(self.count)
+        super().pass_expired(record)
 
     @property
     def room(self) -> bool:
@@ -304,7 +312,10 @@ class TreeResult(NamedTuple):
     """Whether records after its end were delivered and come again, because more have failed than can be kept."""
 
 
-def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> TreeResult:
+def with_failed(
+    result: WorkResult, failed: Sequence[FailedTree], expired_at: Sequence[int] = ()
+) -> TreeResult:
+    """``expired_at``: the indexes of the result's expired records."""
     failures = list(result.outcome.failures)
     unfinished = list(result.unfinished)
     for tree in failed:
@@ -312,16 +323,19 @@ def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> TreeResult:
         failures.append(failed_record(record, failure, index=tree.index, previous=tree.previous))
         unfinished.append(UnfinishedRecord(record=record, error=tree.end.reason, raised=failure.raised))
     failures.sort(key=lambda each: each.index)
-    timed_out = result.timed_out + sum(tree.end.failure.timed_out for tree in failed)
-    result = replace(result, timed_out=timed_out, unfinished=tuple(unfinished))
     most = result.plan.max_failures
-    if result.plan.is_fresh and failed and len(failures) > most:
-        return TreeResult(_cut(result, failures[:most]), is_cut=True)
-    outcome = replace(result.outcome, failures=tuple(failures))
-    return TreeResult(replace(result, outcome=outcome), is_cut=False)
+    is_cut = result.plan.is_fresh and bool(failed) and len(failures) > most
+    result = replace(result, unfinished=tuple(unfinished))
+    if is_cut:
+        result = _cut(result, failures[:most], expired_at)
+    else:
+        result = replace(result, outcome=replace(result.outcome, failures=tuple(failures)))
+    # What a cut leaves out comes again, and is counted then.
+    timed_out = sum(tree.end.timed_out for tree in failed if tree.index < result.outcome.count)
+    return TreeResult(replace(result, timed_out=result.timed_out + timed_out), is_cut=is_cut)
 
 
-def _cut(result: WorkResult, failures: Sequence[FailedRecord]) -> WorkResult:
+def _cut(result: WorkResult, failures: Sequence[FailedRecord], expired_at: Sequence[int]) -> WorkResult:
     """End a slice with the last of these failures. What it had after it is read, or carried, again."""
     last = failures[-1]
     outcome = replace(
@@ -335,11 +349,13 @@ def _cut(result: WorkResult, failures: Sequence[FailedRecord]) -> WorkResult:
     )
     unfinished = tuple(each for each in result.unfinished if each.record.sequence <= last.sequence)
     cursor = replace(result.cursor, iterator=None)
-    after = result.outcome.count - outcome.count
+    expired_after = sum(at > last.index for at in expired_at)
+    delivered_after = result.outcome.count - outcome.count - expired_after
     return replace(
         result,
         outcome=outcome,
-        delivered=max(len(failures), result.delivered - after),
+        delivered=max(sum(each.was_delivered for each in failures), result.delivered - delivered_after),
+        expired=result.expired - expired_after,
         unfinished=unfinished,
         cursor=cursor,
         left=(),
