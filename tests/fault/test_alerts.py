@@ -24,7 +24,7 @@ pytestmark = [
     ),
 ]
 
-SPED_UP = SpedUp(factor=90, least_seconds=5)
+SPED_UP = SpedUp(factor=90, least_seconds=5, most_for_seconds=10)
 CALM_SECONDS = 20.0
 ALL = {(name, f"KinesisSpout{alert}") for name, alerts in EXPECTED.items() for alert in alerts}
 MAY = {(name, f"KinesisSpout{alert}") for name, alerts in ALSO.items() for alert in alerts}

@@ -125,8 +125,10 @@ class WatchedApplications:
         url = str(self._endpoint.settings.endpoint_url)
         self._reads = self._opened.enter_context(KinesisProxy(url, "reads"))
         self._door = self._opened.enter_context(ZooKeeperProxy(self._zookeeper.connect_string))
-        for app in ("calm", "forgetful", "stuck", "rejecting", "failing", "paused"):
+        for app in ("calm", "forgetful", "stuck", "rejecting", "paused"):
             self._add(app, self._real(app))
+        # No retry is used up before so many records failed that this may be an outage, however slowly they come.
+        self._add("failing", self._real("failing", retry_backoff_seconds=5.0))
         self._add("cut", self._real("cut", zookeeper=self._door.connect_string))
         self._add(
             "throttled", self._real("throttled", endpoint_url=self._reads.url, stalled_after_seconds=60)

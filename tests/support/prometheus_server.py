@@ -27,11 +27,16 @@ _LOOK_EVERY: Final = "500ms"
 
 
 class SpedUp:
-    """Turns rules that look at minutes into such that look at seconds. No time becomes shorter than ``least``."""
+    """Turns rules that look at minutes into such that look at seconds.
 
-    def __init__(self, factor: float, least_seconds: float) -> None:
+    No time becomes shorter than ``least``. None for which an alert has to hold becomes longer than ``most_for``:
+    two reads that are missed in a row begin it anew, so a long one may never end on a busy machine.
+    """
+
+    def __init__(self, factor: float, least_seconds: float, most_for_seconds: float) -> None:
         self._factor = factor
         self._least = least_seconds
+        self._most_for = most_for_seconds
 
     def seconds(self, seconds: float) -> float:
         return max(self._least, seconds / self._factor)
@@ -43,11 +48,16 @@ class SpedUp:
             for rule in group["rules"]:
                 rule["expr"] = _THRESHOLD.sub(self._threshold, _DURATION.sub(self._duration, rule["expr"]))
                 if "for" in rule:
-                    rule["for"] = _DURATION.sub(self._duration, f" {rule['for']}").strip()
+                    (held,) = _DURATION.finditer(f" {rule['for']}")
+                    seconds = min(self._most_for, self._seconds(held))
+                    rule["for"] = f"{seconds * 1000:.0f}ms"
         return json.dumps(document)
 
+    def _seconds(self, found: re.Match[str]) -> float:
+        return self.seconds(int(found[1]) * _SECONDS[found[2]])
+
     def _duration(self, found: re.Match[str]) -> str:
-        return f"{self.seconds(int(found[1]) * _SECONDS[found[2]]) * 1000:.0f}ms"
+        return f"{self._seconds(found) * 1000:.0f}ms"
 
     def _threshold(self, found: re.Match[str]) -> str:
         return f"{self.seconds(int(found[1]) * int(found[2])):g}"

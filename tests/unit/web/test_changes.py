@@ -152,7 +152,9 @@ def test_a_slow_redrive_shows_its_progress_refuses_a_second_one_and_is_stopped(w
     browser = world.steering()
     answer = browser.post(f"{HOME}/redrive", WHY | {"count": "50", "rate": "1"})
     address = answer.headers["location"]
-    wait_until(lambda: "running 1 of 50" in browser.get(address).said, "the first letter is put")
+    wait_until(
+        lambda: re.search("running [1-9][0-9]* of 50", browser.get(address).said), "the first letter is put"
+    )
     second = browser.post(f"{HOME}/redrive", WHY | {"count": "49"})
     assert second.status == 400
     assert "which runs" in second.said
@@ -160,11 +162,13 @@ def test_a_slow_redrive_shows_its_progress_refuses_a_second_one_and_is_stopped(w
         browser.raw(method, f"{address}/stop", b"", **{"sec-fetch-site": "cross-site"})
     assert "running" in browser.get(address).said
     assert browser.post(f"{address}/stop").status == 303
-    assert re.search("stopped [12] of 50", done(browser, answer))
+    said = done(browser, answer)
+    count = 50 - len(list(world.sink.read()))
+    assert 1 <= count < 50
+    assert f"stopped {count} of 50" in said
     redriven, stopped = world.json("audit")
-    assert re.search("[12] of 50 letters: all", redriven["of"])
+    assert f"{count} of 50 letters: all" in redriven["of"]
     assert (stopped["what"], stopped["of"]) == ("stop", "the redrive of all")
-    assert len(list(world.sink.read())) in {48, 49}
 
 
 def test_a_redrive_that_fails_says_why(world: PageWorld, monkeypatch: pytest.MonkeyPatch) -> None:
