@@ -5,6 +5,7 @@ environment turns it off.
 """
 
 import os
+from importlib import import_module
 from typing import Any, Final
 
 _WAS_TURNED_OFF: Final = os.environ.get("KINESIS_SPOUT_PURE_PYTHON", "") not in {"", "0"}
@@ -14,10 +15,9 @@ def _native() -> Any:
     if _WAS_TURNED_OFF:
         return None
     try:
-        from kinesis_spout.kinesis import _native as built  # noqa: PLC0415 - it may not exist
+        return import_module(f"{__package__}._native")
     except ImportError:
         return None
-    return built
 
 
 decoder: Any = _native()
