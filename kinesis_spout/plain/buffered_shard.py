@@ -1,9 +1,11 @@
 """Fetches a shard's records ahead, so that asking for the next one never waits for the network."""
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from kinesis_spout.kinesis import Prefetcher
@@ -13,7 +15,7 @@ from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader, read_page
 from kinesis_spout.kinesis.retry_policy import Action, Reaction, reaction_to, read_again_at
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError, SpoutClosed
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import Record, sizes_of
 from kinesis_spout.ports import Page, ShardGetter
 from shard_state import SequenceNumber
 
@@ -100,27 +102,30 @@ class BufferedShard(ShardReader[Page]):
             self._taken(record.size_bytes)
             return record
 
-    def take(self, most: int, most_bytes: int) -> list[Record]:
-        """The next records at hand: so many at most, and of ``most_bytes`` at most but for the last.
+    def take(self, most: int, most_bytes: int) -> tuple[list[Record], list[int]]:
+        """The next records at hand, with the size of each: so many at most, of ``most_bytes`` but for the last.
 
         An error that ``poll`` would raise is left to it.
         """
         with self._lock:
-            records: list[Record] = []
-            taken_bytes = 0
-            while self._records and len(records) < most and taken_bytes < most_bytes:
-                record = self._records.popleft()
-                taken_bytes += record.size_bytes
-                records.append(record)
+            queue = self._records
+            records = [queue.popleft() for _ in range(min(most, len(queue)))]
+            sizes = sizes_of(records)
+            taken_bytes = sum(sizes)
+            if taken_bytes > most_bytes:
+                count = 1 + bisect_left(list(accumulate(sizes)), most_bytes)
+                queue.extendleft(reversed(records[count:]))
+                del records[count:], sizes[count:]
+                taken_bytes = sum(sizes)
             self._taken(taken_bytes)
-            return records
+            return records, sizes
 
-    def put_back(self, records: Sequence[Record]) -> None:
-        """Let records be the next ones again, in the order in which ``take`` returned them."""
+    def put_back(self, records: Sequence[Record], size_bytes: int) -> None:
+        """Let records, of that size, be the next ones again, in the order in which ``take`` returned them."""
         with self._lock:
             if not self._closed:
                 self._records.extendleft(reversed(records))
-                self._bytes += sum([record.size_bytes for record in records])
+                self._bytes += size_bytes
 
     def ahead(self, most: int) -> tuple[SequenceNumber, SequenceNumber] | None:
         """The next record and the last of the next ``most`` that are at hand; None if there is none."""

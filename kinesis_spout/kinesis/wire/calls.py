@@ -16,6 +16,7 @@ import ssl
 import threading
 import time
 from calendar import timegm
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
 _HTTP_OK, _FIRST_ERROR = 200, 300
 _BUSY: Final = frozenset({429, 502, 503, 504})
+_UNDECIDED_IN_A_ROW: Final = 5
+"""After so many answers of a busy server to CBOR, and none in CBOR, JSON is tried."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LEAST_SKEW_SECONDS: Final = 2
 _UNSEEN_SECONDS: Final = 1.0
@@ -338,6 +341,8 @@ class _Operation:
         """By whether they parse CBOR."""
         self._routes: dict[str, _Route | None] = {}
         """None for a place whose calls are botocore's."""
+        self._undecided: Counter[str] = Counter()
+        """By endpoint: answers to CBOR, one after another, of a server that was busy or away."""
         self._here = threading.local()
         events: Any = wire.client.meta.events
         events.register_first(f"before-send.kinesis.{name}", self._note)
@@ -353,8 +358,8 @@ class _Operation:
             exchange = self._exchanged(key, route.in_cbor, cbor.encoded(arguments), is_read=is_read)
             if exchange.is_in_cbor:
                 _speaks_cbor[route.url] = True
-            elif not speaks_cbor and exchange.has_reply and not exchange.is_from_busy_server:
-                is_trial = True
+            elif not speaks_cbor:
+                is_trial = self._may_refuse_cbor(exchange, route.url)
             if not is_trial:
                 return self._result(exchange, key, arguments)
         exchange = self._exchanged(key, route, _encode(arguments), is_read=is_read)
@@ -382,6 +387,17 @@ class _Operation:
             return None
         connection.begin(request, NON_BLOCKING)
         return Exchange(self, key, route, connection)
+
+    def _may_refuse_cbor(self, exchange: Exchange, url: str) -> bool:
+        """Whether to try JSON, of an endpoint that never answered in CBOR."""
+        if exchange.has_reply and not exchange.is_from_busy_server:
+            return True
+        # Some servers say so of all that they do not understand.
+        self._undecided[url] += 1
+        if self._undecided[url] < _UNDECIDED_IN_A_ROW:
+            return False
+        self._undecided[url] = 0
+        return True
 
     def forget(self, key: str) -> None:
         """Have botocore make the next call."""

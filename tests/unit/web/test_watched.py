@@ -2,7 +2,7 @@
 
 import pytest
 
-from kinesis_spout.operations import observation
+from kinesis_spout.operations.watch import observation
 from tests.unit.web.page_world import HOME, PageWorld
 
 
