@@ -68,7 +68,9 @@ class Consumer(ConsumerState):
         self._life = Lifecycle(
             stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
         )
-        self._leading = Leading(ports, self._life, list_seconds=config.shard_list_interval_seconds)
+        self._leading = Leading(
+            ports, self._life, self._check_order, list_seconds=config.shard_list_interval_seconds
+        )
         self._dead_lettering = DeadLettering(self)
         companionship = Companionship(self, companion)
         self._ownership = Ownership(self, companionship, self._life)
@@ -322,6 +324,13 @@ class Consumer(ConsumerState):
 
     # The background threads
 
+    def _check_order(self) -> None:
+        if Order(self.config.order) is Order.KEY:
+            try:
+                check_order(self.config, self.ports.lister.summary())
+            except InvalidConfig as error:
+                self.end_with(error)
+
     def _keep(self, work: Callable[[float], float], due: threading.Event) -> None:
         """Repeat ``work`` until the consumer stops. It returns when it is due next; ``due`` wakes it."""
         while not self._stopping and self.fatal is None:
@@ -351,7 +360,8 @@ def check_order(config: SpoutConfig, summary: StreamSummary) -> None:
     Records of one key are then in several shards, which are read independently, by several members as well: a
     newer one is handled before an older one, also without any failure. Nothing here could restore their order, so
     a warning would leave the user with results that are wrong and look right. A stream can be switched to AUTO at
-    any time; that is noticed at the next start.
+    any time. No call that is made again and again tells that, so the leader looks when its term begins, and when
+    shards have come or gone.
 
     Raises:
         InvalidConfig: the user asked for the order "key".
