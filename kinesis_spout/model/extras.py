@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module, metadata
+from pathlib import Path
 from re import findall
 from typing import Final
 
@@ -64,7 +65,14 @@ def check_spark(what: str) -> None:
 
 
 def _pyspark_version() -> str:
-    if "pyspark" not in sys.modules:
+    """The version of the PySpark that is imported, or would be.
+
+    On a platform that is often its own, on PYTHONPATH, in front of another that pip has installed.
+    """
+    found = importlib.util.find_spec("pyspark")
+    if "pyspark" not in sys.modules and found is not None and found.origin is not None:
         with suppress(metadata.PackageNotFoundError):  # a platform's own may not be installed by pip
-            return metadata.version("pyspark")
+            installed = metadata.distribution("pyspark")
+            if Path(str(installed.locate_file("pyspark"))).resolve() == Path(found.origin).parent.resolve():
+                return installed.version
     return str(import_module("pyspark").__version__)
