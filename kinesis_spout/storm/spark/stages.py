@@ -26,8 +26,8 @@ from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkSlice
-from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.tuples import packed, why_not
+from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import (
     Block,
     ChangesDoNotCount,

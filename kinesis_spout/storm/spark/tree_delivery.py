@@ -17,7 +17,7 @@ from kinesis_spout.ports import Page
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
 from kinesis_spout.spark.tasks.work import WorkResult, failed_record
-from kinesis_spout.storm.acking import TreeEnd, Words
+from kinesis_spout.storm.running.acking import TreeEnd, Words
 from kinesis_spout.storm.running.blocks import ForDriver, OpenTrees
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.running.trees import Unfinished, acker_of, root_of
@@ -39,12 +39,12 @@ class SpoutValues:
     def __init__(self, scheme: Callable[[Record], Any], fields: Sequence[str]) -> None:
         self._scheme = scheme
         self._fields = tuple(fields)
+        self._is_one = len(self._fields) == 1
 
     def __call__(self, record: Record) -> Sequence[Any]:
-        made = self._scheme(record)
-        fields = self._fields
-        if len(fields) == 1:
-            return (made,)
+        if self._is_one:
+            return (self._scheme(record),)
+        made, fields = self._scheme(record), self._fields
         if isinstance(made, Mapping) and all(field in made for field in fields):
             return [made[field] for field in fields]
         if isinstance(made, Sequence) and not isinstance(made, (str, bytes)) and len(made) == len(fields):
@@ -140,23 +140,21 @@ class _Piece(NamedTuple):
 
 
 class _Opened:
-    __slots__ = ("pieces", "roots")
+    __slots__ = ("count", "pieces")
 
     def __init__(self) -> None:
-        self.roots = array("Q")
+        self.count = 0
         self.pieces: list[_Piece] = []
 
-    def __iter__(self) -> Iterator[tuple[int, int, Record, str | None]]:
-        """The trees: root, place of the record in the slice, the record, and the sequence before it."""
-        roots = iter(self.roots)
+    def __iter__(self) -> Iterator[tuple[int, Record, str | None]]:
+        """Of each tree the place of its record in the slice, the record, and the sequence before it."""
         for number, records, before in self.pieces:
             for at, record in enumerate(records):
-                previous = records[at - 1].sequence_text if at else before
-                yield next(roots), number + at, record, previous
+                yield number + at, record, records[at - 1].sequence_text if at else before
 
-    def numbers(self) -> bytes:
+    def numbers(self) -> Words:
         ranges = [np.arange(piece.number, piece.number + len(piece.records)) for piece in self.pieces]
-        return np.concatenate(ranges).astype(np.uint64).tobytes()
+        return np.concatenate(ranges).astype(np.uint64)
 
     def packed(self) -> bytes:
         records = list(chain.from_iterable(piece.records for piece in self.pieces))
@@ -226,7 +224,7 @@ class TreeDelivery(SliceDelivery):
 
     @property
     def room(self) -> bool:
-        return super().room and len(self.failures) + len(self._opened.roots) < self._most_open
+        return super().room and len(self.failures) + self._opened.count < self._most_open
 
     def fetch(self, getter: "PollingShardGetter", limit: int) -> Page:
         return getter.read(min(limit, max(1, self._most_fetched)))
@@ -240,13 +238,12 @@ class TreeDelivery(SliceDelivery):
         # To call the method of an object costs less than to call the object.
         emit, to_values = self._run.emit_root, self._to_values.__call__
         open_here = array("Q")
-        add_root, add_open = self._opened.roots.append, open_here.append
-        may_open = self._most_open - len(self.failures) - len(self._opened.roots)
+        add_open = open_here.append
+        may_open = self._most_open - len(self.failures) - self._opened.count
         at = 0
-        for at, (record, root) in enumerate(zip(run, self._roots(), strict=False)):
+        for at, record, root in zip(count(), run, self._roots(), strict=False):
             try:
                 if emit(to_values(record), root):
-                    add_root(root)
                     add_open(at)
                     may_open -= 1
             except StateError:
@@ -270,6 +267,7 @@ class TreeDelivery(SliceDelivery):
 
     def _note_opened(self, run: Sequence[Record], places: Words) -> None:
         """Note the records of a run whose trees are open. ``count`` and ``last`` are still those before it."""
+        self._opened.count += len(places)
         for piece in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1):
             first, last = int(piece[0]), int(piece[-1])
             before = None if self.last is None else str(self.last)
@@ -278,19 +276,20 @@ class TreeDelivery(SliceDelivery):
             self._opened.pieces.append(_Piece(self.count + first, run[first : last + 1], before))
 
     def failed_here(self) -> Iterator[FailedTree]:
-        for root, number, record, before in self._opened:
-            end = self._run.trees.decided(root)
+        for number, record, before in self._opened:
+            end = self._run.trees.decided(root_of(self.batch, number))
             if end is not None:
                 yield _failed(number, record, before, end)
 
     def open_trees(self) -> Iterator[OpenTrees]:
-        opened = self._opened
+        opened, first = self._opened, root_of(self.batch, 0)
         if opened.pieces:
+            numbers = opened.numbers()
             yield OpenTrees(
-                acker=acker_of(root_of(self.batch, 0), self._ackers or 1),
+                acker=acker_of(first, self._ackers or 1),
                 batch=self.batch,
-                roots=opened.roots.tobytes() if self._ackers else b"",
-                numbers=opened.numbers(),
+                roots=(numbers + np.uint64(first)).tobytes() if self._ackers else b"",
+                numbers=numbers.tobytes(),
                 tuples=opened.packed(),
             )
 
