@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module, metadata
-from pathlib import Path
 from re import findall
 from typing import Final
 
@@ -70,9 +69,10 @@ def _pyspark_version() -> str:
     On a platform that is often its own, on PYTHONPATH, in front of another that pip has installed.
     """
     found = importlib.util.find_spec("pyspark")
-    if "pyspark" not in sys.modules and found is not None and found.origin is not None:
+    if "pyspark" not in sys.modules and found is not None:
         with suppress(metadata.PackageNotFoundError):  # a platform's own may not be installed by pip
             installed = metadata.distribution("pyspark")
-            if Path(str(installed.locate_file("pyspark"))).resolve() == Path(found.origin).parent.resolve():
+            folders = found.submodule_search_locations or ()
+            if str(installed.locate_file("pyspark")) in folders:
                 return installed.version
     return str(import_module("pyspark").__version__)
