@@ -15,7 +15,7 @@ def _native() -> Any:
     if _WAS_TURNED_OFF:
         return None
     try:
-        return import_module(f"{__package__}._native")
+        return import_module("kinesis_spout.kinesis._native")
     except ImportError:
         return None
 
