@@ -40,6 +40,7 @@ from botocore.parsers import create_parser
 from botocore.utils import get_environ_proxies
 from urllib3 import HTTPResponse
 
+from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.calls import CBOR, CONTENT_TYPE, RAW_BODY
 from kinesis_spout.kinesis.wire import cbor
 from kinesis_spout.kinesis.wire.connections import NON_BLOCKING, Address, Connection, Connections, Want
@@ -327,10 +328,13 @@ class _Operation:
         name: str,
         whole: Callable[..., Any],
         good: Callable[[Reply], Any],
+        encode: Callable[[Mapping[str, Any]], bytes],
         *,
         asks_cbor: bool = False,
     ) -> None:
         self._wire = wire
+        self._encode = encode
+        """Makes the body of a request in JSON."""
         self._asks_cbor = asks_cbor
         self._name = name
         self._whole = whole
@@ -362,7 +366,7 @@ class _Operation:
                 is_trial = self._may_refuse_cbor(exchange, route.url)
             if not is_trial:
                 return self._result(exchange, key, arguments)
-        exchange = self._exchanged(key, route, _encode(arguments), is_read=is_read)
+        exchange = self._exchanged(key, route, self._encode(arguments), is_read=is_read)
         result = self._result(exchange, key, arguments)
         if is_trial:
             _speaks_cbor[route.url] = False
@@ -381,7 +385,7 @@ class _Operation:
             route, body = route.in_cbor, cbor.encoded(arguments)
         if not route.is_ready:
             return None
-        request = route.request(body or _encode(arguments))
+        request = route.request(body or self._encode(arguments))
         connection = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS)
         if connection is None:
             return None
@@ -479,7 +483,9 @@ class GetRecords:
 
     def __init__(self, wire: Wire) -> None:
         self._whole = wire.client.get_records
-        self._operation = _Operation(wire, "GetRecords", self._whole, _page, asks_cbor=wire.asks_cbor)
+        self._operation = _Operation(
+            wire, "GetRecords", self._whole, _page, _encode, asks_cbor=wire.asks_cbor
+        )
 
     def __call__(self, **arguments: Any) -> Any:
         """See boto3."""
@@ -506,7 +512,7 @@ class PutRecords:
 
     def __init__(self, wire: Wire) -> None:
         self._whole = wire.client.put_records
-        self._operation = _Operation(wire, "PutRecords", self._whole, _decoded)
+        self._operation = _Operation(wire, "PutRecords", self._whole, _decoded, _put_encoded)
 
     def __call__(self, **arguments: Any) -> Any:
         """See boto3."""
@@ -518,7 +524,16 @@ class PutRecords:
 
 _GET_RECORDS: Final = ({"ShardIterator", "Limit"}, {"ShardIterator", "Limit", "StreamARN"})
 _PUT_RECORDS: Final = ({"StreamName", "Records"}, {"StreamARN", "Records"})
-_encode = msgspec.json.Encoder().encode
+_encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
+
+
+def _put_encoded(arguments: Mapping[str, Any]) -> bytes:
+    if native.packer is not None:
+        others = {name: value for name, value in arguments.items() if name != "Records"}
+        body: bytes | None = native.packer.put_records(_encode(others), arguments["Records"])
+        if body is not None:
+            return body
+    return _encode(arguments)
 
 
 def is_page(status: int, content_type: str) -> bool:
