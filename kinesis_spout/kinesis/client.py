@@ -36,7 +36,7 @@ from kinesis_spout.kinesis.calls import CONTENT_TYPE, RAW_BODY, translated
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
 from kinesis_spout.kinesis.wire.calls import GetRecords, PutRecords, Wire, is_page
-from kinesis_spout.kinesis.wire.whole_body import WholeBodySession
+from kinesis_spout.kinesis.wire.whole_body import WholeBodySession, endpoint_of
 from kinesis_spout.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def made_client(settings: KinesisClientSettings) -> "KinesisClient":
         )
     _check_proxy(settings, client.meta.endpoint_url)
     client.meta.events.register("before-parse.kinesis.GetRecords", _take_body)
-    endpoint: Any = client._endpoint  # type: ignore[attr-defined]  # noqa: SLF001 - botocore offers no other way
+    endpoint = endpoint_of(client)
     endpoint.http_session = WholeBodySession(endpoint.http_session)
     PushedSubscriptions(client)
     ca_bundle = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.handle import Handle
-from kinesis_spout.monitoring.consumer_watch import ConsumerLook, ShardLook
+from kinesis_spout.monitoring.consumer_look import ConsumerLook, ShardLook
 from kinesis_spout.monitoring.health import Health, Reason
 from kinesis_spout.monitoring.readings import is_topology
 from shard_state import ShardStatus

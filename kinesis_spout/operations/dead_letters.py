@@ -72,15 +72,20 @@ class Choice:
     """Empty takes any."""
 
     @property
+    def filters(self) -> dict[str, str | None]:
+        """By the names that users have for them."""
+        return {"reason": self.reason, "shard": self.shard_id, "error": self.error, "kind": self.kind}
+
+    @property
     def is_filtered(self) -> bool:
-        return any(wanted is not None for wanted in (self.reason, self.shard_id, self.error, self.kind))
+        return any(value is not None for value in self.filters.values())
 
     @property
     def text(self) -> str:
         if self.message_ids:
             return ", ".join(sorted(self.message_ids))
-        wanted = {"reason": self.reason, "shard": self.shard_id, "error": self.error, "kind": self.kind}
-        return ", ".join(f"{name} {value!r}" for name, value in wanted.items() if value is not None) or "all"
+        wanted = self.filters.items()
+        return ", ".join(f"{name} {value!r}" for name, value in wanted if value is not None) or "all"
 
     def takes(self, letter: DeadLetter) -> bool:
         return (

@@ -14,12 +14,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from kinesis_spout.operations import group
+from kinesis_spout.operations.checkpoints import preview_reset, reset_as_previewed
 from kinesis_spout.operations.dead_letters import chosen_letters
 from kinesis_spout.operations.errors import WrongArguments
-from kinesis_spout.operations.reset_preview import preview_reset, reset_as_previewed
 from kinesis_spout.web.guard import COOKIE, cookie_value
 from kinesis_spout.web.pages import Pages, form_of
-from kinesis_spout.web.screens import choice_of, filters_of
+from kinesis_spout.web.screens import choice_of
 from kinesis_spout.web.wording import address
 
 _SLOW_SECONDS: Final = 0.5
@@ -105,8 +105,7 @@ async def redrive(request: Request) -> Response:
     def values() -> dict[str, Any]:
         count, text = counted()
         can_mark = pages.observation(request).letters().can_mark
-        filters = filters_of(choice)
-        return {"choice": choice, "filters": filters, "count": count, "text": text, "can_mark": can_mark}
+        return {"choice": choice, "count": count, "text": text, "can_mark": can_mark}
 
     def carry_out(fields: Mapping[str, Any]) -> Response:
         why = _reason(fields)

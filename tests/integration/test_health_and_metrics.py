@@ -24,6 +24,7 @@ from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.spark import Collector
 from kinesis_spout.storm import TopologyBuilder
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
+from tests.fault.suite.consumers.prober import free_address
 from tests.support.kinesis.endpoints import KinesisEndpoint
 from tests.support.probes import get, reasons
 from tests.support.spark.micro_batch_world import MakeWorld, MicroBatchWorld
@@ -73,12 +74,6 @@ def status(address: str, app: str) -> dict[str, Any]:
     document = json.loads(get(address, f"/status?app={app}")[1])
     assert isinstance(document, dict)
     return document
-
-
-def free_address() -> str:
-    with MonitoringServer("127.0.0.1:0") as server:
-        assert server.address is not None
-        return server.address
 
 
 def test_every_door_of_a_process_answers_at_one_address_and_the_last_one_frees_it(

@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from kinesis_spout.model.errors import StoreUnavailable
-from kinesis_spout.operations.refreshed import Refreshed
+from kinesis_spout.operations.errors import NotReadYet
+from kinesis_spout.operations.watch.refreshed import Refreshed
 
 
 class Clock:
@@ -121,6 +122,20 @@ def test_a_reading_that_waited_long_is_made_as_often_as_others() -> None:
     refreshed = Refreshed(read, 1.0, monotonic=clock, cpu_seconds=lambda: 7.0)
     assert refreshed.ask(60).get() == 1
     assert refreshed.ask(60).get() == 2
+
+
+def test_who_looks_before_the_first_reading_has_ended_is_told_so() -> None:
+    go = threading.Event()
+
+    def read() -> str:
+        go.wait(60)
+        return "first"
+
+    refreshed = Refreshed(read, 1.0)
+    with pytest.raises(NotReadYet, match="look again in a moment"):
+        refreshed.ask(0.0).get()
+    go.set()
+    assert refreshed.ask(60).get() == "first"
 
 
 def test_what_was_changed_is_read_anew() -> None:
