@@ -96,9 +96,9 @@ class StreamTuples:
         self._is_active = is_active
         self._closed = False
         self._tracing = tracing
-        self._at_hand = RecordsAtHand(consumer, shards, prefix)
         self._decides_one_by_one = shards.decides_one_by_one or tracing is not None or announcements.are_heard
         with consumer.lock:
+            self._at_hand = RecordsAtHand(consumer, shards, prefix)
             consumer.lock.gather = self._at_hand.gather
             shards.forget_shards = self._at_hand.lost
 
