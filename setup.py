@@ -3,9 +3,9 @@
 ``NATIVE_DECODER`` in the environment chooses what is built:
 
 ============ =====================================================================================
-not set      the native decoder, where there is a C compiler; without one Python decodes replies
-``required`` the native decoder, or the build fails
-``none``     no native decoder: a wheel for every platform (``py3-none-any``)
+not set      the native module, where there is a C compiler; without one Python does its work
+``required`` the native module, or the build fails
+``none``     no native module: a wheel for every platform (``py3-none-any``)
 ============ =====================================================================================
 """
 
@@ -163,8 +163,9 @@ if decoder not in DECODERS:
     message = f"expected NATIVE_DECODER to be required or none, or not set, got {decoder!r}"
     raise SystemExit(message)
 native_decoder = Extension(
-    "kinesis_spout.kinesis.read._native",
-    ["kinesis_spout/kinesis/read/_native.c"],
+    "kinesis_spout.kinesis._native",
+    ["kinesis_spout/kinesis/_native.c", "kinesis_spout/kinesis/_packing.c"],
+    depends=["kinesis_spout/kinesis/_native.h"],
     # Of Python 3.11: one wheel serves all later versions.
     py_limited_api=True,
     optional=decoder != "required",

@@ -30,9 +30,8 @@ from canned_kinesis import CannedKinesis, aggregated_page_body, page_body, shard
 from cbor_pages import cbor_page_body
 from figures import Figure, cpu_seconds
 
-from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, ReadSettings
+from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, ReadSettings, native
 from kinesis_spout.kinesis.calls import CBOR
-from kinesis_spout.kinesis.read import native
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, sequence_at
 from kinesis_spout.kinesis.read.page import decode_reply
 from kinesis_spout.kinesis.read.user_records import taken_apart

@@ -30,6 +30,7 @@ CLIENTS: Final = {
     "spout, order=shard": 'order="shard"',
     "spout, 20,000 in flight": "20,000 in flight",
     "spout, 5 % fail": "5 % fail once",
+    "spout, 800 holes": "one in 100 acked late, 800 holes",
 }
 """Of ``source_clients``, and what they do."""
 

@@ -27,6 +27,7 @@ _CREDENTIALS: Final = {
 }
 _PAGE: Final = 10_000
 _PAUSE_SECONDS: Final = 0.2
+_HELD: Final = 800
 
 
 class Seen:
@@ -82,10 +83,12 @@ def plain_spout(
     order: str = "unordered",
     in_flight: int = 1,
     fails_each: int | None = None,
+    holds_each: int | None = None,
 ) -> None:
     """The spout's own door for plain Python: tuples, each acked when so many are in flight.
 
-    One in ``fails_each`` fails first.
+    One in ``fails_each`` fails first. One in ``holds_each`` is acked when 800 like it are in flight, each of
+    them before a hole.
     """
     import tempfile  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
@@ -109,14 +112,21 @@ def plain_spout(
         )
         with spout.open() as tuples:
             out: deque[str] = deque()
-            count = 0
+            held: deque[str] = deque()
+            count = number = 0
             for message_id, values in tuples:
-                if fails_each and values.attempt == 1 and int(values.sequence_number) % fails_each == 0:
+                number += 1
+                if fails_each and number % fails_each == 0 and values.attempt == 1:
                     tuples.fail(message_id)
                     continue
-                out.append(message_id)
-                if len(out) >= in_flight:
-                    tuples.ack(out.popleft())
+                if holds_each and number % holds_each == 0:
+                    held.append(message_id)
+                    if len(held) > _HELD:
+                        tuples.ack(held.popleft())
+                else:
+                    out.append(message_id)
+                    if len(out) >= in_flight:
+                        tuples.ack(out.popleft())
                 count += 1
                 if count == 1000:
                     seen.more(count)
@@ -201,6 +211,7 @@ CLIENTS: Final[dict[str, Callable[[str, str, Seen], None]]] = {
     "spout, order=shard": functools.partial(plain_spout, order="shard"),
     "spout, 20,000 in flight": functools.partial(plain_spout, in_flight=20_000),
     "spout, 5 % fail": functools.partial(plain_spout, fails_each=20),
+    "spout, 800 holes": functools.partial(plain_spout, holds_each=100),
     "async-kinesis": async_kinesis,
     "kcl-rs": kcl_rs,
     "kcl-rs, json.loads": functools.partial(kcl_rs, handle=json.loads),

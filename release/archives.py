@@ -11,7 +11,7 @@ from release.project import Project, ReleaseError, run
 ONLY_GITHUB = (".github/", ".pre-commit-config.yaml")
 """What the sdist leaves out: none of it is read by a test, by a page or by a build."""
 PACKAGES = ("kinesis_spout/", "pyspark_kinesis/", "pyspark_kinesis_spout/", "shard_state/")
-SOURCES_OF_MODULES = (".c",)
+SOURCES_OF_MODULES = (".c", ".h")
 """In the sdist only."""
 PLATFORMS = (
     "py3-none-any",

@@ -11,7 +11,7 @@ from release.archives import sdist_of, wheels_of
 from release.project import Project, ReleaseError, run
 
 _ASK = (
-    "import kinesis_spout; from kinesis_spout.kinesis.read import native; "
+    "import kinesis_spout; from kinesis_spout.kinesis import native; "
     "print(kinesis_spout.__version__, 'native' if native.decoder else 'pure')"
 )
 

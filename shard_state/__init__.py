@@ -35,6 +35,7 @@ from shard_state.slices.slices import (
 from shard_state.state_manager import PendingCommit, StateManager
 from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
 from shard_state.tracker.record_life import RecordEvent, RecordState
+from shard_state.tracker.run import Run
 
 __all__ = [
     "OUTAGE_CAP_SECONDS",
@@ -71,6 +72,7 @@ __all__ = [
     "Redelivery",
     "Retry",
     "RetryPolicy",
+    "Run",
     "RunBounds",
     "SequenceNumber",
     "Shard",

@@ -45,6 +45,7 @@ from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
 from shard_state.shards.lineage import KnownShards, Shard, ShardPhase
 from shard_state.slices.slices import Delivery, Exhausted, Fate, Redelivery, SliceOutcome, SlicePlan
+from shard_state.tracker.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,7 @@ class StateManager:
         self._app_instance = app_instance
         self._random = random
         self._retry = retry or RetryPolicy()
-        self._order = order
+        self.order = order
         self.guarantee = guarantee
         self.bounds = bounds
         self._capacity = capacity or Capacity()
@@ -103,7 +104,7 @@ class StateManager:
         """The same mapping: it is looked up for every record."""
         self._known = KnownShards(self._owned)
         self.turns = self._shards.turns
-        """Which of the owned shards is next (invariant 15)."""
+        """Which of the owned shards is next (invariant 15). ``fail`` wakes a shard; so does the shell."""
 
     # Which shards there are
 
@@ -138,7 +139,7 @@ class StateManager:
             checkpoint,
             retry=self._retry,
             random=self._random,
-            order=self._order,
+            order=self.order,
             capacity=self._capacity,
             message_timeout_seconds=self._timeout_seconds,
             guarantee=self.guarantee,
@@ -220,16 +221,27 @@ class StateManager:
     def run_room(self, shard_id: str, now: float) -> int:
         """Tell how many fresh records of a shard may be handed out together, without ``emit`` for each.
 
-        Then those that have been acked meanwhile are told of by ``emit_acked``, the others by ``emit``, in their
-        order, before anything else is told of the shard. Records whose key is blocked are not among them.
+        Then ``emit_run`` tells of those that were handed out, before anything else is told of the shard. Records
+        whose key is blocked are not among them.
         """
         slices = self._shards.staying(shard_id)
         return 0 if slices is None or self.breaker.is_open else slices.state.run_room(now)
 
-    def emit_acked(self, shard_id: str, first: SequenceNumber, last: SequenceNumber, count: int) -> None:
-        """Take in that ``count`` consecutive records, as ``run_room`` allows, were handed out and acked."""
-        self._owned[shard_id].state.emit_acked(first, last, count)
-        self._watch.acked_first_deliveries(count)
+    def emit_run(self, shard_id: str, run: Run) -> None:
+        """Take in that fresh records, as ``run_room`` allows, were handed out together.
+
+        Each is acked by ``ack_in_run``, or singled out and failed. The shell tells when their deliveries time out.
+        """
+        self._owned[shard_id].state.emit_run(run)
+
+    def ack_in_run(self, shard_id: str, run: Run, indices: Sequence[int]) -> None:
+        """Finish open records of a run that was handed out under the present ownership, by their index in it."""
+        self._owned[shard_id].state.ack_in_run(run, indices)
+        self._watch.acked_first_deliveries(len(indices))
+
+    def single_out(self, shard_id: str, run: Run, index: int) -> None:
+        """Let an open record of a run stand alone, for ``fail`` to decide upon at once: it has no time-out."""
+        self._owned[shard_id].state.tracker.single_out(run, index)
 
     def take_retry(self, shard_id: str, now: float) -> Redelivery | None:
         """Hand out the record of a shard whose retry is due first, if any is and may be tried."""
@@ -282,6 +294,7 @@ class StateManager:
             delay_seconds=delay_seconds,
             spare=spare,
         )
+        self.turns.wake(shard_id)
         if self.breaker.is_open:
             self._forgive()
         return decision

@@ -1,12 +1,15 @@
 """Gives the native decoder damaged replies: it must refuse each, or take from it what Python takes.
 
-``make fuzz`` builds it with AddressSanitizer and UndefinedBehaviorSanitizer and gives it a million; a failure
-prints the seed of its reply. A short run without them is one of the unit tests.
+The packer gets records, some of them wrong: it must refuse them, or make the bytes that Python makes.
+
+``make fuzz`` builds them with AddressSanitizer and UndefinedBehaviorSanitizer and gives them a million replies
+and a tenth as many batches of records; a failure prints its seed. The unit tests take few.
 """
 
 import argparse
 import array
 import base64
+import contextlib
 import functools
 import importlib.util
 import json
@@ -20,8 +23,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
+from kinesis_spout.kinesis import native
+from kinesis_spout.kinesis.aggregated_record import aggregate_columns
 from kinesis_spout.kinesis.calls import CBOR, JSON
-from kinesis_spout.kinesis.read import native
 from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.page import decode_reply
 from kinesis_spout.kinesis.read.read_settings import ReadSettings
@@ -87,6 +93,66 @@ def _is_accepted(exact: memoryview, body: bytes, content_type: str) -> bool:
     finally:
         native.decoder = kept
     return True
+
+
+def check_packed(seed: int, count: int) -> int:
+    """Pack ``count`` batches that follow from a seed; returns how many the packer took. Raises AssertionError."""
+    taken = 0
+    for number in range(seed, seed + count):
+        source = random.Random(f"batch {number}")
+        native.decoder.use_avx2(source.random() < 0.8)
+        try:
+            taken += _is_packed(source)
+        except Exception as error:
+            raise AssertionError(f"seed {number} of batches") from error
+    return taken
+
+
+def _is_packed(source: random.Random) -> bool:
+    several = [_columns(source) for _ in range(source.randrange(12))]
+    keys, data = several[0] if several else ([], [])
+    starts = sorted(source.randbytes(16) for _ in range(source.randrange(5)))
+    ends = [*starts[1:], b"\xff" * 16][: len(starts)]
+    if source.random() < 0.1:
+        ends = ends[1:]
+    packer = native.packer
+    packer.by_range(keys, data, b"".join(starts), b"".join(ends))
+    packer.columns_of(list(zip(data, keys, strict=False)), 256, 300)
+    records: list[Any] = [{"Data": each, "PartitionKey": key} for key, each in zip(keys, data, strict=False)]
+    if records and source.random() < 0.2:
+        records[source.randrange(len(records))] = source.choice(
+            ({}, None, {"Data": b"", "PartitionKey": "", "x": 1})
+        )
+    body = packer.put_records(b'{"StreamName":"s"}', records)
+    if body is not None:
+        assert body == msgspec.json.encode({"StreamName": "s", "Records": records})
+    with contextlib.suppress(TypeError):
+        filled = packer.fill(keys, data, source.randrange(3), {}, source.randrange(5_000), 20, 3)
+        assert 0 <= filled[0] <= max(len(keys), 2)
+    made = packer.aggregates(several)
+    if made is None:
+        return False
+    assert made == [aggregate_columns(*each) for each in several]
+    return True
+
+
+def _columns(source: random.Random) -> tuple[list[Any], list[Any]]:
+    count = source.choice((0, 1, 3, 40))
+    keys: list[Any] = [source.choice((*_KEYS, f"key {source.randrange(30)}")) for _ in range(count)]
+    data: list[Any] = [
+        source.randbytes(source.choice((0, 1, 2, 27, 28, 55, 56, 64, 200, 400))) for _ in range(count)
+    ]
+    if source.random() < 0.02:
+        source.choice((keys, data)).append(
+            source.choice((b"x", "x", None, "\ud800", bytearray(3), _Text("x")))
+        )
+    if count and source.random() < 0.02:
+        source.choice((keys, data))[-1] = source.choice((b"x", "x", None, "\ud800", bytearray(3), _Text("x")))
+    return keys, data
+
+
+class _Text(str):
+    __slots__ = ()
 
 
 def _by(decode: Callable[[], Any]) -> Any:
@@ -170,21 +236,26 @@ def main() -> None:
         _run_sanitized(["--replies", str(arguments.replies), "--seed", str(arguments.seed)])
         return
     if arguments.module is not None:
-        native.decoder = _loaded(arguments.module)
+        native.decoder = native.packer = _loaded(arguments.module)
     if native.decoder is None:
         sys.exit("expected the native decoder, but it was not built, or KINESIS_SPOUT_PURE_PYTHON is set")
     outcome = check_damaged(arguments.seed, arguments.replies)
     print(f"{outcome.accepted:,} replies decoded as Python does, {outcome.refused:,} refused")
+    batches = arguments.replies // 10
+    packed = check_packed(arguments.seed, batches)
+    print(f"{packed:,} batches of records packed as Python does, {batches - packed:,} refused")
 
 
 def _run_sanitized(arguments: list[str]) -> None:
     """Run this program with a decoder that ends it at the first error of memory or of arithmetic."""
-    source = Path(native.__file__).with_name("_native.c")
+    sources = sorted(Path(native.__file__).parent.glob("*.c"))
     with tempfile.TemporaryDirectory() as folder:
         module = Path(folder, "_native.abi3.so")
         flags = ["-g", "-O1", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
         include = sysconfig.get_paths()["include"]
-        subprocess.run(["gcc", *flags, f"-I{include}", str(source), "-o", str(module), "-lm"], check=True)
+        subprocess.run(
+            ["gcc", *flags, f"-I{include}", *map(str, sources), "-o", str(module), "-lm"], check=True
+        )
         library = subprocess.run(
             ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
         ).stdout.strip()
@@ -198,7 +269,7 @@ def _run_sanitized(arguments: list[str]) -> None:
 
 
 def _loaded(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("kinesis_spout.kinesis.read._native", path)
+    spec = importlib.util.spec_from_file_location("kinesis_spout.kinesis._native", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -5,20 +5,15 @@ from typing import Annotated, Final
 import typer
 
 import kinesis_spout
-from kinesis_spout.cli.commands.audit import audit
 from kinesis_spout.cli.commands.checkpoints import checkpoints
+from kinesis_spout.cli.commands.checks import doctor, health
 from kinesis_spout.cli.commands.dead_letters import dead_letters
-from kinesis_spout.cli.commands.doctor import doctor
-from kinesis_spout.cli.commands.fan_out import fan_out
-from kinesis_spout.cli.commands.health import health
-from kinesis_spout.cli.commands.members import members, pause, resume
-from kinesis_spout.cli.commands.metrics import metrics
-from kinesis_spout.cli.commands.options import options
-from kinesis_spout.cli.commands.put import put
+from kinesis_spout.cli.commands.group import audit, members, pause, resume
+from kinesis_spout.cli.commands.reference import metrics, options
 from kinesis_spout.cli.commands.run import run
 from kinesis_spout.cli.commands.shards import shards
 from kinesis_spout.cli.commands.spool import spool
-from kinesis_spout.cli.commands.tail import tail
+from kinesis_spout.cli.commands.streams import fan_out, put, tail
 from kinesis_spout.cli.commands.topology import topology
 from kinesis_spout.cli.commands.web import web
 from kinesis_spout.cli.failures import OneLineErrors

@@ -5,8 +5,8 @@ reading is paused (invariant 13): the *housekeeper* lists shards, acquires them 
 writer* writes dead letters, whose sink can be slow. They share the ``StateManager`` with the reader, under
 ``lock``; no I/O is done under it.
 
-The leader decides which shards are ours (``owning.leading``); ``sharing`` holds what this member wants,
-``owning.ownership`` acquires it, ``owning.commits`` stores the progress.
+The housekeeper's work is ``owning.chores``. The leader decides which shards are ours (``owning.leading``);
+``sharing`` holds what this member wants, ``owning.ownership`` acquires it, ``owning.commits`` stores the progress.
 
 Transient errors (see ``kinesis.retry_policy``) are retried without end, with back-off, and show in
 ``last_error``. Any other error ends the consumer: the door's next call raises it.
@@ -23,14 +23,13 @@ from typing import Final
 from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.dead_lettering import DeadLettering
 from kinesis_spout.consumer.lifecycle import Lifecycle
+from kinesis_spout.consumer.owning.chores import CAP_SECONDS, FIRST_SECONDS, LOOK_AROUND_SECONDS, Chores
 from kinesis_spout.consumer.owning.commits import Commits
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.owning.ownership import Ownership
-from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
-from kinesis_spout.kinesis.retry_policy import Action, Reaction, RetryPolicy, Tries, Work
-from kinesis_spout.model.clock import Clock
+from kinesis_spout.kinesis.retry_policy import Action, Reaction, RetryPolicy, Tries
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt
 from kinesis_spout.model.logs import of_stream
@@ -40,15 +39,8 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
 from shard_state import BreakerPause, Exhausted, Order, Shard, ShardStatus
 
-_FIRST_SECONDS: Final = 1.0
-_CAP_SECONDS: Final = 10.0
-"""Between the tries at a chore."""
-_LOOK_AROUND_SECONDS: Final = 0.5
-"""How soon a lost session is noticed."""
 _FIRST_ASSIGNMENT_SECONDS: Final = 1.0
 """How long a start waits for the first assignment that includes this member."""
-_LOOK_AT_LEAVING_SECONDS: Final = 0.05
-"""How often to check whether what is in flight of a leaving shard has ended."""
 
 LAST_COMMIT_SECONDS: Final = 30.0
 """How long closing retries to store the progress while the store cannot be reached."""
@@ -73,19 +65,20 @@ class Consumer(ConsumerState):
         super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds, order=order)
         self.door = door
         """What the user called."""
-        self._pauses = PauseReports(config, ports.coordinator)
         self._life = Lifecycle(
             stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
         )
-        self._leading = Leading(ports, self._life, list_seconds=config.shard_list_interval_seconds)
+        self._leading = Leading(
+            ports, self._life, self._check_order, list_seconds=config.shard_list_interval_seconds
+        )
         self._dead_lettering = DeadLettering(self)
         companionship = Companionship(self, companion)
         self._ownership = Ownership(self, companionship, self._life)
-        self._chores = _Chores(ports.clock)
-        self.chores_since: float | None = None
-        """When the round of chores that is under way began; monotonic. None between two rounds."""
         self._chore_due = threading.Event()
         self._commits = Commits(self, self._ownership, companionship, self._life, ended=self._chore_due.set)
+        self._chores = Chores(
+            self, self._life, self._leading, self._ownership, self._commits, resume=self.resume
+        )
         self._letter_due = threading.Event()
         self._stopping = False
         self._housekeeper: threading.Thread | None = None
@@ -113,7 +106,7 @@ class Consumer(ConsumerState):
         ports.group.take_part(self._chore_due.set)
         self._await_first_assignment()
         self._chores.commit_at = now + self.config.commit_interval_seconds
-        self._housekeeper = self._started("housekeeper", self._do_chores, self._chore_due)
+        self._housekeeper = self._started("housekeeper", self._chores.do, self._chore_due)
 
     def _begin_again(self, shards: list[Shard]) -> bool:
         if self.config.again is None:
@@ -131,7 +124,7 @@ class Consumer(ConsumerState):
         until = monotonic() + _FIRST_ASSIGNMENT_SECONDS
         while True:
             self._chore_due.clear()
-            self._share(self.now)
+            self._chores.share(self.now)
             with self.lock:
                 is_placed = self.sharing.is_placed
             if is_placed or not self._chore_due.wait(until - monotonic()):
@@ -204,6 +197,11 @@ class Consumer(ConsumerState):
     def leads(self) -> bool:
         """Whether this member led when it last looked after that. Neither waits nor asks ZooKeeper."""
         return self._leading.leads
+
+    @property
+    def chores_since(self) -> float | None:
+        """When the round of chores that is under way began; monotonic. None between two rounds."""
+        return self._chores.since
 
     @property
     def retried_error(self) -> KinesisSpoutError | None:
@@ -318,13 +316,20 @@ class Consumer(ConsumerState):
 
         retry_policy = RetryPolicy(
             deadline_seconds=LAST_COMMIT_SECONDS,
-            first_backoff_seconds=_FIRST_SECONDS,
-            backoff_cap_seconds=_CAP_SECONDS,
+            first_backoff_seconds=FIRST_SECONDS,
+            backoff_cap_seconds=CAP_SECONDS,
             clock=self.ports.clock,
         )
         Tries(retry_policy, "the last commit").call(commit)
 
     # The background threads
+
+    def _check_order(self) -> None:
+        if Order(self.config.order) is Order.KEY:
+            try:
+                check_order(self.config, self.ports.lister.summary())
+            except InvalidConfig as error:
+                self.end_with(error)
 
     def _keep(self, work: Callable[[float], float], due: threading.Event) -> None:
         """Repeat ``work`` until the consumer stops. It returns when it is due next; ``due`` wakes it."""
@@ -341,93 +346,12 @@ class Consumer(ConsumerState):
         chores = self._chores
         # Here too: the housekeeper can be waiting for ZooKeeper when the session must have ended.
         self._ownership.take_lost()
-        if now >= chores.dead_lettering.until:
-            self._tried(chores.dead_lettering, self._dead_lettering.write)
-        look_at = now + _LOOK_AROUND_SECONDS
+        if now >= chores.to_dead_letter.until:
+            chores.tried(chores.to_dead_letter, self._dead_lettering.write)
+        look_at = now + LOOK_AROUND_SECONDS
         with self.lock:
             some_wait = bool(self.letters)
-        return min(look_at, max(chores.dead_lettering.until, now + 0.01)) if some_wait else look_at
-
-    def _do_chores(self, now: float) -> float:
-        self.chores_since = now
-        try:
-            return self._done_chores(now)
-        finally:
-            self.chores_since = None
-
-    def _done_chores(self, now: float) -> float:
-        """Do what is due; return when more is."""
-        chores = self._chores
-        self._ownership.take_lost()
-        is_leaving = self._share(now)
-        if now >= max(chores.commit_at, chores.committing.until):
-            chores.commit_at = now + self.config.commit_interval_seconds
-            if not self._tried(chores.committing, self._commits.commit):
-                chores.commit_at = chores.committing.until
-            self._tell_back_pressure()
-        if now >= chores.pausing.until:
-            self._tried(chores.pausing, self._tell_of_pauses)
-        look_seconds = _LOOK_AT_LEAVING_SECONDS if is_leaving else _LOOK_AROUND_SECONDS
-        commit_at = max(chores.commit_at, chores.committing.until)
-        return min(commit_at, max(self._leading.due_at, chores.leading.until), now + look_seconds)
-
-    def _share(self, now: float) -> bool:
-        """Say what this member reads, lead, and follow. Returns whether some shards are to be handed over."""
-        chores = self._chores
-        if now >= chores.reporting.until:
-            self._tried(chores.reporting, lambda: self.sharing.report(now))
-        if now >= chores.leading.until:
-            self._tried(chores.leading, lambda: self._leading.lead(now))
-        if now >= chores.following.until:
-            self._tried(chores.following, lambda: self._ownership.follow(now))
-        with self.lock:
-            is_leaving = bool(self.sharing.leaving)
-        if is_leaving and now >= chores.committing.until:
-            self._tried(chores.committing, lambda: self._ownership.hand_over(now, self._commits.commit))
-        return is_leaving
-
-    def _tell_of_pauses(self) -> None:
-        with self.lock:
-            notices, pause = self.manager.breaker.take_notices(), self.manager.breaker.pause
-            mostly = most_frequent(self.failures) if notices or pause is not None else ""
-        for notice in notices:
-            self._pauses.log(notice, mostly)
-        if (pause is not None or self._pauses.are_shown) and self._pauses.show(pause, mostly):
-            self.resume()
-
-    def _tell_back_pressure(self) -> None:
-        with self.lock:
-            states = [(shard_id, self.manager.shard(shard_id)) for shard_id in self.manager.owned]
-            congested = [shard_id for shard_id, state in states if state is not None and state.is_congested]
-            is_full = self.listener is not None and self.listener.is_full
-        self._life.looked(congested, is_full=is_full)
-
-    def _tried(self, tries: Tries, chore: Callable[[], None]) -> bool:
-        try:
-            chore()
-        except KinesisSpoutError as error:
-            wait = tries.failed(error)
-            self.last_error = error
-            _log.warning("%s; trying again in %.1f s", error, wait)
-            return False
-        if tries.failures:
-            tries.succeeded()
-            self.last_error = None
-        return True
-
-
-class _Chores:
-    """When each chore is due, in monotonic seconds, and how its tries went. Mutable."""
-
-    def __init__(self, clock: Clock) -> None:
-        retry_policy = RetryPolicy.without_end(clock, first=_FIRST_SECONDS, cap=_CAP_SECONDS)
-        self.commit_at = 0.0
-        self.leading = Tries(retry_policy, "to list and assign the shards", Work.CONSUME)
-        self.following = Tries(retry_policy, "to acquire shards", Work.CONSUME)
-        self.reporting = Tries(retry_policy, "to say what this member reads", Work.CONSUME)
-        self.committing = Tries(retry_policy, "to commit", Work.CONSUME)
-        self.dead_lettering = Tries(retry_policy, "to write dead letters", Work.CONSUME)
-        self.pausing = Tries(retry_policy, "to tell of pauses", Work.CONSUME)
+        return min(look_at, max(chores.to_dead_letter.until, now + 0.01)) if some_wait else look_at
 
 
 def check_order(config: SpoutConfig, summary: StreamSummary) -> None:
@@ -436,7 +360,8 @@ def check_order(config: SpoutConfig, summary: StreamSummary) -> None:
     Records of one key are then in several shards, which are read independently, by several members as well: a
     newer one is handled before an older one, also without any failure. Nothing here could restore their order, so
     a warning would leave the user with results that are wrong and look right. A stream can be switched to AUTO at
-    any time; that is noticed at the next start.
+    any time. No call that is made again and again tells that, so the leader looks when its term begins, and when
+    shards have come or gone.
 
     Raises:
         InvalidConfig: the user asked for the order "key".

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.figures import Figures
+from kinesis_spout.consumer.counters import Counters, Figures
 from kinesis_spout.consumer.gathering_lock import GatheringLock
 from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate
 from kinesis_spout.consumer.ports import OwnershipListener, Ports

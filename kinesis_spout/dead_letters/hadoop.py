@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from kinesis_spout.dead_letters.stored_letters import LinesSink, WholeFiles
-from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.model.extras import check_spark
 
@@ -37,13 +36,13 @@ class HadoopSink(LinesSink):
         DeadLetterError: the URL's file system cannot be opened.
     """
 
-    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
-        super().__init__(_HadoopDirectory(url, clock))
+    def __init__(self, url: str) -> None:
+        super().__init__(_HadoopDirectory(url))
 
 
 class _HadoopDirectory(WholeFiles):
-    def __init__(self, url: str, clock: Clock | None) -> None:
-        super().__init__(url, clock)
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
         # The JVM keeps this environment, and so do the Python processes of any Spark session in it later.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         SparkContext._ensure_initialized()  # noqa: SLF001 - PySpark has no public way to its JVM

@@ -12,11 +12,10 @@ to an incomplete line, and only last lines are incomplete.
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from kinesis_spout.dead_letters.stored_letters import LinesSink
+from kinesis_spout.dead_letters.stored_letters import LinesSink, made_at
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.directories import check_directory, make_durably, sync_directory
 from kinesis_spout.model.errors import DeadLetterError
@@ -150,10 +149,9 @@ class _LineFiles:
 
     def _new_file(self) -> int:
         make_durably(self._directory)
-        made_at = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        number = 0
+        begins, number = f"{self._kind}-{made_at(self._clock)}-{os.getpid()}", 0
         while True:
-            path = self._directory / f"{self._kind}-{made_at}-{os.getpid()}-{number:04d}.jsonl"
+            path = self._directory / f"{begins}-{number:04d}.jsonl"
             try:
                 descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
             except FileExistsError:

@@ -51,12 +51,10 @@ class KinesisStreamSink:
         client: "KinesisClient",
         stream: str,
         *,
-        max_record_bytes: int = COMMON_RECORD_BYTES,
         retry_policy: RetryPolicy | None = None,
     ) -> None:
         self._client = client
         self._stream = stream
-        self._max_record_bytes = max_record_bytes
         self._retry_policy = retry_policy or RetryPolicy()
         self._lister = KinesisShardLister(
             client,
@@ -109,9 +107,9 @@ class KinesisStreamSink:
     def _entries(self, letter: DeadLetter) -> list[Entry]:
         data = encoded(letter)
         whole = Entry(letter.message_id, data)
-        if whole.size_bytes <= self._max_record_bytes:
+        if whole.size_bytes <= COMMON_RECORD_BYTES:
             return [whole]
-        step = self._max_record_bytes - len(letter.message_id.encode()) - _PART_HEAD_BYTES
+        step = COMMON_RECORD_BYTES - len(letter.message_id.encode()) - _PART_HEAD_BYTES
         starts = range(0, len(data), step)
         split = uuid.uuid4().hex
         return [

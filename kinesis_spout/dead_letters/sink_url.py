@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
+from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
 from kinesis_spout.ports import DeadLetterSink
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
-
-    from kinesis_spout.kinesis.client import KinesisClientSettings
 
 CONNECT_SECONDS: Final = 5.0
 
@@ -19,7 +18,7 @@ _READ_ONLY: Final = frozenset({"http", "https"})
 _OF_BUCKETS: Final = frozenset({"s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cosn", "obs"})
 _WITHOUT_JVM: Final = frozenset({"file", "kinesis", "s3"})
 
-_writable: Final[set[tuple[str, "KinesisClientSettings | None"]]] = set()
+_writable: Final[set[tuple[str, KinesisClientSettings | None]]] = set()
 
 
 def needs_jvm(url: str) -> bool:
@@ -60,7 +59,7 @@ def check_address(url: str) -> None:
         ) from error
 
 
-def check_once(url: str, sink: DeadLetterSink, *, aws: "KinesisClientSettings | None" = None) -> None:
+def check_once(url: str, sink: DeadLetterSink, *, aws: KinesisClientSettings | None = None) -> None:
     """Check that a sink can be written, once in this process: for callers that begin often."""
     if (url, aws) not in _writable:
         sink.check_writable()
@@ -68,7 +67,7 @@ def check_once(url: str, sink: DeadLetterSink, *, aws: "KinesisClientSettings | 
 
 
 def open_sink(
-    url: str, *, client: "KinesisClient | None" = None, aws: "KinesisClientSettings | None" = None
+    url: str, *, client: "KinesisClient | None" = None, aws: KinesisClientSettings | None = None
 ) -> DeadLetterSink:
     """Open the sink of a URL or a path, such as `SpoutConfig.dead_letters_url`.
 
@@ -96,7 +95,6 @@ def open_sink(
         return KinesisStreamSink(client, rest)
     if scheme == "s3":
         from kinesis_spout.dead_letters.s3 import S3Sink  # noqa: PLC0415 - starts PyArrow's part for S3
-        from kinesis_spout.kinesis.client import KinesisClientSettings  # noqa: PLC0415 - imports boto3
 
         return S3Sink(url, session=(aws or KinesisClientSettings()).session)
     from kinesis_spout.dead_letters.hadoop import HadoopSink  # noqa: PLC0415 - PySpark is slow to import

@@ -9,13 +9,15 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError
+
+T = TypeVar("T")
 
 _LETTERS: Final = "dead-letters"
 _MARKS: Final = "redriven"
@@ -43,7 +45,6 @@ def encoded(letter: DeadLetter) -> bytes:
 
 
 def encoded_mark(mark: RedrivenMark) -> bytes:
-    """Encode the mark as one line of JSON, without the line's end."""
     return msgspec.json.encode(mark)
 
 
@@ -53,25 +54,32 @@ def decoded(where: str, line: bytes) -> DeadLetter:
     Raises:
         DeadLetterError: names its place, and never the content, which is the user's data.
     """
-    try:
-        return _letters.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DeadLetterError(f"{where}: expected a dead letter as JSON, got {_what(line, error)}") from error
+    return _decoded(DeadLetter, "a dead letter", where, line)
 
 
 def decoded_mark(where: str, line: bytes) -> RedrivenMark:
     """Decode a mark. Raises like ``decoded``."""
+    return _decoded(RedrivenMark, "a redriven mark", where, line)
+
+
+def _decoded(kind: type[T], what: str, where: str, line: bytes) -> T:
     try:
-        return _marks.decode(line)
+        return msgspec.json.decode(line, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DeadLetterError(
-            f"{where}: expected a redriven mark as JSON, got {_what(line, error)}"
+            f"{where}: expected {what} as JSON, got {len(line)} bytes that cannot be read as one ({error}); move "
+            "the line or the file away to read the others"
         ) from error
 
 
 def without_redriven(letters: Iterable[DeadLetter], marks: Iterable[RedrivenMark]) -> Iterator[DeadLetter]:
     redriven = frozenset(marks)
     return (letter for letter in letters if mark_of(letter) not in redriven)
+
+
+def made_at(clock: Clock) -> str:
+    """The time in a file's name: names sort by it."""
+    return datetime.fromtimestamp(clock.time(), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
 class Lines(Protocol):
@@ -128,9 +136,8 @@ class WholeFiles(ABC):
 
     def append(self, kind: str, lines: Iterable[bytes]) -> None:
         """Make a new file of lines; if it raises, all of them or none are stored."""
-        made_at = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         # Drivers on several hosts may share the directory; times and process ids may be equal there.
-        self.create(f"{kind}-{made_at}-{os.getpid()}-{uuid.uuid4().hex}.jsonl", lines)
+        self.create(f"{kind}-{made_at(self._clock)}-{os.getpid()}-{uuid.uuid4().hex}.jsonl", lines)
 
     def read(self, kind: str) -> Iterator[tuple[str, bytes]]:
         for name in sorted(self.names()):
@@ -183,12 +190,3 @@ class LinesSink:
 
     def close(self) -> None:
         self._lines.close()
-
-
-def _what(line: bytes, error: Exception) -> str:
-    unread = f"{len(line)} bytes that cannot be read as one ({error})"
-    return f"{unread}; move the line or the file away to read the others"
-
-
-_letters = msgspec.json.Decoder(DeadLetter)
-_marks = msgspec.json.Decoder(RedrivenMark)

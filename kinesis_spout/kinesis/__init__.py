@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kinesis_spout.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from kinesis_spout.kinesis.client import KinesisClientSettings
+    from kinesis_spout.kinesis.client_settings import KinesisClientSettings
     from kinesis_spout.kinesis.lister import KinesisShardLister, stream_names
     from kinesis_spout.kinesis.read.arrow import ArrowPage
     from kinesis_spout.kinesis.read.fan_out.pushed_getter import FanOutShardGetter, FanOutStream
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _NAMES: Final = {
-    "kinesis_spout.kinesis.client": ("KinesisClientSettings",),
+    "kinesis_spout.kinesis.client_settings": ("KinesisClientSettings",),
     "kinesis_spout.kinesis.lister": ("KinesisShardLister", "stream_names"),
     "kinesis_spout.kinesis.read.arrow": ("ArrowPage",),
     "kinesis_spout.kinesis.read.fan_out.pushed_getter": ("FanOutShardGetter", "FanOutStream"),

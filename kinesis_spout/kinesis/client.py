@@ -1,4 +1,4 @@
-"""The settings of a connection to Kinesis, which can be pickled, and the boto3 client made from them.
+"""The boto3 client of Kinesis that is made from ``client_settings``.
 
 boto3 provides credentials, roles, signing, endpoints and connections. Five things are changed:
 
@@ -18,8 +18,6 @@ parses all other replies (errors, another content type).
 
 import os
 import ssl
-import threading
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,152 +33,93 @@ from botocore.credentials import (
 )
 
 from kinesis_spout.kinesis.calls import CONTENT_TYPE, RAW_BODY, translated
+from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
 from kinesis_spout.kinesis.wire.calls import GetRecords, PutRecords, Wire, is_page
-from kinesis_spout.kinesis.wire.whole_body import WholeBodySession
+from kinesis_spout.kinesis.wire.whole_body import WholeBodySession, endpoint_of
 from kinesis_spout.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KinesisClientSettings:
-    """Endpoint and credentials. Can be pickled, hashed and compared; its repr shows no secrets.
+def made_client(settings: KinesisClientSettings) -> "KinesisClient":
+    """Make a client. Raises like ``KinesisClientSettings.connect``."""
+    with translated("Making a Kinesis client"):
+        session, core = sessions_of(settings)
+        client = session.client(
+            "kinesis",
+            endpoint_url=settings.endpoint_url,
+            config=Config(
+                connect_timeout=settings.connect_timeout_seconds,
+                read_timeout=settings.read_timeout_seconds,
+                max_pool_connections=settings.max_connections,
+                retries={"total_max_attempts": 1, "mode": "standard"},
+                tcp_keepalive=True,
+            ),
+        )
+    _check_proxy(settings, client.meta.endpoint_url)
+    client.meta.events.register("before-parse.kinesis.GetRecords", _take_body)
+    endpoint = endpoint_of(client)
+    endpoint.http_session = WholeBodySession(endpoint.http_session)
+    PushedSubscriptions(client)
+    ca_bundle = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
+    asks_cbor = settings.wire_format == "cbor"
+    _call_by_wire(client, Wire(client, session.get_credentials, ca_bundle, asks_cbor=asks_cbor))
+    return client
 
-    boto3 finds what is None in its usual way: environment, shared configuration, instance role. Fields have
-    the names of the settings.
-    """
 
-    region: str | None = None
-    endpoint_url: str | None = None
-    """Instead of AWS's endpoint: an emulator, or a VPC endpoint."""
-    aws_access_key_id: str | None = field(default=None, repr=False)
-    aws_secret_access_key: str | None = field(default=None, repr=False)
-    aws_session_token: str | None = field(default=None, repr=False)
-    aws_profile: str | None = None
-    """Of the shared configuration: its credentials (keys, a role, SSO, a process), region and endpoints."""
-    role_arn: str | None = None
-    """A role to assume with the credentials above; botocore renews its session."""
-    role_session_name: str = "kinesis-spout"
-    role_external_id: str | None = field(default=None, repr=False)
-    sts_endpoint: str | None = None
-    ca_bundle: str | None = None
-    """A PEM file, on every machine: the only CA certificates that verify endpoints."""
-    proxy_url: str | None = field(default=None, repr=False)
-    """For all calls, also to STS and SSO; may hold a password. None: as the environment says."""
-    use_fips_endpoint: bool | None = None
-    """Of every service that is called. None, here and below: as the environment and the profile say."""
-    use_dualstack_endpoint: bool | None = None
-    wire_format: str = "json"
-    """What GetRecords asks for: json, or cbor. An endpoint that refuses CBOR is asked for JSON."""
-    connect_timeout_seconds: float = 5.0
-    read_timeout_seconds: float = 20.0
-    """A page of 10 MiB must pass in this time."""
-    max_connections: int = 32
-    """Connections kept open per process; more threads may call, but reconnect."""
+def sessions_of(settings: KinesisClientSettings) -> tuple[boto3.Session, botocore.session.Session]:
+    """Return the session, and the one of botocore that it stands on or has its credentials from."""
+    core = _core(settings)
+    session = boto3.Session(
+        aws_access_key_id=settings.aws_access_key_id,
+        aws_secret_access_key=settings.aws_secret_access_key,
+        aws_session_token=settings.aws_session_token,
+        region_name=settings.region,
+        botocore_session=core,
+    )
+    if settings.role_arn is None:
+        return session, core
+    role = _AssumedRole(
+        settings.role_arn,
+        core,
+        region=settings.region,
+        endpoint_url=settings.sts_endpoint,
+        session_name=settings.role_session_name,
+        external_id=settings.role_external_id,
+    )
+    assumed = _core(settings)
+    assumed.register_component("credential_provider", CredentialResolver([role]))
+    return boto3.Session(region_name=session.region_name, botocore_session=assumed), core
 
-    def connect(self) -> "KinesisClient":
-        """Return this process's client for these settings: thread-safe, made once and kept.
 
-        Spark reuses its Python workers, so the connections and the assumed role outlive a task.
-
-        Raises:
-            InvalidConfig: no region is set, a profile does not exist, the CA bundle is no PEM file, or the
-                proxy would not be verified.
-        """
-        key = (os.getpid(), self)  # a forked child must not share its parent's sockets
-        with _lock:
-            client = _clients.get(key)
-            if client is None:
-                client = _clients[key] = self.create()
-            return client
-
-    def create(self) -> "KinesisClient":
-        """Make a client that is not shared. Raises like ``connect``."""
-        with translated("Making a Kinesis client"):
-            session, core = self._sessions()
-            client = session.client(
-                "kinesis",
-                endpoint_url=self.endpoint_url,
-                config=Config(
-                    connect_timeout=self.connect_timeout_seconds,
-                    read_timeout=self.read_timeout_seconds,
-                    max_pool_connections=self.max_connections,
-                    retries={"total_max_attempts": 1, "mode": "standard"},
-                    tcp_keepalive=True,
-                ),
+def _check_proxy(settings: KinesisClientSettings, endpoint_url: str) -> None:
+    """Refuse TLS to a proxy for plain HTTP: botocore sends the password before it verifies the proxy."""
+    if settings.proxy_url is None or not settings.proxy_url.startswith("https:"):
+        return
+    for url in (endpoint_url, settings.sts_endpoint or ""):
+        if url.startswith("http:"):
+            raise InvalidConfig(
+                f"proxy_url: expected http:// for the endpoint {url}, which has no TLS, got https://: such a "
+                "proxy would not be verified; take http:// for both, or https:// for the endpoint"
             )
-        self._check_proxy(client.meta.endpoint_url)
-        client.meta.events.register("before-parse.kinesis.GetRecords", _take_body)
-        endpoint: Any = client._endpoint  # type: ignore[attr-defined]  # noqa: SLF001 - botocore offers no other way
-        endpoint.http_session = WholeBodySession(endpoint.http_session)
-        PushedSubscriptions(client)
-        ca_bundle = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
-        asks_cbor = self.wire_format == "cbor"
-        _call_by_wire(client, Wire(client, session.get_credentials, ca_bundle, asks_cbor=asks_cbor))
-        return client
 
-    def session(self) -> boto3.Session:
-        """Return a session with the region and the credentials, those of the assumed role if one is named.
 
-        Its clients of other services use the same proxy and CA bundle.
-
-        Raises:
-            InvalidConfig: the CA bundle is no PEM file.
-            botocore.exceptions.BotoCoreError: a profile does not exist, or cannot be read.
-        """
-        return self._sessions()[0]
-
-    def _sessions(self) -> tuple[boto3.Session, botocore.session.Session]:
-        """Return the session, and the one of botocore that it stands on or has its credentials from."""
-        core = self._core()
-        session = boto3.Session(
-            aws_access_key_id=self.aws_access_key_id,
-            aws_secret_access_key=self.aws_secret_access_key,
-            aws_session_token=self.aws_session_token,
-            region_name=self.region,
-            botocore_session=core,
-        )
-        if self.role_arn is None:
-            return session, core
-        role = _AssumedRole(
-            self.role_arn,
-            core,
-            region=self.region,
-            endpoint_url=self.sts_endpoint,
-            session_name=self.role_session_name,
-            external_id=self.role_external_id,
-        )
-        assumed = self._core()
-        assumed.register_component("credential_provider", CredentialResolver([role]))
-        return boto3.Session(region_name=session.region_name, botocore_session=assumed), core
-
-    def _check_proxy(self, endpoint_url: str) -> None:
-        """Refuse TLS to a proxy for plain HTTP: botocore sends the password before it verifies the proxy."""
-        if self.proxy_url is None or not self.proxy_url.startswith("https:"):
-            return
-        for url in (endpoint_url, self.sts_endpoint or ""):
-            if url.startswith("http:"):
-                raise InvalidConfig(
-                    f"proxy_url: expected http:// for the endpoint {url}, which has no TLS, got https://: such a "
-                    "proxy would not be verified; take http:// for both, or https:// for the endpoint"
-                )
-
-    def _core(self) -> botocore.session.Session:
-        """Make a session with the proxy, CA bundle and kind of endpoint of every service, also for credentials."""
-        core = botocore.session.Session(profile=self.aws_profile)
-        if self.ca_bundle is not None:
-            _check_certificates(self.ca_bundle)
-            core.set_config_variable("ca_bundle", self.ca_bundle)
-        of_all: dict[str, Any] = {
-            "use_fips_endpoint": self.use_fips_endpoint,
-            "use_dualstack_endpoint": self.use_dualstack_endpoint,
-        }
-        if self.proxy_url is not None:
-            of_all["proxies"] = dict.fromkeys(("http", "https"), self.proxy_url)
-        core.set_default_client_config(Config(**of_all))
-        return core
+def _core(settings: KinesisClientSettings) -> botocore.session.Session:
+    """Make a session with the proxy, CA bundle and kind of endpoint of every service, also for credentials."""
+    core = botocore.session.Session(profile=settings.aws_profile)
+    if settings.ca_bundle is not None:
+        _check_certificates(settings.ca_bundle)
+        core.set_config_variable("ca_bundle", settings.ca_bundle)
+    of_all: dict[str, Any] = {
+        "use_fips_endpoint": settings.use_fips_endpoint,
+        "use_dualstack_endpoint": settings.use_dualstack_endpoint,
+    }
+    if settings.proxy_url is not None:
+        of_all["proxies"] = dict.fromkeys(("http", "https"), settings.proxy_url)
+    core.set_default_client_config(Config(**of_all))
+    return core
 
 
 class _AssumedRole(CredentialProvider):
@@ -252,17 +191,3 @@ def _take_body(
         customized_response_dict[RAW_BODY] = response_dict["body"]
         customized_response_dict[CONTENT_TYPE] = content_type
         response_dict["body"] = b"{}"
-
-
-_lock = threading.Lock()
-_clients: dict[tuple[int, KinesisClientSettings], "KinesisClient"] = {}
-
-# Another thread may hold the lock at a fork; the child starts with a free one and no clients.
-if hasattr(os, "register_at_fork"):
-
-    def _forget_in_child() -> None:
-        global _lock  # noqa: PLW0603 - a lock cannot be reset, only replaced
-        _lock = threading.Lock()
-        _clients.clear()
-
-    os.register_at_fork(after_in_child=_forget_in_child)

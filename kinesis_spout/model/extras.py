@@ -64,7 +64,15 @@ def check_spark(what: str) -> None:
 
 
 def _pyspark_version() -> str:
-    if "pyspark" not in sys.modules:
+    """The version of the PySpark that is imported, or would be.
+
+    On a platform that is often its own, on PYTHONPATH, in front of another that pip has installed.
+    """
+    found = importlib.util.find_spec("pyspark")
+    if "pyspark" not in sys.modules and found is not None:
         with suppress(metadata.PackageNotFoundError):  # a platform's own may not be installed by pip
-            return metadata.version("pyspark")
+            installed = metadata.distribution("pyspark")
+            folders = found.submodule_search_locations or ()
+            if str(installed.locate_file("pyspark")) in folders:
+                return installed.version
     return str(import_module("pyspark").__version__)

@@ -4,6 +4,7 @@ The decoder fills the fields that come over the wire in place; the getter adds `
 ``attempt``. One object per record, no copy in between.
 """
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
@@ -81,6 +82,16 @@ class Record(msgspec.Struct, gc=False):
     def arrival(self) -> datetime | None:
         """The approximate arrival as an aware UTC datetime."""
         return None if self.arrival_timestamp is None else datetime.fromtimestamp(self.arrival_timestamp, UTC)
+
+
+def sizes_of(records: Iterable[Record]) -> list[int]:
+    """Return ``size_bytes`` of each, for half the price."""
+    return [
+        len(each.data)
+        + len(each.partition_key or "")
+        + (0 if each.sub_sequence_number is None else _USER_RECORD_BYTES)
+        for each in records
+    ]
 
 
 class TracedRecord(Record, gc=False):

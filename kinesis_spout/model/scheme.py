@@ -8,7 +8,7 @@ A record is retried and dead-lettered as it was read (invariant 16), but handler
 users' schemes, get a copy.
 """
 
-import importlib
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -71,10 +71,8 @@ def resolve(scheme: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
     if not (module_name and colon and path):
         raise InvalidConfig(f"scheme: expected {_ALLOWED}, got {scheme!r}")
     try:
-        found: Any = importlib.import_module(module_name)
-        for name in path.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
+        found: Any = pkgutil.resolve_name(scheme)
+    except (ImportError, AttributeError, ValueError) as error:
         raise InvalidConfig(
             f"scheme: expected an importable 'module:callable', got {scheme!r}: {error}; "
             "is its module on the Python path?"

@@ -1,7 +1,7 @@
 """How a door is monitored, as its settings ask: most are not, and pay nothing for it."""
 
 import threading
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kinesis_spout.consumer.handle import Handle
 from kinesis_spout.settings import SpoutConfig
@@ -19,46 +19,31 @@ _servers: dict[_Place, "MonitoringServer"] = {}
 _doors: dict[_Place, int] = {}
 
 
-class Monitored(Protocol):
-    """A door's part in a server."""
+class Monitored:
+    """A door's part in the servers that its settings ask for: one at an address, one that touches a file, or none.
 
-    def watch(self, handle: Handle) -> None:
-        """Let the server answer for the door, until ``close``."""
-        ...
+    Raises:
+        InvalidConfig: an address cannot be listened at, or a file cannot be written.
+    """
 
-    def close(self) -> None:
-        """Answer for it no more. May be called twice."""
-        ...
-
-
-class NotMonitored:
-    """Of a door whose settings ask for nothing."""
-
-    def watch(self, handle: Handle) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class _Both:
-    """Of a door that answers at an address and touches a file."""
-
-    def __init__(self, http: str, health_file: str) -> None:
-        self._http = _Share(http, None)
+    def __init__(self, *places: _Place) -> None:
+        self._shares: list[_Share] = []
         try:
-            self._file = _Share(None, health_file)
+            for place in places:
+                self._shares.append(_Share(*place))
         except BaseException:
-            self._http.close()
+            self.close()
             raise
 
     def watch(self, handle: Handle) -> None:
-        self._http.watch(handle)
-        self._file.watch(handle)
+        """Let the servers answer for the door, until ``close``."""
+        for share in self._shares:
+            share.watch(handle)
 
     def close(self) -> None:
-        self._http.close()
-        self._file.close()
+        """Answer for it no more. May be called twice."""
+        for share in self._shares:
+            share.close()
 
 
 class _Share:
@@ -94,8 +79,5 @@ class _Share:
 
 def monitored(config: SpoutConfig) -> Monitored:
     """Listen, before the door starts: a wrong address is an error there. Raises InvalidConfig."""
-    if config.http is None and config.health_file is None:
-        return NotMonitored()
-    if config.http is not None and config.health_file is not None:
-        return _Both(config.http, config.health_file)
-    return _Share(config.http, config.health_file)
+    places = ((config.http, None), (None, config.health_file))
+    return Monitored(*(place for place in places if any(place)))

@@ -17,7 +17,7 @@ from math import inf
 from typing import Any, Final
 
 from kinesis_spout.consumer.ports import LONGEST_TURN_SECONDS
-from kinesis_spout.monitoring.consumer_watch import ConsumerLook, Life
+from kinesis_spout.monitoring.consumer_look import ConsumerLook, Life
 
 _LIVE_SECONDS: Final = 3 * LONGEST_TURN_SECONDS
 _LATE_SECONDS: Final = 3.0

@@ -17,7 +17,8 @@ from kinesis_spout.consumer.handle import Handle
 from kinesis_spout.model.distribution import Counted, Distribution
 from kinesis_spout.model.errors import InvalidConfig, SpoutClosed
 from kinesis_spout.model.logs import package_version
-from kinesis_spout.monitoring.consumer_watch import ConsumerLook, ConsumerWatch, Life
+from kinesis_spout.monitoring.consumer_look import ConsumerLook, Life
+from kinesis_spout.monitoring.consumer_watch import ConsumerWatch
 from kinesis_spout.monitoring.metrics import METRICS, PREFIX, Metric
 from kinesis_spout.producer import KinesisProducer
 

@@ -29,7 +29,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.extras import missing_extra
-from kinesis_spout.monitoring.consumer_watch import ConsumerLook, ConsumerWatch
+from kinesis_spout.monitoring.consumer_look import ConsumerLook
+from kinesis_spout.monitoring.consumer_watch import ConsumerWatch
 from kinesis_spout.monitoring.health import Health, health_of, not_alive
 from kinesis_spout.monitoring.readings import Sources, Watched
 from kinesis_spout.monitoring.status import readiness_of, status_of
@@ -93,7 +94,7 @@ class MonitoringServer:
         if self._http is None:
             return None
         host, port = self._http.server_address[:2]
-        return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
+        return str(HttpAddress(str(host), port))
 
     def add(self, watched: Watched) -> None:
         """Watch this as well. Raises InvalidConfig if it cannot be watched."""
@@ -199,10 +200,10 @@ class _Server(ThreadingHTTPServer):
 def _listening(http: str, sources: Sources, awake: Awake) -> _Server:
     address = HttpAddress.parse(http)
     kind: type[_Server] = _Server
-    if ":" in address.bare_host:
+    if ":" in address.host:
         kind = type("_Server6", (_Server,), {"address_family": AF_INET6})
     try:
-        server = kind((address.bare_host, address.port), _Handler)
+        server = kind(address, _Handler)
     except OSError as error:
         raise InvalidConfig(
             f"http: expected an address that is free on this machine, got {http!r}: {error.strerror or error}. "

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -29,9 +29,6 @@ class ApplicationView:
     pauses: int = 0
     """Members that have paused, because practically every record fails."""
     problem: str | None = None
-
-    def document(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def config_of(config: SpoutConfig, app: str, stream: str) -> SpoutConfig:

@@ -66,7 +66,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 class Audit:
     """Writes the entries of one operator's change, once it is made."""
 
-    def __init__(self, world: World, config: SpoutConfig, by: Operator | None) -> None:
+    def __init__(self, world: World, config: SpoutConfig, by: Operator | None = None) -> None:
         self._world = world
         self._config = config
         self._by = by or Operator.here()

@@ -4,23 +4,28 @@ A reset puts shards where a first start at the target would have put them. So it
 stream still lists: parents that were over are read again (from the target on) before their children, and a
 child that no member has begun yet begins at the target too, not at its oldest record. A shard that is not
 listed any more has nothing left to read, and keeps what is stored.
+
+A preview of a reset counts which records would come again and which would never be delivered, by reading them, up
+to a limit; nothing consumes meanwhile, for a reset is refused then.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kinesis_spout.model.clock import moment
-from kinesis_spout.model.errors import StoreError
+from kinesis_spout.model.errors import KinesisError, StoreError
+from kinesis_spout.model.record import Record
 from kinesis_spout.operations.audit import Audit, Operator
 from kinesis_spout.operations.errors import NotFound, WrongArguments
 from kinesis_spout.operations.shards import unfinished_document
-from kinesis_spout.operations.world import World, begun_progress
+from kinesis_spout.operations.world import Stream, World, begun_progress
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.positions import parse_position, resolved
 from kinesis_spout.settings.setting_messages import NotAllowed
-from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, Shard
+from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, SequenceNumber, Shard
 from shard_state.shards.lineage import parents_first
 
 TARGETS: Final = (
@@ -33,6 +38,14 @@ _KEYS: Final = (
     "anchor", "holes", "unfinished",
 )  # fmt: skip
 """Of a shard's document; what cannot be read is null."""
+
+_COUNTED_SHARDS: Final = 64
+"""Of more, the records are not counted: each costs a few reads."""
+_COUNTED_RECORDS: Final = 3_000
+_PAGE_RECORDS: Final = 1_000
+_MAX_PAGES: Final = 8
+"""An emulator, or a shard with gaps in time, may give empty pages."""
+_READERS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +223,7 @@ def checkpoint_text(checkpoint: Checkpoint) -> str:
 
 @contextmanager
 def planned_forgetting(
-    world: World, config: SpoutConfig, by: Operator | None = None
+    world: World, config: SpoutConfig
 ) -> Iterator[tuple[Sequence[str], Callable[[], None]]]:
     """The shards whose progress would be forgotten, and a function that does it, until the context ends."""
     with world.progress(config) as progress:
@@ -220,6 +233,146 @@ def planned_forgetting(
 
         def carry_out() -> None:
             progress.store.forget()
-            Audit(world, config, by).note(progress, "forget", f"{len(shard_ids)} shards")
+            Audit(world, config).note(progress, "forget", f"{len(shard_ids)} shards")
 
         yield shard_ids, carry_out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    records: int
+    is_least: bool = False
+    """There are more: counting ended at its limit."""
+    oldest: float | None = None
+    """When the first of them arrived."""
+
+    def __str__(self) -> str:
+        return f"{self.records:,}" + (" or more" if self.is_least else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetEffect:
+    shard_id: str
+    before: str | None
+    """Where it continues now; None if nothing can be read."""
+    after: str | None
+    """None for a shard that keeps what is stored."""
+    reason: str | None
+    again: Count | None = None
+    """Finished records that would be delivered again; None where it cannot be said."""
+    skipped: Count | None = None
+    """Unfinished records that would never be delivered; None where it cannot be said."""
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetPreview:
+    target: str
+    """The place as it was understood: the time itself where LATEST was asked for."""
+    effects: Sequence[ResetEffect]
+
+    @property
+    def changed(self) -> int:
+        """How many shards would be written."""
+        return sum(each.after is not None for each in self.effects)
+
+
+def preview_reset(world: World, config: SpoutConfig, to: str, shard_ids: Sequence[str]) -> ResetPreview:
+    """Raises as ``planned_reset``: a reset that would be refused has no preview."""
+    position = parse_target(to, world.time())
+    target = to if position.timestamp is None else moment(position.timestamp)
+    with planned_reset(world, config, target, shard_ids) as (moves, _):
+        counted, others = moves[:_COUNTED_SHARDS], moves[_COUNTED_SHARDS:]
+        stream = world.stream(config)
+        with ThreadPoolExecutor(_READERS, "kinesis-spout-preview") as readers:
+            effects = list(readers.map(lambda move: _counted(move, stream), counted))
+    return ResetPreview(
+        target=target, effects=[*effects, *(ResetEffect(**move.document()) for move in others)]
+    )
+
+
+def reset_as_previewed(
+    world: World, config: SpoutConfig, target: str, shard_ids: Sequence[str], *, expected: int, by: Operator
+) -> None:
+    """Reset to the ``target`` of a preview, which changed ``expected`` shards.
+
+    WrongArguments: it would change another number of shards now.
+    """
+    with planned_reset(world, config, target, shard_ids, by) as (moves, carry_out):
+        changed = sum(move.after is not None for move in moves)
+        if changed != expected:
+            raise WrongArguments(
+                f"expected {expected} shards to change, got {changed}: look at the preview again"
+            )
+        carry_out()
+
+
+def _counted(move: Move, stream: Stream) -> ResetEffect:
+    effect = ResetEffect(**move.document())
+    before, after = move.before, move.after
+    if before is None or after is None:
+        return effect
+    try:
+        again = _count(
+            stream,
+            move.shard_id,
+            after.read_from,
+            counts=lambda record: _is_finished(before, record),
+            ends=lambda record: record.sequence > _last_finished(before),
+        )
+        skipped = (
+            Count(records=0)
+            if before.is_shard_end
+            else _count(
+                stream,
+                move.shard_id,
+                before.read_from,
+                counts=lambda record: not _is_finished(before, record),
+                ends=lambda record: _is_included(after.read_from, record),
+            )
+        )
+    except KinesisError as error:
+        return replace(effect, problem=str(error))
+    return replace(effect, again=again, skipped=skipped)
+
+
+def _count(
+    stream: Stream,
+    shard_id: str,
+    start: Position,
+    *,
+    counts: Callable[[Record], bool],
+    ends: Callable[[Record], bool],
+) -> Count:
+    records, read, oldest = 0, 0, None
+    with closing(stream.open_getter(shard_id, start)) as getter:
+        for _ in range(_MAX_PAGES):
+            page = getter.read(_PAGE_RECORDS)
+            for record in page.records:
+                if ends(record):
+                    return Count(records=records, oldest=oldest)
+                if counts(record):
+                    records += 1
+                    oldest = oldest if oldest is not None else record.arrival_timestamp
+            read += len(page.records)
+            if page.at_end or (page.millis_behind_latest == 0 and not page.holds_at_least(_PAGE_RECORDS)):
+                return Count(records=records, oldest=oldest)
+            if read >= _COUNTED_RECORDS:
+                break
+    return Count(records=records, is_least=True, oldest=oldest)
+
+
+def _last_finished(checkpoint: Checkpoint) -> SequenceNumber:
+    return max([checkpoint.base, *(last for _, last in checkpoint.holes)])
+
+
+def _is_finished(checkpoint: Checkpoint, record: Record) -> bool:
+    sequence = record.sequence
+    return sequence <= checkpoint.base or any(after < sequence <= last for after, last in checkpoint.holes)
+
+
+def _is_included(position: Position, record: Record) -> bool:
+    """Whether a reset to there delivers it."""
+    if position.timestamp is not None and record.arrival_timestamp is not None:
+        return record.arrival_timestamp >= position.timestamp
+    return position.includes(record.sequence)

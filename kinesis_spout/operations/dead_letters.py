@@ -9,13 +9,15 @@ where Kinesis accepts them.
 import re
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+import msgspec
 
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig, StoreError
@@ -46,6 +48,11 @@ _KIND: Final = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
 """The name of an exception at the beginning of an error."""
 
 
+MAX_LETTERS: Final = 20_000
+"""Of more, the newest are shown; all are counted."""
+_MAX_ERROR_CHARS: Final = 1_000
+
+
 @runtime_checkable
 class MarkingSink(DeadLetterSink, Protocol):
     def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
@@ -65,15 +72,20 @@ class Choice:
     """Empty takes any."""
 
     @property
+    def filters(self) -> dict[str, str | None]:
+        """By the names that users have for them."""
+        return {"reason": self.reason, "shard": self.shard_id, "error": self.error, "kind": self.kind}
+
+    @property
     def is_filtered(self) -> bool:
-        return any(wanted is not None for wanted in (self.reason, self.shard_id, self.error, self.kind))
+        return any(value is not None for value in self.filters.values())
 
     @property
     def text(self) -> str:
         if self.message_ids:
             return ", ".join(sorted(self.message_ids))
-        wanted = {"reason": self.reason, "shard": self.shard_id, "error": self.error, "kind": self.kind}
-        return ", ".join(f"{name} {value!r}" for name, value in wanted.items() if value is not None) or "all"
+        wanted = self.filters.items()
+        return ", ".join(f"{name} {value!r}" for name, value in wanted if value is not None) or "all"
 
     def takes(self, letter: DeadLetter) -> bool:
         return (
@@ -304,3 +316,67 @@ def _entry(letter: DeadLetter) -> "Entry":
         # whole call.
         hash_key = None
     return Entry(key, letter.data, hash_key)
+
+
+@dataclass(slots=True, kw_only=True)
+class LetterKind:
+    """All letters of one kind of error. Mutable while they are counted."""
+
+    kind: str
+    count: int
+    first: float
+    last: float
+    """When the first and the last of them died."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterSummary:
+    letter: DeadLetter
+    """Without its data, its traceback, and the rest of a long error."""
+    kind: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LettersView:
+    total: int
+    kinds: Sequence[LetterKind]
+    """The most frequent ones first."""
+    letters: Sequence[LetterSummary]
+    """The newest first, at most ``MAX_LETTERS``."""
+    can_mark: bool
+    """Whether single letters can be redriven: their place remembers which were."""
+
+    def chosen(self, choice: Choice) -> Iterator[LetterSummary]:
+        return (each for each in self.letters if choice.takes(each.letter))
+
+
+def view_letters(world: World, config: SpoutConfig) -> LettersView:
+    """Read all letters that were not redriven; copies of one count once."""
+    with world.dead_letters(config) as sink:
+        return _counted(sink.read(), can_mark=isinstance(sink, MarkingSink))
+
+
+def _counted(letters: Iterable[DeadLetter], *, can_mark: bool) -> LettersView:
+    kinds: dict[str, LetterKind] = {}
+    kept: deque[LetterSummary] = deque(maxlen=MAX_LETTERS)
+    seen: set[tuple[str, float]] = set()
+    for letter in letters:
+        died = letter.died_at
+        if (letter.message_id, died) in seen:
+            continue
+        seen.add((letter.message_id, died))
+        kind = kind_of(letter)
+        counted = kinds.setdefault(kind, LetterKind(kind=kind, count=0, first=died, last=died))
+        counted.count += 1
+        counted.first, counted.last = min(counted.first, died), max(counted.last, died)
+        bare = msgspec.structs.replace(
+            letter, data=b"", traceback=None, error=letter.error[:_MAX_ERROR_CHARS]
+        )
+        kept.append(LetterSummary(letter=bare, kind=kind, size_bytes=len(letter.data)))
+    return LettersView(
+        total=len(seen),
+        kinds=sorted(kinds.values(), key=lambda each: (-each.count, each.kind)),
+        letters=sorted(kept, key=lambda each: -each.letter.died_at),
+        can_mark=can_mark,
+    )

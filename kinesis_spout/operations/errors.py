@@ -26,6 +26,12 @@ class NotBegun(NotFound):
     exit_code = 4
 
 
+class NotReadYet(KinesisSpoutError):  # noqa: N818
+    """The first reading takes longer than the one who looks waits. It goes on: look again."""
+
+    retriable = True
+
+
 class NobodyAnswers(KinesisError):  # noqa: N818
     """No endpoint listens at the address of Kinesis in the settings. Not tried again."""
 

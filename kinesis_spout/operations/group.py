@@ -108,8 +108,6 @@ class Resumed:
     everything: bool = False
     names: Sequence[str] = ()
     """Shards that an operator had paused, then members whose records had practically all failed."""
-    not_paused: Sequence[str] = ()
-    """Of the shards that were named: those that no operator had paused."""
 
 
 def resume(
@@ -131,4 +129,4 @@ def resume(
         ended = [shard_id for shard_id in shard_ids if group.resume(shard_id)]
         if ended:
             Audit(world, config, by).note(progress, "resume", ", ".join(ended))
-        return Resumed(names=ended, not_paused=[each for each in shard_ids if each not in ended])
+        return Resumed(names=ended)

@@ -76,7 +76,7 @@ def ask(address: str, *, ready: bool, timeout_seconds: float) -> HealthView:
     )
 
 
-def look_at(file: Path, *, max_age_seconds: float, now: float | None = None) -> HealthView:
+def look_at(file: Path, *, max_age_seconds: float) -> HealthView:
     """Look whether a spout has touched its ``health_file`` lately.
 
     Raises:
@@ -85,7 +85,7 @@ def look_at(file: Path, *, max_age_seconds: float, now: float | None = None) -> 
     if not max_age_seconds > 0:
         raise WrongArguments(f"max-age: expected more than 0 seconds, got {max_age_seconds:g}")
     try:
-        age = (time.time() if now is None else now) - file.stat().st_mtime
+        age = time.time() - file.stat().st_mtime
     except OSError as error:
         return HealthView(is_good=False, asked=str(file), reasons=(f"it cannot be read: {error.strerror}",))
     if age <= max_age_seconds:

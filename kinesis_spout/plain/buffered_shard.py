@@ -1,9 +1,11 @@
 """Fetches a shard's records ahead, so that asking for the next one never waits for the network."""
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from kinesis_spout.kinesis import Prefetcher
@@ -13,7 +15,7 @@ from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader, read_page
 from kinesis_spout.kinesis.retry_policy import Action, Reaction, reaction_to, read_again_at
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError, SpoutClosed
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import Record, sizes_of
 from kinesis_spout.ports import Page, ShardGetter
 from shard_state import SequenceNumber
 
@@ -32,6 +34,7 @@ class BufferedShard(ShardReader[Page]):
         react: says what an error means; called under the lock, once for each error.
         worked: called for the first page, and for the first one after errors; under the lock.
         odd: called for every page with damaged aggregates or records from outside the shard; under the lock.
+        came: called when ``poll`` may have something new: records, the shard's end, or an error; under the lock.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class BufferedShard(ShardReader[Page]):
         react: Callable[[Exception], Reaction] = reaction_to,
         worked: Callable[[], None] = lambda: None,
         odd: Callable[[Page], None] = lambda _: None,
+        came: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(prefetcher, room, lock=lock, clock=clock, periods=periods)
         self._getter = getter
@@ -54,6 +58,7 @@ class BufferedShard(ShardReader[Page]):
         self._react = react
         self._worked = worked
         self._odd = odd
+        self._came = came
         self._records: deque[Record] = deque()
         self._bytes = 0
         self._records_in_one = 1
@@ -97,27 +102,30 @@ class BufferedShard(ShardReader[Page]):
             self._taken(record.size_bytes)
             return record
 
-    def take(self, most: int, most_bytes: int) -> list[Record]:
-        """The next records at hand: so many at most, and of ``most_bytes`` at most but for the last.
+    def take(self, most: int, most_bytes: int) -> tuple[list[Record], list[int]]:
+        """The next records at hand, with the size of each: so many at most, of ``most_bytes`` but for the last.
 
         An error that ``poll`` would raise is left to it.
         """
         with self._lock:
-            records: list[Record] = []
-            taken_bytes = 0
-            while self._records and len(records) < most and taken_bytes < most_bytes:
-                record = self._records.popleft()
-                taken_bytes += record.size_bytes
-                records.append(record)
+            queue = self._records
+            records = [queue.popleft() for _ in range(min(most, len(queue)))]
+            sizes = sizes_of(records)
+            taken_bytes = sum(sizes)
+            if taken_bytes > most_bytes:
+                count = 1 + bisect_left(list(accumulate(sizes)), most_bytes)
+                queue.extendleft(reversed(records[count:]))
+                del records[count:], sizes[count:]
+                taken_bytes = sum(sizes)
             self._taken(taken_bytes)
-            return records
+            return records, sizes
 
-    def put_back(self, records: Sequence[Record]) -> None:
-        """Let records be the next ones again, in the order in which ``take`` returned them."""
+    def put_back(self, records: Sequence[Record], size_bytes: int) -> None:
+        """Let records, of that size, be the next ones again, in the order in which ``take`` returned them."""
         with self._lock:
             if not self._closed:
                 self._records.extendleft(reversed(records))
-                self._bytes += sum([record.size_bytes for record in records])
+                self._bytes += size_bytes
 
     def ahead(self, most: int) -> tuple[SequenceNumber, SequenceNumber] | None:
         """The next record and the last of the next ``most`` that are at hand; None if there is none."""
@@ -143,6 +151,11 @@ class BufferedShard(ShardReader[Page]):
     def failed(self) -> bool:
         """Whether fetching ended with an error, which ``poll`` raises after the records before it."""
         return self._failure is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether ``poll`` returns None, and will until ``came`` is called. Under the lock."""
+        return not (self._records or self._closed or self._failure is not None or self._last_page is not None)
 
     @property
     def has_records(self) -> bool:
@@ -191,6 +204,8 @@ class BufferedShard(ShardReader[Page]):
         self._records.extend(page.records)
         self._records_in_one = max(1, len(page.records) // (page.kinesis_records or MAX_RECORDS))
         self._bytes += page.kept_bytes
+        if page.records or page.at_end:
+            self._came()
         if page.at_end:
             self._last_page = page
             return None
@@ -204,6 +219,7 @@ class BufferedShard(ShardReader[Page]):
         reaction = self._react(error)
         if reaction.action is not Action.RETRY or not isinstance(error, KinesisSpoutError):
             self._failure = error
+            self._came()
             return None
         self.last_error = error
         return read_again_at(self._clock.monotonic(), self.ready_at)

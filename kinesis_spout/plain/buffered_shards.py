@@ -7,7 +7,6 @@ ahead, shared evenly by the shards (a page can exceed its share).
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from math import inf
@@ -21,24 +20,43 @@ from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.kinesis.retry_policy import Action, Reaction, reaction_to
 from kinesis_spout.model.errors import KinesisError
+from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
 from kinesis_spout.plain.buffered_shard import BufferedShard
 from kinesis_spout.plain.caution import Caution
 from kinesis_spout.plain.retained_records import Retained, RetainedRecords
 from kinesis_spout.ports import Page
-from shard_state import Exhausted, Fate, Guarantee, RecordState, SequenceNumber
+from shard_state import Exhausted, Fate, Guarantee, Order, RecordState, Retry, Run, SequenceNumber
 
 _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Consecutive fresh records of one shard that may be handed out together."""
+_ENDED: Final = Record(data=b"", sequence_number="")
 
-    shard_id: str
-    epoch: int
-    records: list[Record]
+
+class RecordRun:
+    """Consecutive fresh records of one shard that may be handed out together. Mutable."""
+
+    __slots__ = ("epoch", "records", "shard_id", "sizes", "tracked")
+
+    def __init__(self, shard_id: str, epoch: int, records: list[Record], sizes: list[int]) -> None:
+        self.shard_id = shard_id
+        self.epoch = epoch
+        self.records = records
+        """``_ENDED`` takes the place of those that have ended: one that stays open keeps no others in memory."""
+        self.sizes = sizes
+        """``size_bytes`` of each."""
+        self.tracked = Run(len(records), self.sequence_of)
+        """What the tracker knows of it, once it is handed out."""
+
+    def end_behind(self, count: int) -> None:
+        """Let only so many records be of the run."""
+        del self.records[count:], self.sizes[count:]
+        self.tracked = Run(count, self.sequence_of)
+
+    def sequence_of(self, index: int) -> SequenceNumber:
+        return self.records[index].sequence
 
 
 _ENDED_THE_PROCESS: Final = (
@@ -94,6 +112,7 @@ class BufferedShards:
                 react=partial(self._reading_failed, shard_id, state.epoch),
                 worked=partial(self._reading_worked, shard_id, state.epoch),
                 odd=self._count,
+                came=partial(self._turns.wake, shard_id),
             )
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
@@ -155,10 +174,8 @@ class BufferedShards:
             or self._consumer.config.maximum_record_age_seconds is not None
         )
 
-    def take_run(self, now: float, most: int) -> Run | None:
+    def take_run(self, now: float, most: int) -> RecordRun | None:
         """Take the next fresh records of the shard whose turn it is; None if each is decided upon by itself."""
-        if self._gave_retry:
-            return None  # more may be due
         manager, retained = self._consumer.manager, self.retained
         retained.drop_dead_lettered(self._is_dead_lettered)
         shard_id = self._turns.current(now)
@@ -169,44 +186,89 @@ class BufferedShards:
         most = min(most, manager.run_room(shard_id, now))
         if state is None or most <= 1 or retained.is_full or not getter.has_records:
             return None
-        records = getter.take(most, retained.free_bytes)
-        end = len(records)
-        if state.retries.line_of:
+        run = RecordRun(shard_id, state.epoch, *getter.take(most, retained.free_bytes))
+        end = len(run.records)
+        if manager.order is Order.KEY and state.retries.line_of:
             blocks = state.retries.blocks
-            end = sum(1 for _ in takewhile(lambda record: not blocks(record.partition_key), records))
-        if not _are_in_order(records[:end], state.tracker.last_emitted):
+            end = sum(1 for _ in takewhile(lambda record: not blocks(record.partition_key), run.records))
+        if not _are_in_order(run.records[:end], state.tracker.last_emitted):
             end = 0  # the first that is not is found one by one
-        getter.put_back(records[end:])
-        return Run(shard_id, state.epoch, records[:end]) if end else None
+        self._put_back(run, end)
+        return run if end else None
 
-    def handed_out(self, run: Run, is_acked: Sequence[bool], now: float) -> None:
-        """Take in which records of a run were handed out, until ``now``, and acked; put back the rest."""
-        consumer, shard_id, count = self._consumer, run.shard_id, len(is_acked)
-        if count < len(run.records):
-            self._getters[shard_id].put_back(run.records[count:])
-        records = run.records[:count]
-        read_bytes = sum([len(each.data) + len(each.partition_key or "") for each in records])
+    def _put_back(self, run: RecordRun, end: int) -> None:
+        """Let the records of a run from ``end`` on be the next ones of their shard again."""
+        if end < len(run.records):
+            self._getters[run.shard_id].put_back(run.records[end:], sum(run.sizes[end:]))
+            run.end_behind(end)
+
+    def handed_out(self, run: RecordRun, count: int) -> None:
+        """Take in that so many records of a run were handed out; put back the others."""
+        self._put_back(run, count)
+        if not count:
+            return
+        consumer, shard_id = self._consumer, run.shard_id
+        read_bytes = sum([len(each.data) + len(each.partition_key or "") for each in run.records])
         consumer.counters.bytes_read += read_bytes
         consumer.sharing.read_bytes[shard_id] += read_bytes
         consumer.counters.delivered += count
         self._turns.took_records(shard_id, count)
-        at = 0
-        while at < count:
-            record = records[at]
-            if is_acked[at]:
-                end = is_acked.index(False, at) if False in is_acked[at:] else count
-                consumer.manager.emit_acked(shard_id, record.sequence, records[end - 1].sequence, end - at)
-                self._acked(records[at:end], attempt=1)
-                at = end
-            else:
-                sequence = record.sequence
-                consumer.manager.emit(shard_id, sequence, record.partition_key, now)
-                self.retained.add(record, sequence, record.size_bytes)
-                at += 1
+        consumer.manager.emit_run(shard_id, run.tracked)
+        self.retained.add_in_runs(shard_id, sum(run.sizes))
 
-    def acked(self, records: Iterable[Record]) -> None:
-        """Take in acks of records that were told of before; without effect where that is over."""
-        manager, now = self._consumer.manager, self._consumer.now
+    def acked_in_run(self, run: RecordRun, indices: list[int]) -> None:
+        """Take in acks of open records of a run; without effect where its shard was lost."""
+        if not self._is_owned(run):
+            return
+        shard_id, records, sizes = run.shard_id, run.records, run.sizes
+        self._consumer.manager.ack_in_run(shard_id, run.tracked, indices)
+        self.retained.add_in_runs(shard_id, -sum([sizes[index] for index in indices]))
+        self._acked([records[index] for index in indices], attempt=1)
+        for index in indices:
+            records[index] = _ENDED
+
+    def single_out(self, run: RecordRun, index: int) -> None:
+        """Let an open record of a run be tracked and retained by itself, without a time-out: it is to fail."""
+        if not self._is_owned(run):
+            return
+        shard_id, record, size_bytes = run.shard_id, run.records[index], run.sizes[index]
+        self._consumer.manager.single_out(shard_id, run.tracked, index)
+        self.retained.add_in_runs(shard_id, -size_bytes)
+        self.retained.add(record, record.sequence, size_bytes)
+        run.records[index] = _ENDED
+
+    def _is_owned(self, run: RecordRun) -> bool:
+        state = self._consumer.manager.shard(run.shard_id)
+        return state is not None and state.epoch == run.epoch
+
+    def fail(
+        self, shard_id: str, sequence: SequenceNumber, attempt: int, failure: Failure, now: float
+    ) -> Retry | Exhausted | None:
+        """Decide upon a delivery that failed, under the present ownership; None if it has ended already."""
+        consumer, retained = self._consumer, self.retained.get(shard_id, sequence)
+        if retained is None:
+            return None
+        record = retained.record
+        decision = consumer.manager.fail(
+            shard_id,
+            sequence,
+            now,
+            attempt=attempt,
+            fate=failure.fate,
+            partition_key=record.partition_key,
+            delay_seconds=failure.delay_seconds,
+        )
+        if decision is None:
+            return None
+        consumer.failures.add(failure.raised)
+        if isinstance(decision, Exhausted):
+            consumer.dead_letter(decision, record, failure.error_text, failure.raised)
+            self.retained.given_up(shard_id, sequence)
+        return decision
+
+    def acked(self, records: Iterable[Record], now: float) -> None:
+        """Take in acks of records that are tracked by themselves; without effect where that is over."""
+        manager = self._consumer.manager
         by_attempt = defaultdict[int, list[Record]](list)
         for record in records:
             sequence = record.sequence
@@ -242,7 +304,7 @@ class BufferedShards:
             try:
                 taken = self._next_of(shard_id, now)
             except Exception:
-                self._turns.rest(now)
+                self._let_rest(shard_id, now)
                 raise
             if taken is not None:
                 if self._rate.is_limited:
@@ -252,8 +314,17 @@ class BufferedShards:
                 return taken
             if self._caution.holds_back():
                 return None
-            self._turns.rest(now)
+            self._let_rest(shard_id, now)
         return None
+
+    def _let_rest(self, shard_id: str, now: float) -> None:
+        """Let the current shard, which has nothing, rest; if only its getter can change that, let it sleep."""
+        getter, state = self._getters.get(shard_id), self._consumer.manager.shard(shard_id)
+        waits_for_getter = getter is not None and getter.waits and not self._is_bounded
+        if waits_for_getter and state is not None and not state.retries.line_of:
+            self._turns.sleep()
+        else:
+            self._turns.rest(now)
 
     def _next_of(self, shard_id: str, now: float) -> Retained | None:
         if self._rate.is_limited and self._gave_retry:

@@ -28,9 +28,10 @@ from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import InvalidConfig, SpoutClosed, StreamNotFound
+from kinesis_spout.model.handler import failure_of, failure_saying
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
-from kinesis_spout.monitoring.doors import Monitored, NotMonitored, monitored
+from kinesis_spout.monitoring.doors import Monitored, monitored
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, SpoutListener
 from kinesis_spout.plain.stream_tuples import Emitted, MessageId, StreamTuples
@@ -90,7 +91,7 @@ class RecordSpout(Handle):
         self._streams: StreamSet[StreamTuples] | None = None
         self._clock: Clock = SystemClock()
         self._is_several = self.config.is_several
-        self._monitored: Monitored = NotMonitored()
+        self._monitored = Monitored()
         self._tracing = _tracing_of(self.config)
         self._active = False
         self._closed = False
@@ -331,8 +332,12 @@ class RecordSpout(Handle):
             ValueError: this is no message id.
             SpoutClosed: it was closed, or never activated.
         """
+        failure = failure_of(reason) if isinstance(reason, BaseException) else failure_saying(reason)
+        only = self._only
+        if only is not None and only.fail_at_hand(message_id, failure):
+            return True
         tuples, delivery = self._addressed_tuple(message_id)
-        failed = tuples is not None and tuples.fail(delivery, reason)
+        failed = tuples is not None and tuples.fail(delivery, failure)
         self._announcements.make()
         return failed
 

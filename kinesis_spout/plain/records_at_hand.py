@@ -3,9 +3,15 @@
 To decide upon a record, and to take its ack in, costs a look at everything that the lock guards. So where nothing
 has to be decided record by record, a *run* of records is decided upon together, and their hand-outs and acks are
 noted here, each by one operation that the interpreter does not interrupt. Whoever takes the consumer's lock
-*gathers* first: what was handed out and acked meanwhile becomes spans of the tracker, and the rest of the run goes
-back to its shard. So under the lock everything is as if each record had been decided upon by itself, and whatever
-is decided there (a failure, a pause, a lost shard, the end) holds for the next record.
+*gathers* first: the tracker is told of what was handed out, acked and failed meanwhile, and the rest of the run
+goes back to its shard. So under the lock everything is as if each record had been decided upon by itself, and
+whatever is decided there (a pause, a lost shard, the end) holds for the next record.
+
+What was handed out stays together, as a ``RecordRun``, until the last of it has ended: the tracker is told of acks
+run by run, a record that failed is singled out, and all deliveries of a run have one deadline.
+
+A failure is noted here, too, if no record of the run has to wait for it. After ``_MOST_FAILED`` of them somebody
+gathers, so that the circuit breaker opens in time.
 
 A run ends after ``_LONGEST_SECONDS`` at the latest: then retries are due, deadlines pass, other shards have their
 turn. One that did not last so long is followed by a longer one; one that did, by a shorter one, as does one that
@@ -15,46 +21,66 @@ An error in between, which can be the caller's Ctrl-C, ends the consumer: the tr
 a record behind it must not be tracked before the rest.
 """
 
-from collections import deque
-from collections.abc import Collection
-from typing import Final
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Collection, Iterable
+from itertools import repeat
+from math import inf
+from typing import Final, NamedTuple
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
-from kinesis_spout.plain.buffered_shards import BufferedShards, Run
+from kinesis_spout.plain.buffered_shards import BufferedShards, RecordRun
+from shard_state import Delivery, Order
 
 _LONGEST_SECONDS: Final = 0.01
 _FEWEST, _MOST = 32, 512
 """Records of a run."""
+_MOST_FAILED: Final = 8
+
+Out = tuple[str, Record, RecordRun | None, int]
+"""What is handed out: its message id, the record, the run that it is of, if any, and its index there. A plain
+tuple, as one is made for each record."""
+
+
+class _Failed(NamedTuple):
+    out: Out
+    failure: Failure
+    at: float
 
 
 class RecordsAtHand:
-    """Of one stream. Mutable; ``take``, ``ack`` and ``forget`` are thread-safe, all else is under the lock."""
+    """Of one stream. Mutable; ``take``, ``ack`` and ``fail`` are thread-safe, all else is under the lock."""
 
     def __init__(self, consumer: Consumer, shards: BufferedShards, prefix: str) -> None:
         self._consumer = consumer
         self._shards = shards
         self._prefix = prefix
+        self._order = consumer.manager.order
+        timeout_seconds = consumer.config.message_timeout_seconds
+        self._timeout_seconds = inf if timeout_seconds is None else timeout_seconds
         self._monotonic = consumer.ports.clock.monotonic
         self._is_certain = consumer.ports.coordinator.is_certain
         self._most = _FEWEST
         self._until = 0.0
-        self._run: Run | None = None
-        self._ids: list[str] = []
-        """Of the run's records."""
-        self._waiting: deque[tuple[str, Record]] = deque()
+        self._run: RecordRun | None = None
+        self._waiting: deque[Out] = deque()
         """Those of the run that were not handed out yet."""
         self._handed_at = 0.0
-        self._out: dict[str, Record] = {}
+        self._out: dict[str, Out] = {}
         """What was handed out from here and has no outcome, by message id."""
-        self._acked: deque[tuple[str, Record]] = deque()
-        """Acks that are not gathered yet."""
+        self._ended: deque[Out | _Failed] = deque()
+        """Acks and failures that are not gathered yet."""
+        self._failed = 0
+        """How many of these are failures, or a few less where threads met."""
+        self._deadlines: OrderedDict[RecordRun, float] = OrderedDict()
+        """Of the runs that were handed out and are not finished, the earliest first."""
 
     # Without the lock
 
-    def take(self) -> tuple[str, Record] | None:
-        """Hand out the next record, with its message id; None if the caller has to look under the lock."""
+    def take(self) -> Out | None:
+        """Hand out the next record; None if the caller has to look under the lock."""
         if not self._waiting or self._consumer.fatal is not None or not self._is_certain():
             return None
         now = self._monotonic()
@@ -65,24 +91,39 @@ class RecordsAtHand:
         except IndexError:  # another thread took the last one, or gathers
             return None
         self._handed_at = now
-        self._out[taken[0]] = taken[1]
+        self._out[taken[0]] = taken
         return taken
 
     def ack(self, message_id: str) -> bool:
         """Finish a record; False if the caller has to look under the lock."""
-        record = self._out.pop(message_id, None)
-        if record is None:
+        out = self._out.pop(message_id, None)
+        if out is None:
             return False
-        self._acked.append((message_id, record))
+        self._ended.append(out)
         return True
 
-    def forget(self, message_id: str) -> None:
-        """Note that a delivery has ended without an ack."""
-        self._out.pop(message_id, None)
+    def fail(self, message_id: str, failure: Failure) -> bool:
+        """Fail a delivery; False if the caller has to look under the lock."""
+        out = self._out.pop(message_id, None)
+        if out is None:
+            return False
+        self._ended.append(_Failed(out, failure, self._monotonic()))
+        self._failed += 1
+        if self._failed >= _MOST_FAILED or self._is_waited_for(out[1]):
+            with self._consumer.lock:
+                pass  # who takes the lock gathers
+        return True
+
+    def _is_waited_for(self, record: Record) -> bool:
+        """Whether a record that is at hand must not be handed out while another one waits."""
+        if self._order is not Order.KEY:
+            return self._order is Order.SHARD
+        key = record.partition_key
+        return key is not None and any(waiting[1].partition_key == key for waiting in self._waiting.copy())
 
     # Under the lock
 
-    def prepared(self, now: float) -> tuple[str, Record] | None:
+    def prepared(self, now: float) -> Out | None:
         """Put the next records at hand, and hand out the first; None if each has to be decided upon by itself."""
         try:
             return self._prepared(now)
@@ -90,57 +131,113 @@ class RecordsAtHand:
             self._consumer.end_with(_interrupted(error))
             raise
 
-    def _prepared(self, now: float) -> tuple[str, Record] | None:
+    def _prepared(self, now: float) -> Out | None:
         run = self._shards.take_run(now, self._most)
         if run is None:
             return None
         assert self._run is None, "who takes the lock gathers"
         before, behind = f"{self._prefix}{run.shard_id}:", f"#{run.epoch}.1"
-        self._ids = [f"{before}{record.sequence_text}{behind}" for record in run.records]
+        ids = [f"{before}{record.sequence_text}{behind}" for record in run.records]
         self._run, self._until, self._handed_at = run, now + _LONGEST_SECONDS, now
-        first = self._ids[0], run.records[0]
-        self.handed_out(*first)
-        waiting = zip(self._ids, run.records, strict=True)
-        next(waiting)
+        waiting = zip(ids, run.records, repeat(run), range(len(ids)), strict=False)
+        first = next(waiting)
+        self.handed_out(first)
         self._waiting.extend(waiting)
         return first
 
-    def handed_out(self, message_id: str, record: Record) -> None:
+    def handed_out(self, out: Out) -> None:
         """Let a record that was handed out be acked here."""
-        self._out[message_id] = record
+        self._out[out[0]] = out
+
+    def in_run(self, message_id: str) -> Record | None:
+        """Give a record of a run that is handed out and has no outcome."""
+        out = self._out.get(message_id)
+        return None if out is None or out[2] is None else out[1]
+
+    def single_out(self, message_id: str) -> None:
+        """Let a delivery that is to fail at once be tracked by itself; without effect if it is not at hand."""
+        out = self._out.pop(message_id, None)
+        if out is not None and out[2] is not None:
+            self._single_out(out[2], out[3])
+
+    def expired(self, now: float) -> list[Delivery]:
+        """Name the deliveries of runs whose message time-out has passed, once; the caller fails them."""
+        late: list[Delivery] = []
+        while self._deadlines and next(iter(self._deadlines.values())) <= now:
+            run, _ = self._deadlines.popitem(last=False)
+            late += [
+                Delivery(run.shard_id, run.sequence_of(index), 1) for index in run.tracked.open_records()
+            ]
+        return late
 
     def gather(self) -> None:
-        """Have the tracker know what was handed out and acked, and put back what was not handed out."""
-        if self._run is None and not self._acked:
+        """Have the tracker know what was handed out and has ended, and put back what was not handed out."""
+        if self._run is None and not self._ended:
             return
         try:
-            acked = dict([self._acked.popleft() for _ in range(len(self._acked))])
+            self._failed = 0
+            ended = [self._ended.popleft() for _ in range(len(self._ended))]
             run, self._run = self._run, None
             if run is not None:
-                self._gather_run(run, acked)
-            if acked:
-                self._shards.acked(acked.values())
+                self._gather_run(run)
+            self._gather_ended(ended)
         except BaseException as error:
             self._consumer.end_with(_interrupted(error))
             raise
 
     def lost(self, shard_ids: Collection[str]) -> None:
         out = self._out.copy()  # other threads hand out and ack meanwhile
-        for message_id in [each for each, record in out.items() if record.shard_id in shard_ids]:
-            self.forget(message_id)
+        for message_id in [each for each, (_, record, *_) in out.items() if record.shard_id in shard_ids]:
+            self._out.pop(message_id, None)
+        for run in [run for run in self._deadlines if run.shard_id in shard_ids]:
+            del self._deadlines[run]
 
-    def _gather_run(self, run: Run, acked: dict[str, Record]) -> None:
+    def _gather_run(self, run: RecordRun) -> None:
         left = 0
         try:
             while True:
                 self._waiting.pop()
                 left += 1
         except IndexError:
-            handed_out = len(self._ids) - left
+            handed_out = len(run.records) - left
         was_cut = left or handed_out < self._most
         self._most = max(_FEWEST, self._most // 2) if was_cut else min(_MOST, 2 * self._most)
-        is_acked = [acked.pop(message_id, None) is not None for message_id in self._ids[:handed_out]]
-        self._shards.handed_out(run, is_acked, self._handed_at)
+        self._shards.handed_out(run, handed_out)
+        if handed_out:
+            self._deadlines[run] = self._handed_at + self._timeout_seconds
+
+    def _gather_ended(self, ended: Iterable[Out | _Failed]) -> None:
+        acked = defaultdict[RecordRun | None, list[Out]](list)
+        for each in ended:
+            if isinstance(each, _Failed):
+                self._gather_acked(acked, each.at)
+                self._gather_failed(each)
+            else:
+                acked[each[2]].append(each)
+        self._gather_acked(acked, self._consumer.now)
+
+    def _gather_acked(self, acked: dict[RecordRun | None, list[Out]], now: float) -> None:
+        for run, each in acked.items():
+            if run is None:
+                self._shards.acked([record for _, record, _, _ in each], now)
+            else:
+                self._shards.acked_in_run(run, [index for _, _, _, index in each])
+                self._forget_finished(run)
+        acked.clear()
+
+    def _gather_failed(self, failed: _Failed) -> None:
+        _, record, run, index = failed.out
+        if run is not None:
+            self._single_out(run, index)
+        self._shards.fail(record.shard_id, record.sequence, record.attempt, failed.failure, failed.at)
+
+    def _single_out(self, run: RecordRun, index: int) -> None:
+        self._shards.single_out(run, index)
+        self._forget_finished(run)
+
+    def _forget_finished(self, run: RecordRun) -> None:
+        if not run.tracked.open:
+            self._deadlines.pop(run, None)
 
 
 def _interrupted(error: BaseException) -> BaseException:

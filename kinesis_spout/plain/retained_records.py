@@ -1,4 +1,4 @@
-"""The data of every record that is not finished, so that a retry needs no second read.
+"""The data of every record that is not finished and not in a run, so that a retry needs no second read.
 
 A record that was given up is retained too, until its dead letter is durable: otherwise a sink that is down
 would let the memory grow beyond its cap (invariant 12).
@@ -38,6 +38,8 @@ class RetainedRecords:
     def __init__(self, full_at_bytes: Callable[[], int]) -> None:
         self._full_at_bytes = full_at_bytes
         self._of_shard: dict[str, dict[SequenceNumber, Retained]] = {}
+        self._in_runs: dict[str, int] = {}
+        """Bytes of the open records of runs, which the runs keep, by shard."""
         self._given_up: deque[Retained] = deque()
         self.size_bytes = 0
         """Data and keys."""
@@ -59,6 +61,11 @@ class RetainedRecords:
         self._of_shard.setdefault(record.shard_id, {})[sequence] = retained
         self.size_bytes += size_bytes
         return retained
+
+    def add_in_runs(self, shard_id: str, size_bytes: int) -> None:
+        """Count bytes that records of runs have more now; negative: less."""
+        self._in_runs[shard_id] = self._in_runs.get(shard_id, 0) + size_bytes
+        self.size_bytes += size_bytes
 
     def get(self, shard_id: str, sequence: SequenceNumber) -> Retained | None:
         return self._of_shard.get(shard_id, {}).get(sequence)
@@ -85,6 +92,7 @@ class RetainedRecords:
 
     def drop_shards(self, shard_ids: Collection[str]) -> None:
         for shard_id in shard_ids:
+            self.size_bytes -= self._in_runs.pop(shard_id, 0)
             gone = self._of_shard.pop(shard_id, {})
             _end_spans(gone.values())
             self.size_bytes -= sum(retained.size_bytes for retained in gone.values())

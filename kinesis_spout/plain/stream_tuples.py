@@ -5,17 +5,15 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from msgspec import structs
-
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.model.errors import StreamNotFound
-from kinesis_spout.model.handler import Failure, Reject, failure_of
+from kinesis_spout.model.handler import Failure, failure_of
 from kinesis_spout.model.record import Record, TracedRecord
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, FailReason
 from kinesis_spout.plain.records_at_hand import RecordsAtHand
 from kinesis_spout.plain.retained_records import Retained
-from shard_state import Exhausted, SequenceNumber
+from shard_state import SequenceNumber
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -98,16 +96,16 @@ class StreamTuples:
         self._is_active = is_active
         self._closed = False
         self._tracing = tracing
-        self._at_hand = RecordsAtHand(consumer, shards, prefix)
         self._decides_one_by_one = shards.decides_one_by_one or tracing is not None or announcements.are_heard
         with consumer.lock:
+            self._at_hand = RecordsAtHand(consumer, shards, prefix)
             consumer.lock.gather = self._at_hand.gather
             shards.forget_shards = self._at_hand.lost
 
     def at_hand(self) -> Emitted | None:
         """Give the next tuple if that takes no decision; None if ``next`` has to look."""
         at_hand = self._at_hand.take()
-        return None if at_hand is None else self._made(*at_hand)
+        return None if at_hand is None else self._made(at_hand[0], at_hand[1])
 
     def next(self) -> Emitted | None:
         """See ``RecordSpout.next_tuple``."""
@@ -116,9 +114,9 @@ class StreamTuples:
             return emitted
         consumer = self.consumer
         consumer.check()
-        self.fail_overdue()
         for _ in range(_MAX_BROKEN_PER_CALL):
             with consumer.lock:
+                self.fail_overdue()
                 may_hand_out = self._is_active() and not self._closed
                 if not (may_hand_out and consumer.ports.coordinator.is_certain()):
                     return None
@@ -130,12 +128,12 @@ class StreamTuples:
                     consumer.counters.delivered += 1
                     record = taken.record
                     delivery = self._delivery(record.shard_id, taken.sequence, record.attempt)
-                    at_hand = f"{self._prefix}{delivery}", record
+                    at_hand = f"{self._prefix}{delivery}", record, None, 0
                     if self._tracing is not None and type(record) is TracedRecord:
                         taken.span = self._tracing.begin(record)
                     if not self._decides_one_by_one:
-                        self._at_hand.handed_out(*at_hand)
-            emitted = self._made(*at_hand)
+                        self._at_hand.handed_out(at_hand)
+            emitted = self._made(at_hand[0], at_hand[1])
             if emitted is not None:
                 self._announcements.emitted(emitted.message_id, at_hand[1].attempt)
                 return emitted
@@ -151,26 +149,35 @@ class StreamTuples:
             return True
         shard_id, sequence = delivery.shard_id, delivery.sequence
         with self.consumer.lock:
+            out = self._id_of_first(shard_id, sequence)
+            if out is not None and self._at_hand.ack(out):  # by the id of an earlier ownership
+                self._at_hand.gather()
+                return True
             acked = self.consumer.manager.ack(shard_id, sequence, self.consumer.now)
             if acked:
                 self.consumer.counters.acked += 1
                 retained = self.shards.retained.finished(shard_id, sequence)
                 if retained is not None:  # perhaps a later delivery is out
-                    out = self._delivery(shard_id, sequence, retained.record.attempt)
-                    self._at_hand.forget(f"{self._prefix}{out}")
+                    later = self._delivery(shard_id, sequence, retained.record.attempt)
+                    self._at_hand.single_out(f"{self._prefix}{later}")
                 self._measure(delivery, retained)
                 self._end_span(retained)
         if acked:
             self._announcements.acked(message_id)
         return acked
 
-    def fail(self, delivery: MessageId, reason: str | BaseException) -> bool:
-        return self._fail(delivery, _failure(reason), FailReason.FAIL)
+    def fail_at_hand(self, message_id: str, failure: Failure) -> bool:
+        """Fail a delivery; False if ``fail`` has to decide. It calls no listener: there is none."""
+        return self._at_hand.fail(message_id, failure)
+
+    def fail(self, delivery: MessageId, failure: Failure) -> bool:
+        return self._fail(delivery, failure, FailReason.FAIL)
 
     def fail_overdue(self) -> None:
         consumer = self.consumer
         with consumer.lock:
-            for shard_id, sequence, attempt in consumer.manager.expired(consumer.now):
+            now = consumer.now
+            for shard_id, sequence, attempt in (*consumer.manager.expired(now), *self._at_hand.expired(now)):
                 text = f"timed out after {consumer.config.message_timeout_seconds:g} s"
                 delivery = self._delivery(shard_id, sequence, attempt)
                 self._fail(delivery, Failure(error_text=text, timed_out=True), FailReason.TIME_OUT)
@@ -178,7 +185,11 @@ class StreamTuples:
     def record(self, delivery: MessageId) -> Record | None:
         with self.consumer.lock:
             retained = self.shards.retained.get(delivery.shard_id, delivery.sequence)
-            return None if retained is None else copy(retained.record)
+            if retained is not None:
+                return copy(retained.record)
+            out = self._id_of_first(delivery.shard_id, delivery.sequence)
+            record = None if out is None else self._at_hand.in_run(out)
+            return None if record is None else copy(record)
 
     def span(self, delivery: MessageId) -> "Span | None":
         with self.consumer.lock:
@@ -220,7 +231,7 @@ class StreamTuples:
         try:
             return Emitted(message_id, self._scheme(record))
         except BaseException as error:
-            self.fail(MessageId.parse(message_id.removeprefix(self._prefix)), error)
+            self.fail(MessageId.parse(message_id.removeprefix(self._prefix)), failure_of(error))
             if isinstance(error, KeyboardInterrupt):
                 raise  # it can be the caller's Ctrl-C; see kinesis_spout.model.handler
             return None
@@ -241,38 +252,26 @@ class StreamTuples:
         assert state is not None, "what is delivered is of a shard that is owned"
         return MessageId(shard_id, sequence, state.epoch, attempt)
 
+    def _id_of_first(self, shard_id: str, sequence: SequenceNumber) -> str | None:
+        """The message id of a record's first delivery under the present ownership; None if there is none."""
+        if self.consumer.manager.shard(shard_id) is None:
+            return None
+        return f"{self._prefix}{self._delivery(shard_id, sequence, 1)}"
+
     def _fail(self, delivery: MessageId, failure: Failure, reason: FailReason) -> bool:
-        consumer, shards = self.consumer, self.shards
-        shard_id, sequence, epoch, attempt = delivery
+        consumer, message_id = self.consumer, f"{self._prefix}{delivery}"
         with consumer.lock:
-            retained, state = shards.retained.get(shard_id, sequence), consumer.manager.shard(shard_id)
-            if retained is None or state is None or state.epoch != epoch:
+            self._at_hand.single_out(message_id)
+            retained = self.shards.retained.get(delivery.shard_id, delivery.sequence)
+            state = consumer.manager.shard(delivery.shard_id)
+            if state is None or state.epoch != delivery.epoch:
                 return False
-            record = retained.record
-            decision = consumer.manager.fail(
-                shard_id,
-                sequence,
-                consumer.now,
-                attempt=attempt,
-                fate=failure.fate,
-                partition_key=record.partition_key,
-                delay_seconds=failure.delay_seconds,
+            decision = self.shards.fail(
+                delivery.shard_id, delivery.sequence, delivery.attempt, failure, consumer.now
             )
             if decision is None:
                 return False
             self._end_span(retained, failure)
-            self._at_hand.forget(f"{self._prefix}{delivery}")
             consumer.counters.timed_out += reason is FailReason.TIME_OUT
-            consumer.failures.add(failure.raised)
-            if isinstance(decision, Exhausted):
-                consumer.dead_letter(decision, record, failure.error_text, failure.raised)
-                shards.retained.given_up(shard_id, sequence)
-            self._announcements.failed(f"{self._prefix}{delivery}", reason, failure.error_text, decision)
+            self._announcements.failed(message_id, reason, failure.error_text, decision)
         return True
-
-
-def _failure(reason: str | BaseException) -> Failure:
-    if isinstance(reason, BaseException):
-        return failure_of(reason)
-    # A bare text is the reason of a Reject: without the name of an exception before it.
-    return structs.replace(failure_of(Reject(reason.strip() or "failed without a reason")), rejected=False)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
+from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.write.put_records import (
     COMMON_RECORD_BYTES,
     MAX_KEY_CHARACTERS,
@@ -44,11 +45,16 @@ class Part(Bundle):
     trace = None
 
     def __init__(
-        self, batch: "BatchTicket", places: Sequence[int], keys: Sequence[str], data: Sequence[bytes]
+        self,
+        batch: "BatchTicket",
+        places: Sequence[int],
+        keys: Sequence[str],
+        data: Sequence[bytes],
+        size_bytes: int,
     ) -> None:
         super().__init__(places, keys, data, batch.first_row)
         self.batch = batch
-        self.size_bytes = sum(map(len, data)) + sum(map(len, keys))
+        self.size_bytes = size_bytes
         self.place = WAITS
         self.tries = 0
         self.outcome: Any = None
@@ -192,9 +198,11 @@ class BatchTicket(Promise):
             self.parts = list(self.tickets_of(range(self.count), self.partition_keys, self.data))
         return self.parts  # type: ignore[return-value] # nothing is bundled yet
 
-    def bundle(self, places: Sequence[int], partition_keys: Sequence[str], data: Sequence[bytes]) -> Part:
-        """Let the records at these places end together. They are given, too."""
-        part = Part(self, places, partition_keys, data)
+    def bundle(
+        self, places: Sequence[int], partition_keys: Sequence[str], data: Sequence[bytes], size_bytes: int
+    ) -> Part:
+        """Let the records at these places end together. They are given, too, and the bytes of data and keys."""
+        part = Part(self, places, partition_keys, data, size_bytes)
         if self.parts is None:
             self.parts = []
         self.parts.append(part)
@@ -311,8 +319,14 @@ def _three(record: PutRecord) -> tuple[bytes, str, str | int | None]:
     )
 
 
-def _has_taken(batch: BatchTicket, records: Sequence[PutRecord]) -> bool:
+def _has_taken(batch: BatchTicket, records: list[PutRecord]) -> bool:
     """Hold records as columns, if all are bytes with ASCII keys that every stream takes."""
+    if native.packer is not None:
+        most_bytes = COMMON_RECORD_BYTES - MAX_KEY_CHARACTERS
+        taken = native.packer.columns_of(records, MAX_KEY_CHARACTERS, most_bytes)
+        if taken is not None:
+            batch.data, batch.partition_keys, batch.size_bytes = taken
+        return taken is not None
     try:
         data = [each for each, _ in records]  # type: ignore[misc] # what is not a pair raises
         keys = [key for _, key in records]  # type: ignore[misc]

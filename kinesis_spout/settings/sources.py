@@ -23,7 +23,7 @@ TOPOLOGY_PREFIX: Final = "kinesis.spout."
 TOML_TABLE: Final = "kinesis_spout"
 
 _PURE_PYTHON: Final = f"{ENVIRONMENT_PREFIX}PURE_PYTHON"
-"""Turns the native decoder off; ``kinesis.read.native`` asks for it."""
+"""Turns the native decoder off; ``kinesis.native`` asks for it."""
 _SERVICE_LINK: Final = re.compile(
     rf"{ENVIRONMENT_PREFIX}(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
     r"|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
+from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import (
     Block,
     ChangesDoNotCount,

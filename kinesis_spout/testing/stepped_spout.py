@@ -140,7 +140,7 @@ class _SteppedConsumer(Consumer):
     _works: tuple[_Work, ...] = ()
 
     def _await_first_assignment(self) -> None:
-        self._share(self.now)
+        self._chores.share(self.now)
 
     def _started(self, name: str, work: Callable[[float], float], due: threading.Event) -> None:
         del name

@@ -66,7 +66,8 @@ class InMemoryStream:
         shards: how many it starts with, dividing the hash keys evenly.
         retention_seconds: how long records are kept by the clock.
         clock: dates records and iterators.
-        ignores_keys: as with the record distribution strategy AUTO, open shards take turns.
+        ignores_keys: as with the record distribution strategy AUTO, open shards take turns. May be changed
+            at any time.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class InMemoryStream:
         ignores_keys: bool = False,
     ) -> None:
         self.name = name
-        self._ignores_keys = ignores_keys
+        self.ignores_keys = ignores_keys
         self.clock = clock or SystemClock()
         self._retention_seconds = retention_seconds
         self._created = self.clock.time()
@@ -207,7 +208,7 @@ class InMemoryStream:
             self._check_exists()
             arn = f"arn:aws:kinesis:us-east-1:000000000000:stream/{self.name}"
             return StreamSummary(
-                name=self.name, arn=arn, created=self._created, ignores_keys=self._ignores_keys
+                name=self.name, arn=arn, created=self._created, ignores_keys=self.ignores_keys
             )
 
     def list_shards(self) -> list[Shard]:
@@ -317,7 +318,7 @@ class InMemoryStream:
 
     def _log_for(self, partition_key: str | None, explicit_hash_key: str | None = None) -> _ShardLog:
         open_logs = [log for log in self._logs.values() if log.closed_at is None]
-        if self._ignores_keys or (partition_key is None and explicit_hash_key is None):
+        if self.ignores_keys or (partition_key is None and explicit_hash_key is None):
             self._keyless += 1
             return open_logs[self._keyless % len(open_logs)]
         if explicit_hash_key is not None:

@@ -21,7 +21,7 @@ from kinesis_spout.model.errors import (
     KinesisSpoutError,
     StoreError,
 )
-from kinesis_spout.operations.errors import NotFound
+from kinesis_spout.operations.errors import NotFound, NotReadYet
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.web import changes, screens
@@ -39,6 +39,7 @@ _STATUS: Final[tuple[tuple[type[KinesisSpoutError], int], ...]] = (
     (InvalidConfig, 400),
     (ConsumerAlive, 409),
     (StoreError, 503),
+    (NotReadYet, 503),
     (KinesisError, 502),
     (DeadLetterError, 502),
     (KinesisSpoutError, 500),

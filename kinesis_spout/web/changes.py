@@ -14,12 +14,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from kinesis_spout.operations import group
+from kinesis_spout.operations.checkpoints import preview_reset, reset_as_previewed
 from kinesis_spout.operations.dead_letters import chosen_letters
 from kinesis_spout.operations.errors import WrongArguments
-from kinesis_spout.operations.reset_preview import preview_reset, reset_as_previewed
 from kinesis_spout.web.guard import COOKIE, cookie_value
 from kinesis_spout.web.pages import Pages, form_of
-from kinesis_spout.web.screens import choice_of, filters_of
+from kinesis_spout.web.screens import choice_of
 from kinesis_spout.web.wording import address
 
 _SLOW_SECONDS: Final = 0.5
@@ -51,21 +51,12 @@ async def _of_shards(request: Request, what: str) -> Response:
     pages = Pages.of(request)
     shard_id = request.query_params.get("shard") or None
 
-    def shown(problem: str | None = None) -> Response:
+    def values() -> dict[str, Any]:
         sight = pages.observation(request).look()
         if shard_id is not None:
             sight.shard(shard_id)
         pauses = {each.view.owner: each.view.pause for each in sight.shards if each.view.pause}
-        return pages.show(
-            request,
-            "change_shards.html",
-            status=200 if problem is None else 400,
-            what=what,
-            shard_id=shard_id,
-            paused=sight.paused,
-            member_pauses=pauses,
-            problem=problem,
-        )
+        return {"what": what, "shard_id": shard_id, "paused": sight.paused, "member_pauses": pauses}
 
     def carry_out(fields: Mapping[str, Any]) -> Response:
         observation = pages.observation(request)
@@ -79,28 +70,19 @@ async def _of_shards(request: Request, what: str) -> Response:
         observation.changed()
         return _back(request, *(() if shard_id is None else ("shards", shard_id)))
 
-    return await _form(request, shown, carry_out)
+    return await _form(request, _page(request, "change_shards.html", values), carry_out)
 
 
 async def _of_member(request: Request, what: str, change: Callable[..., object]) -> Response:
     pages = Pages.of(request)
     member = request.query_params.get("member", "")
 
-    def shown(problem: str | None = None) -> Response:
+    def values() -> dict[str, Any]:
         view = pages.observation(request).look().group
         view.check_alive(member)
         found = next(each for each in view.members if each.name == member)
         others = [each for each in view.members if not each.draining and each.name != member]
-        return pages.show(
-            request,
-            "change_member.html",
-            status=200 if problem is None else 400,
-            what=what,
-            member=found,
-            owned=view.owners[member],
-            others=len(others),
-            problem=problem,
-        )
+        return {"what": what, "member": found, "owned": view.owners[member], "others": len(others)}
 
     def carry_out(fields: Mapping[str, Any]) -> Response:
         observation = pages.observation(request)
@@ -108,7 +90,7 @@ async def _of_member(request: Request, what: str, change: Callable[..., object])
         observation.changed()
         return _back(request)
 
-    return await _form(request, shown, carry_out)
+    return await _form(request, _page(request, "change_member.html", values), carry_out)
 
 
 async def redrive(request: Request) -> Response:
@@ -120,19 +102,10 @@ async def redrive(request: Request) -> Response:
         with chosen_letters(pages.watched.world, config, choice) as chosen:
             return len(chosen), chosen.text
 
-    def shown(problem: str | None = None) -> Response:
+    def values() -> dict[str, Any]:
         count, text = counted()
-        return pages.show(
-            request,
-            "redrive.html",
-            status=200 if problem is None else 400,
-            choice=choice,
-            filters=filters_of(choice),
-            count=count,
-            text=text,
-            can_mark=pages.observation(request).letters().can_mark,
-            problem=problem,
-        )
+        can_mark = pages.observation(request).letters().can_mark
+        return {"choice": choice, "count": count, "text": text, "can_mark": can_mark}
 
     def carry_out(fields: Mapping[str, Any]) -> Response:
         why = _reason(fields)
@@ -149,7 +122,7 @@ async def redrive(request: Request) -> Response:
         )
         return _back(request, "redrives", str(number))
 
-    return await _form(request, shown, carry_out)
+    return await _form(request, _page(request, "redrive.html", values), carry_out)
 
 
 async def stop_redrive(request: Request) -> Response:
@@ -177,25 +150,16 @@ async def reset(request: Request) -> Response:
     to = request.query_params.get("to", "").strip()
     shard_ids = request.query_params.getlist("shard")
 
-    def shown(problem: str | None = None) -> Response:
+    def values() -> dict[str, Any]:
         observation = pages.observation(request)
         sight = observation.look()
-        preview = None
+        told = {"sight": sight, "to": to, "shard_ids": shard_ids, "preview": None}
         if to and not sight.group.members:
             try:
-                preview = preview_reset(pages.watched.world, observation.config, to, shard_ids)
+                told["preview"] = preview_reset(pages.watched.world, observation.config, to, shard_ids)
             except WrongArguments as error:
-                problem = problem or str(error)
-        return pages.show(
-            request,
-            "reset.html",
-            status=200 if problem is None else 400,
-            sight=sight,
-            to=to,
-            shard_ids=shard_ids,
-            preview=preview,
-            problem=problem,
-        )
+                told["problem"] = str(error)
+        return told
 
     def carry_out(fields: Mapping[str, Any]) -> Response:
         observation = pages.observation(request)
@@ -211,7 +175,7 @@ async def reset(request: Request) -> Response:
         observation.changed()
         return _back(request)
 
-    return await _form(request, shown, carry_out)
+    return await _form(request, _page(request, "reset.html", values), carry_out)
 
 
 async def login(request: Request) -> Response:
@@ -240,6 +204,17 @@ async def login(request: Request) -> Response:
         secure=request.url.scheme == "https",
     )
     return answer
+
+
+def _page(request: Request, template: str, values: Callable[[], dict[str, Any]]) -> Callable[..., Response]:
+    """A form as a page, which says the ``problem`` with what was sent, or one that ``values`` already have."""
+
+    def shown(problem: str | None = None) -> Response:
+        told = values()
+        told["problem"] = problem or told.get("problem")
+        return Pages.of(request).show(request, template, status=400 if told["problem"] else 200, **told)
+
+    return shown
 
 
 async def _form(

@@ -6,7 +6,7 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from kinesis_spout.operations.shards import ShardState
-from kinesis_spout.operations.sight import ShardSight
+from kinesis_spout.operations.watch.sight import ShardSight
 from kinesis_spout.web.wording import millis
 from shard_state import Checkpoint
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.settings.grammar.http_address import HttpAddress
 
 _MIN_TOKEN_CHARS: Final = 16
 
@@ -42,8 +43,7 @@ class PageSettings:
 
     @property
     def address(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"http://{HttpAddress(self.host, self.port)}"
 
     def signed(self, name: str) -> str:
         """What proves that ``name`` came with the token."""

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse
 import kinesis_spout
 from kinesis_spout.operations.audit import Operator
 from kinesis_spout.operations.errors import WrongArguments
-from kinesis_spout.operations.observation import Observation
+from kinesis_spout.operations.watch.observation import Observation
 from kinesis_spout.web import drawing, wording
 from kinesis_spout.web.guard import DOOR, visitor
 from kinesis_spout.web.page_settings import PageSettings

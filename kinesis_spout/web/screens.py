@@ -8,11 +8,10 @@ from typing import Any, Final, Generic, TypeVar
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from kinesis_spout.operations.dead_letters import Choice, find_letter
+from kinesis_spout.operations.dead_letters import Choice, LetterSummary, find_letter
 from kinesis_spout.operations.errors import NotFound
-from kinesis_spout.operations.letters_view import LetterSummary
 from kinesis_spout.operations.shards import ShardState
-from kinesis_spout.operations.sight import ShardSight, Sight
+from kinesis_spout.operations.watch.sight import ShardSight, Sight
 from kinesis_spout.web import drawing
 from kinesis_spout.web.pages import Pages
 from kinesis_spout.web.record_data import DataForm, shown
@@ -180,7 +179,6 @@ def letters(request: Request) -> Response:
         more_kinds=max(0, len(view.kinds) - _KINDS_SHOWN),
         choice=choice,
         sheet=Sheet.of(request, chosen, _LETTER_KEYS, "-died", _LETTERS_A_PAGE),
-        filters=filters_of(choice),
     )
 
 
@@ -242,11 +240,6 @@ def choice_of(request: Request) -> Choice:
         kind=query.get("kind") or None,
         message_ids=frozenset(query.getlist("id")),
     )
-
-
-def filters_of(choice: Choice) -> dict[str, Any]:
-    """The part of an address that chooses them."""
-    return {"kind": choice.kind, "reason": choice.reason, "shard": choice.shard_id, "error": choice.error}
 
 
 def _whole(text: str | None, default: int) -> int:

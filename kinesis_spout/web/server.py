@@ -11,6 +11,7 @@ import uvicorn
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.grammar.http_address import HttpAddress
 from kinesis_spout.web.app import build
 from kinesis_spout.web.page_settings import PageSettings
 
@@ -26,8 +27,7 @@ def serve(world: World, config: SpoutConfig, settings: PageSettings, ready: Call
     InvalidConfig: the address cannot be listened on.
     """
     with _listening(settings) as listener:
-        host, port = listener.getsockname()[:2]
-        ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+        ready(f"http://{HttpAddress(*listener.getsockname()[:2])}/")
         server_of(build(world, config, settings), settings).run(sockets=[listener])
 
 

@@ -12,9 +12,9 @@ from kinesis_spout.operations.applications import (
     view_applications,
 )
 from kinesis_spout.operations.errors import NotFound
-from kinesis_spout.operations.observation import Observation
-from kinesis_spout.operations.redrives import Redrives
-from kinesis_spout.operations.refreshed import Refreshed
+from kinesis_spout.operations.watch.observation import Observation
+from kinesis_spout.operations.watch.redrives import Redrives
+from kinesis_spout.operations.watch.refreshed import Refreshed
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 

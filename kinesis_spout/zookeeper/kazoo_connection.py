@@ -54,15 +54,8 @@ _RECONNECT_MAX_DELAY_SECONDS: Final = 1.0
 """kazoo's default of an hour would outlast every session."""
 
 
-class _NoSecrets(logging.Filter):
-    """Keeps kazoo's debug lines, which show credentials, out of every log."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno >= logging.INFO
-
-
 _log = logging.getLogger("kinesis_spout.zookeeper.kazoo")
-_log.addFilter(_NoSecrets())
+_log.addFilter(lambda record: record.levelno >= logging.INFO)  # kazoo's debug lines show credentials
 
 
 class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]

@@ -6,12 +6,14 @@ kazoo's traps, and what is done about them here; those of its connection are in 
   limit, and a request whose wait ended is *in doubt*, never "failed": it may still be sent later.
 * LOST is only reported after reconnecting, which may take much longer than the session lives at the server.
   So the time since SUSPENDED is measured here, on the monotonic clock (``silent_too_long``).
-* A process that was stopped learns nothing before it asks: see ``certainty``.
+* A process that was stopped learns nothing before it asks: see ``Certainty``.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import Any, Final, Protocol
 
 from kazoo.client import KazooState
@@ -21,7 +23,6 @@ from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import StoreError, StoreUnavailable
 from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.ports.leadership import CERTAIN_SHARE
-from kinesis_spout.zookeeper.certainty import Certainty, seconds_awake_or_asleep
 from kinesis_spout.zookeeper.credentials import CREATOR, OPEN, Login, NodeAcls, Tls
 from kinesis_spout.zookeeper.kazoo_connection import KazooConnection, MovingServer
 from kinesis_spout.zookeeper.kazoo_errors import (
@@ -31,8 +32,70 @@ from kinesis_spout.zookeeper.kazoo_errors import (
     translated,
 )
 
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
+
 _ANSWER_GRACE_SECONDS: Final = 5.0
 """How much longer than the session an answer may take; by then kazoo has noticed a dead connection."""
+
+
+def seconds_awake_or_asleep() -> float:
+    """Return monotonic seconds that include the machine's sleep: a server does not sleep with us.
+
+    Linux leaves sleep out of CLOCK_MONOTONIC, macOS out of the clock of ``time.monotonic``.
+    """
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
+
+
+class Certainty:
+    """Whether ZooKeeper has answered lately. Thread-safe.
+
+    A process that was stopped (SIGSTOP, a laptop's lid, a long garbage collection) learns that its session is
+    over only after it asks, while another member may have its shards already. So it relies on its own clock:
+    from each moment at which it asked, and ZooKeeper answered, the session lives for its time-out.
+
+    Args:
+        seconds: how long an answer makes certain: less than the time-out.
+        ask: sends a question without waiting; calls its argument, on any thread, with whether it was answered.
+        now: the time, the machine's sleep included.
+    """
+
+    def __init__(
+        self, seconds: float, ask: Callable[[Callable[[bool], None]], None], now: Callable[[], float]
+    ) -> None:
+        self._seconds = seconds
+        self._send = ask
+        self._now = now
+        self._lock = threading.Lock()
+        self._heard_at = -inf
+        """When the last answered question was asked."""
+        self._asked_at: float | None = None
+        """When the pending question was asked."""
+
+    def is_certain(self) -> bool:
+        """Return without waiting; asks when half of the time has passed."""
+        age = self._now() - self._heard_at
+        if age >= self._seconds / 2:
+            self.ask()
+            age = self._now() - self._heard_at  # where the answer came at once
+        return age < self._seconds
+
+    def ask(self) -> None:
+        """Ask, unless a question is pending. One that has waited for too long no longer counts."""
+        with self._lock:
+            now = self._now()
+            if self._asked_at is not None and now < self._asked_at + self._seconds:
+                return
+            self._asked_at = now
+
+        def ended(answered: bool) -> None:  # noqa: FBT001 - called with the answer
+            with self._lock:
+                if answered:
+                    self._heard_at = max(self._heard_at, now)
+                if self._asked_at == now:
+                    self._asked_at = None
+
+        self._send(ended)
 
 
 class SessionObserver(Protocol):
@@ -173,7 +236,8 @@ class ZooKeeperSession:
         seconds = max(0.0, deadline - self.clock.monotonic())
         while True:
             remaining = max(0.0, deadline - self.clock.monotonic())
-            connected = self._connected.wait(remaining)
+            # One that is closed connects no more; whoever waits when it is closed is woken.
+            connected = not self._connection.is_closed and self._connected.wait(remaining)
             if self._connection.is_closed:
                 raise StoreUnavailable(
                     f"the session with ZooKeeper at {self.hosts} was closed by this process"

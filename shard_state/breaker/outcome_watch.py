@@ -122,13 +122,10 @@ class OutcomeWatch:
             Whether its failures are spared.
         """
         records = outcome.count if plan.is_fresh else len(plan.retries)
-        handled = records - sum(not failure.was_delivered for failure in outcome.failures)
+        delivered_failures = [failure for failure in outcome.failures if failure.was_delivered]
+        handled = records - (len(outcome.failures) - len(delivered_failures))
         reached = handled if delivered is None else min(handled, delivered)
-        failed = [
-            failure
-            for failure in outcome.failures
-            if failure.was_delivered and failure.fate is not Fate.REJECTED
-        ]
+        failed = [failure for failure in delivered_failures if failure.fate is not Fate.REJECTED]
         if plan == self._probing_slice:
             self._probing_slice = None
             if plan.holes and handled and not reached:

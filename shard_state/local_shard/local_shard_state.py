@@ -7,7 +7,7 @@ What is *dirty* is kept as a revision number: a commit takes a copy and its revi
 is under way raise the revision, so the shard stays dirty (and is committed again) although that commit succeeds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import ceil, inf
@@ -25,6 +25,7 @@ from shard_state.shards.lineage import Shard, ShardPhase
 from shard_state.slices.slices import Exhausted, Fate, Redelivery
 from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
 from shard_state.tracker.record_life import RecordEvent, RecordState
+from shard_state.tracker.run import Run
 
 CONGESTED_SHARE: Final = 0.75
 """Of a cap: above it new reads pause, retries go on (invariant 12)."""
@@ -206,13 +207,17 @@ class LocalShardState:
             return 0
         return ceil(CONGESTED_SHARE * self._capacity.records) - self.tracker.unresolved
 
-    def emit_acked(self, first: SequenceNumber, last: SequenceNumber, count: int) -> None:
-        """Track consecutive records of ``run_room`` that were handed out and acked since.
+    def emit_run(self, run: Run) -> None:
+        """Track fresh records, as ``run_room`` allows, that were handed out together.
 
         Raises:
             OutOfOrder: they do not come after every record read before.
         """
-        self.tracker.emitted_span(first, last, count, state=RecordState.FINISHED)
+        self.tracker.emitted_run(run)
+
+    def ack_in_run(self, run: Run, indices: Sequence[int]) -> None:
+        """Finish open records of a run."""
+        self.tracker.acked_in_run(run, indices)
         self.revision += 1
 
     def _emit_with_a_past(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> Emission:

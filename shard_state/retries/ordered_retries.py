@@ -48,6 +48,7 @@ class OrderedRetries:
         its record has another due time, or none, or is not the first any more; such entries go when they come to
         the front, or when they outnumber the waiting records."""
         self._lines: dict[_Line, list[SequenceNumber]] = {}
+        """Those that records wait in. A record that nobody waits behind has none of these: there are thousands."""
         self.line_of: dict[SequenceNumber, _Line] = {}
         """Of every record that is in line: empty means that no record has to be looked for here."""
 
@@ -74,10 +75,10 @@ class OrderedRetries:
 
     def wait(self, sequence: SequenceNumber, partition_key: str | None, due_at: float) -> None:
         """Let a record wait for ``due_at``, behind the earlier ones of its key; one that waits keeps its time."""
-        line = self._join(sequence, partition_key)
+        name = self._join(sequence, partition_key)
         if sequence not in self._due:
             self._due[sequence] = due_at
-            if line[0] == sequence:
+            if self._is_first(sequence, name):
                 heapq.heappush(self._offered, (due_at, sequence))
 
     def block(self, sequence: SequenceNumber, partition_key: str | None) -> None:
@@ -92,7 +93,9 @@ class OrderedRetries:
             return
         self.take(sequence)
         name = self.line_of.pop(sequence)
-        line = self._lines[name]
+        line = self._lines.get(name)
+        if line is None:
+            return
         at = bisect_left(line, sequence)
         del line[at]
         if not line:
@@ -128,9 +131,9 @@ class OrderedRetries:
         Those held behind it, as far as the first that is itself out, given up, or not due at ``now``: nobody
         may overtake that.
         """
-        if self._order is Order.UNORDERED or sequence not in self.line_of:
+        line = self._lines.get(self.line_of[sequence]) if sequence in self.line_of else None
+        if line is None:
             return []
-        line = self._lines[self.line_of[sequence]]
         held: list[SequenceNumber] = []
         for other in line[bisect_left(line, sequence) + 1 :]:
             if self._due.get(other, math.inf) > now:
@@ -138,16 +141,21 @@ class OrderedRetries:
             held.append(other)
         return held
 
-    def _join(self, sequence: SequenceNumber, partition_key: str | None) -> list[SequenceNumber]:
+    def _join(self, sequence: SequenceNumber, partition_key: str | None) -> _Line:
         if sequence in self.line_of:
-            return self._lines[self.line_of[sequence]]
+            return self.line_of[sequence]
         is_alone = self._order is Order.UNORDERED or (partition_key is None and self._order is Order.KEY)
-        name = sequence if is_alone else None if self._order is Order.SHARD else partition_key
-        self.line_of[sequence] = name
-        line = self._lines.setdefault(name, [])
-        insort(line, sequence)
-        return line
+        if is_alone:
+            self.line_of[sequence] = sequence
+            return sequence
+        name = self.line_of[sequence] = None if self._order is Order.SHARD else partition_key
+        insort(self._lines.setdefault(name, []), sequence)
+        return name
+
+    def _is_first(self, sequence: SequenceNumber, name: _Line) -> bool:
+        line = self._lines.get(name)
+        return line is None or line[0] == sequence
 
     def _counts(self, due_at: float, sequence: SequenceNumber) -> bool:
         """Tell whether an entry of the heap is not dead."""
-        return self._due.get(sequence) == due_at and self._lines[self.line_of[sequence]][0] == sequence
+        return self._due.get(sequence) == due_at and self._is_first(sequence, self.line_of[sequence])

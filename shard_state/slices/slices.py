@@ -7,7 +7,7 @@ slice of retries are out at a time, so fresh slices never overlap.
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from shard_state.checkpoint.checkpoint import Hole
 from shard_state.position import Position
@@ -115,6 +115,11 @@ class Fate(Enum):
     """It was too old to be delivered this time, and is given up. Nothing waits for that."""
 
 
+# Looked up in the module, not in the enum, where that costs more: there are thousands.
+_HELD: Final = (Fate.HELD, Fate.SUSPECTED)
+_NOT_DELIVERED: Final = (*_HELD, Fate.EXPIRED)
+
+
 class FailedRecord(NamedTuple):
     """A record of a slice that was not acked. A tuple, as there are thousands."""
 
@@ -137,11 +142,11 @@ class FailedRecord(NamedTuple):
     @property
     def held(self) -> bool:
         """Whether it was not delivered this time, and waits on."""
-        return self.fate in (Fate.HELD, Fate.SUSPECTED)
+        return self.fate in _HELD
 
     @property
     def was_delivered(self) -> bool:
-        return self.fate is not Fate.EXPIRED and not self.held
+        return self.fate not in _NOT_DELIVERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,13 @@ So a hole is a half-open range ``(after, last]``, and cutting a record out of a 
 record before it. That is what makes a slice of 10,000 records that was acked on an executor O(1) here, and
 one with k failures O(k log k): the driver never learns of the records in between.
 
-Records are handed out in two ways, and each has its operations:
+Records are handed out in three ways, and each has its operations:
 
 * one by one (``emitted``): then ``apply`` moves that record through the table of ``record_life``;
 * as a span of many (``emitted_span``): then ``settle`` says, once, which of them failed and which are still
-  open; those become records of their own, for ``apply``, and all others are finished.
+  open; those become records of their own, for ``apply``, and all others are finished;
+* as a run of many (``emitted_run``): then ``acked_in_run`` finishes some of them, as often as one likes, and
+  ``single_out`` makes one a record of its own. The others stay together.
 
 Emitting a record and acking it happen far more often than all else together. ``acked`` therefore is ``apply``
 with ACK written out, without the table: any unfinished record that stands alone becomes finished. A test
@@ -35,6 +37,7 @@ from shard_state.checkpoint.checkpoint import Checkpoint, Hole, fits
 from shard_state.errors import OutOfOrder
 from shard_state.sequence_number import SequenceNumber
 from shard_state.tracker.record_life import TRANSITIONS, RecordEvent, RecordState
+from shard_state.tracker.run import Run, ranges
 from shard_state.tracker.span import Carved, Deadlines, Span
 from shard_state.tracker.stored_map import Restored, StoredMap, stored_map
 
@@ -151,6 +154,14 @@ class InflightRecordTracker:
             raise OutOfOrder(f"expected first <= last, got {first}..{last} with {count} records")
         self._append(Span(first, last, count, state, 1))
 
+    def emitted_run(self, run: Run) -> None:
+        """Note that the records of a run were handed out. Their deliveries time out elsewhere.
+
+        Raises:
+            OutOfOrder: they do not come after every record handed out before.
+        """
+        self.emitted_span(run.sequence_of(0), run.sequence_of(run.count - 1), run.count)
+
     # Time-outs
 
     def start_deadline(self, sequence: SequenceNumber, deadline: float) -> None:
@@ -245,6 +256,18 @@ class InflightRecordTracker:
             self._finish(span)
         return True
 
+    def acked_in_run(self, run: Run, indices: Sequence[int]) -> None:
+        """Finish open records of a run. Costs O(1) for those that follow one another."""
+        for first, end in ranges(indices):
+            span = self._cut_out(run, first, end)
+            del self._unresolved[span.first]
+            self.unresolved -= span.count
+            self._finish(span)
+
+    def single_out(self, run: Run, index: int) -> None:
+        """Let an open record of a run stand alone, in flight for the first time, without a deadline."""
+        self._cut_out(run, index, index + 1)
+
     def restored_anchor_read(self, first_read: SequenceNumber) -> bool:
         """Compare the first record read after the base with the stored anchor (invariant 11).
 
@@ -333,6 +356,30 @@ class InflightRecordTracker:
             self._tail = before
         else:
             behind.prev = before
+
+    def _cut_out(self, run: Run, first: int, end: int) -> Span:
+        """Give open records of a run a span of their own, and note in the run that they have ended."""
+        begin, until = run.open_around(first, end)
+        span = self._unresolved[run.sequence_of(begin)]
+        if begin < first:
+            span = self._split(span, run, begin, first)
+        if end < until:
+            self._split(span, run, first, end)
+        run.end(first, end)
+        return span
+
+    def _split(self, span: Span, run: Run, begin: int, at: int) -> Span:
+        """Cut a span, which begins with the run's record ``begin``, in two; returns the one from ``at`` on."""
+        behind = Span(run.sequence_of(at), span.last, span.count - (at - begin), _IN_FLIGHT, 1)
+        span.last, span.count = run.sequence_of(at - 1), at - begin
+        behind.prev, behind.next = span, span.next
+        if span.next is None:
+            self._tail = behind
+        else:
+            span.next.prev = behind
+        span.next = behind
+        self._unresolved[behind.first] = behind
+        return behind
 
     def _replace(self, span: Span, pieces: list[Span]) -> None:
         before, behind = span.prev, span.next

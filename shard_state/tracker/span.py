@@ -17,6 +17,8 @@ from shard_state.tracker.record_life import RecordState
 
 _COMPACT_ABOVE: Final = 64
 
+_FINISHED: Final = RecordState.FINISHED
+
 
 class Carved(NamedTuple):
     """A record that a settled span leaves behind unfinished. A tuple, as there are thousands."""
@@ -54,6 +56,7 @@ class Span:
         self, first: SequenceNumber, last: SequenceNumber, count: int, state: RecordState, attempts: int
     ) -> None:
         self.first = first
+        """Of a finished span nobody asks: then it may be the record before."""
         self.last = last
         self.count = count
         """How many records. Of a finished span nobody asks."""
@@ -77,34 +80,43 @@ class Span:
         pieces: list[Span] = []
         index, first = 0, self.first
         for record in sorted(carved, key=lambda record: record.index):
-            run = record.index - index
+            at, sequence, previous, state, attempts, spared = record
+            run = at - index
             if run < 0 or not self._fits(record, first, run):
                 raise OutOfOrder(
                     f"expected failures inside {self.first}..{self.last} ({self.count} records), each once "
                     f"and with the record before it; got {record}"
                 )
             if run > 0:
-                assert record.previous is not None
-                pieces.append(Span(first, record.previous, run, RecordState.FINISHED, 0))
-            piece = Span(record.sequence, record.sequence, 1, record.state, record.attempts)
-            piece.spared = record.spared
+                assert previous is not None
+                pieces.append(Span(first, previous, run, _FINISHED, 0))
+            piece = Span(sequence, sequence, 1, state, attempts)
+            piece.spared = spared
             pieces.append(piece)
-            # The first record of the next run is not known; any number between it and the failure serves as well.
-            index, first = record.index + 1, SequenceNumber(record.sequence.number, record.sequence.sub + 1)
+            # The first record of the next run is not known.
+            index, first = at + 1, sequence
         if index < self.count:
-            pieces.append(Span(first, self.last, self.count - index, RecordState.FINISHED, 0))
+            pieces.append(Span(first, self.last, self.count - index, _FINISHED, 0))
         return pieces
 
-    def _fits(self, record: Carved, earliest: SequenceNumber, run: int) -> bool:
-        """Tell whether a record can be at its index, ``run`` finished records after the last one carved out."""
-        if run and (record.previous is None or not earliest <= record.previous < record.sequence):
+    def _fits(self, record: Carved, reached: SequenceNumber, run: int) -> bool:
+        """Tell whether a record can be at its index, ``run`` finished records after the last one carved out.
+
+        That one is ``reached``; before there was any, it is the span's first record.
+        """
+        at, sequence, previous = record[:3]
+        if run and (previous is None or previous >= sequence):
             return False
-        is_first, is_last = record.sequence == self.first, record.sequence == self.last
+        following = previous if run else sequence
+        assert following is not None
+        if following < reached or (following == reached and run < at):
+            return False
+        is_first, is_last = sequence == self.first, sequence == self.last
         return (
-            earliest <= record.sequence <= self.last
-            and record.index < self.count
-            and is_first == (record.index == 0)
-            and is_last == (record.index == self.count - 1)
+            sequence <= self.last
+            and at < self.count
+            and is_first == (at == 0)
+            and is_last == (at == self.count - 1)
         )
 
 

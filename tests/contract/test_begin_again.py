@@ -125,7 +125,7 @@ def test_a_killed_member_is_waited_for(real_place: RealPlace) -> None:
     with ThreadPoolExecutor(1) as pool:
         beginning = pool.submit(new.store.begin_again, "v2", AGAIN, shards_named(A))
         real_place.remove_member("old")
-        assert beginning.result(timeout=30) == START
+        assert beginning.result(timeout=120) == START
 
 
 @pytest.mark.zookeeper

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from time import monotonic
 from typing import Any, Protocol
 
 import pytest
@@ -762,8 +763,10 @@ def test_a_coordinator_that_is_refused_leaves_no_session_behind(
         coalesce_across("prices", zookeeper=hosts, zookeeper_root=fresh_root, lease_seconds=0)
 
     (session,) = sessions
+    begun = monotonic()
     with pytest.raises(StoreUnavailable, match="closed by this process"):
         session.ready()
+    assert monotonic() - begun < session.session_timeout_seconds, "no connection is waited for"
 
 
 def test_a_request_of_the_one_that_works_for_its_own_key_is_left_to_it_at_once(make: Make) -> None:

@@ -70,5 +70,9 @@ def test_failures_at_a_rate_cost_a_few_times_as_much_and_not_the_progress(
     without = took_seconds(spark, world, tmp_path, put, "without failures")
     for name, (faults, most_times) in ROWS.items():
         seconds = took_seconds(spark, world, tmp_path, put, name, **faults)
+        if seconds > most_times * without + TAIL_SECONDS:
+            # The machine may have become busier since: both again, one right after the other.
+            without = took_seconds(spark, world, tmp_path, put, f"without failures, for {name}")
+            seconds = took_seconds(spark, world, tmp_path, put, f"{name}, again", **faults)
         sys.stdout.write(f", {seconds / without:.2f} times")
         assert seconds <= most_times * without + TAIL_SECONDS, name

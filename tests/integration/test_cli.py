@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -188,12 +189,23 @@ class WatchedTerminal:
         return self._screen.lines
 
     def resize(self, columns: int, program: subprocess.Popen[str]) -> None:
-        """Change the width while the program stands still: what it draws meanwhile would be torn for good."""
-        program.send_signal(signal.SIGSTOP)
-        self.look()
+        """Change the width between two pictures: one that is drawn meanwhile would stay torn."""
+        while not self._stopped_between_pictures(program):
+            program.send_signal(signal.SIGCONT)
         self._screen.resize(columns)
         self._set_size(columns)
         program.send_signal(signal.SIGCONT)
+
+    def _stopped_between_pictures(self, program: subprocess.Popen[str]) -> bool:
+        """Stop the program when it has drawn; tell whether that was soon enough, as it draws once a second."""
+        self.look()
+        before = time.monotonic()
+        while not select.select([self._near_end], [], [], 0.05)[0]:
+            before = time.monotonic()
+        self.look()
+        program.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, program.pid, os.WSTOPPED)
+        return time.monotonic() - before < 0.5
 
     def _set_size(self, columns: int) -> None:
         termios.tcsetwinsize(self._near_end, (40, columns))

@@ -133,7 +133,7 @@ def starting_kept_from(data_dir: Path) -> Iterator[None]:
 
 def test_a_session_follows_where_another_took_the_port_meanwhile(tmp_path: Path) -> None:
     with EmbeddedZooKeeper(tmp_path) as server:
-        session = ZooKeeperSession(server, session_timeout_seconds=20.0)
+        session = ZooKeeperSession(server, session_timeout_seconds=8.0)
         with ZooKeeperBackend(session, Paths(app="billing", stream="orders")) as backend:
             backend.store.open(1.0, everywhere(Position.trim_horizon()), [])
             before = port_of(server)

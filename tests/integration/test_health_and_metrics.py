@@ -24,6 +24,7 @@ from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.spark import Collector
 from kinesis_spout.storm import TopologyBuilder
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
+from tests.fault.suite.consumers.prober import free_address
 from tests.support.kinesis.endpoints import KinesisEndpoint
 from tests.support.probes import get, reasons
 from tests.support.spark.micro_batch_world import MakeWorld, MicroBatchWorld
@@ -39,8 +40,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
-ZOOKEEPER_SECONDS = 20.0
-ENDPOINT_SECONDS = 30.0
+ZOOKEEPER_SECONDS = 12.0
+"""Longer than the session."""
+ENDPOINT_SECONDS = 12.0
+"""Longer than a shard may stand still."""
 Series = dict[tuple[str, str], float]
 
 
@@ -71,12 +74,6 @@ def status(address: str, app: str) -> dict[str, Any]:
     document = json.loads(get(address, f"/status?app={app}")[1])
     assert isinstance(document, dict)
     return document
-
-
-def free_address() -> str:
-    with MonitoringServer("127.0.0.1:0") as server:
-        assert server.address is not None
-        return server.address
 
 
 def test_every_door_of_a_process_answers_at_one_address_and_the_last_one_frees_it(
@@ -184,7 +181,7 @@ def test_a_streaming_query_of_spark_is_read_from_its_last_progress(
 
 @contextmanager
 def stopped(pids: list[int], seconds: float) -> Iterator[None]:
-    """Stop processes; let them go on after so long, or when the block ends before."""
+    """Stop processes for so long, and until the block ends."""
     assert pids
 
     def signal_all(number: signal.Signals) -> None:
@@ -257,13 +254,13 @@ def test_an_outage_turns_no_one_dead_and_readiness_says_why(spark: SparkSession,
             wait_until(all_ready, "both are ready")
             with stopped(java_processes(zookeeper.data_dir), ZOOKEEPER_SECONDS):
                 for address in both:
-                    wait_until(lambda: get(address, "/readyz")[0] == 503, "it is said", seconds=18)  # noqa: B023
+                    wait_until(lambda: get(address, "/readyz")[0] == 503, "it is said")  # noqa: B023
                     assert "ZooKeeper does not answer" in str(reasons(address))
             wait_until(all_ready, "both are ready again")
 
             with stopped([local._process.pid], ENDPOINT_SECONDS):
                 for address in both:
-                    wait_until(lambda: get(address, "/readyz")[0] == 503, "it is said", seconds=25)  # noqa: B023
+                    wait_until(lambda: get(address, "/readyz")[0] == 503, "it is said")  # noqa: B023
                     for reason in reasons(address):
                         # The driver reads, or an executor; or the list of shards, after a lost session.
                         if reason["shard_id"] is None:
@@ -273,4 +270,4 @@ def test_an_outage_turns_no_one_dead_and_readiness_says_why(spark: SparkSession,
                             assert re.search("a read has lasted|a slice of it is under way", reason["reason"])
             wait_until(all_ready, "both are ready again")
         assert not livez.said
-        assert livez.asked > 100
+        assert livez.asked > 50

@@ -1,7 +1,6 @@
 """The progress listener on real streaming queries: of another source, and of one that reports as ours does."""
 # ruff: noqa: ARG002 - the signatures are Spark's
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent
 
 from kinesis_spout.structured.progress_listener import KinesisProgressListener
 from kinesis_spout.structured.source_progress import SourceProgress
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.spark,
@@ -23,16 +23,16 @@ DEADLINE_SECONDS = 240
 
 
 class Watched(KinesisProgressListener):
-    """Tells when progress of any source came."""
+    """Tells of which queries progress came, of any source. Mutable."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.came = threading.Event()
+        self.came: set[str] = set()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         super().onQueryProgress(event)
         if event.progress.numInputRows:
-            self.came.set()
+            self.came.add(str(event.progress.id))
 
 
 @pytest.fixture
@@ -55,7 +55,8 @@ def run(spark: SparkSession, tmp_path: Path, listener: Watched) -> Callable[[str
             .start()
         )
         try:
-            assert listener.came.wait(DEADLINE_SECONDS)
+            # Progress of a query before may come late.
+            wait_until(lambda: str(query.id) in listener.came, "progress", seconds=DEADLINE_SECONDS)
         finally:
             query.stop()
         return str(query.id)

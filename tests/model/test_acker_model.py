@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.model.handler import Failure
-from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.tuples import Source, Tuple
+from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import AckBlock, Block, OpenTrees, Parcel, TupleBlock
 from kinesis_spout.storm.running.collecting import Collector, Output
 from kinesis_spout.storm.running.trees import Trees, Unfinished, acker_of, decide, ends_reported

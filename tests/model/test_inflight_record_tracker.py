@@ -21,6 +21,7 @@ from shard_state import (
 )
 from shard_state.checkpoint.hole_map import within
 from shard_state.tracker.record_life import TRANSITIONS
+from shard_state.tracker.run import Run
 from shard_state.tracker.span import Carved
 
 IN_FLIGHT, WAITING, EXHAUSTED, FINISHED = RecordState
@@ -35,6 +36,8 @@ class Read:
     attempts: int
     slice_first: SequenceNumber | None = None
     """The unsettled slice it belongs to."""
+    run: tuple[Run, int] | None = None
+    """The run that it is an open record of, and its index there."""
 
 
 class TrackerMachine(RuleBasedStateMachine):
@@ -140,7 +143,37 @@ class TrackerMachine(RuleBasedStateMachine):
         for record in taken:
             self.read[record] = Read(IN_FLIGHT, 1, slice_first=taken[0])
 
+    @precondition(lambda self: self.ahead)
+    @rule(count=st.integers(1, 8))
+    def emit_run(self, count: int) -> None:
+        taken = self.ahead[:count]
+        self.meet_anchor(taken[0])
+        run = Run(len(taken), taken.__getitem__)
+        self.tracker.emitted_run(run)
+        for index, record in enumerate(taken):
+            self.read[record] = Read(IN_FLIGHT, 1, run=(run, index))
+
     # Outcomes
+
+    @precondition(lambda self: any(read.run for read in self.read.values()))
+    @rule(data=st.data())
+    def ack_in_run(self, data: st.DataObject) -> None:
+        run, _ = data.draw(st.sampled_from([read.run for read in self.read.values() if read.run]))
+        reads = [read for read in self.read.values() if read.run and read.run[0] is run]
+        assert run.open_records() == [read.run[1] for read in reads if read.run]
+        acked = data.draw(st.lists(st.sampled_from(reads), min_size=1, unique_by=id))
+        self.tracker.acked_in_run(run, [read.run[1] for read in acked if read.run])
+        for read in acked:
+            read.state, read.run = FINISHED, None
+        assert run.open == len(reads) - len(acked)
+
+    @precondition(lambda self: any(read.run for read in self.read.values()))
+    @rule(data=st.data())
+    def single_out(self, data: st.DataObject) -> None:
+        read = data.draw(st.sampled_from([read for read in self.read.values() if read.run]))
+        assert read.run is not None
+        self.tracker.single_out(*read.run)
+        read.run = None
 
     @precondition(lambda self: any(read.slice_first for read in self.read.values()))
     @rule(data=st.data())
@@ -169,11 +202,11 @@ class TrackerMachine(RuleBasedStateMachine):
                 )
         assert self.tracker.settle(first, data.draw(st.permutations(carved)))
 
-    @precondition(lambda self: self.read)
+    @precondition(lambda self: any(not read.run for read in self.read.values()))
     @rule(data=st.data(), event=st.sampled_from(RecordEvent))
     def report(self, data: st.DataObject, event: RecordEvent) -> None:
         """Report anything of any record: late, twice, or out of place."""
-        record = data.draw(st.sampled_from(list(self.read)))
+        record = data.draw(st.sampled_from([record for record, read in self.read.items() if not read.run]))
         read = self.read[record]
         slice_of_one = (
             read.slice_first
@@ -234,7 +267,7 @@ class TrackerMachine(RuleBasedStateMachine):
         assert self.tracker.exhausted == states.count(EXHAUSTED)
         assert self.tracker.unresolved == len(states) - states.count(FINISHED)
         for record, read in self.read.items():
-            alone = read.state is not FINISHED and not read.slice_first
+            alone = read.state is not FINISHED and not read.slice_first and not read.run
             if alone:
                 assert self.tracker.state(record) is read.state
                 assert self.tracker.attempts(record) == read.attempts
@@ -274,7 +307,8 @@ class TrackerMachine(RuleBasedStateMachine):
         spans, previous = 0, None
         for record, read in self.read.items():
             if record > self.tracker.base:
-                mark = read.state if read.state is FINISHED else (read.slice_first or record)
+                together = read.slice_first or (read.run and read.run[0])
+                mark = read.state if read.state is FINISHED else (together or record)
                 spans += mark != previous
                 previous = mark
         assert len(self.tracker._unresolved) + self.tracker.holes_read == spans

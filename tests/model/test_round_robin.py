@@ -1,8 +1,8 @@
-"""RoundRobin against a plain list, whose front is next."""
+"""RoundRobin against plain lists: who is next, and behind those who sleeps."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from shard_state.shards.round_robin import RoundRobin
 
@@ -14,18 +14,36 @@ class RoundRobinMachine(RuleBasedStateMachine):
         super().__init__()
         self.turns = RoundRobin()
         self.order: list[str] = []
+        self.sleeping: list[str] = []
 
     @rule(member=MEMBERS)
     def add(self, member: str) -> None:
         self.turns.add(member)
+        if member in self.sleeping:
+            self.sleeping.remove(member)
         if member not in self.order:
             self.order.append(member)
 
     @rule(member=MEMBERS)
     def remove(self, member: str) -> None:
         self.turns.remove(member)
-        if member in self.order:
-            self.order.remove(member)
+        for members in (self.order, self.sleeping):
+            if member in members:
+                members.remove(member)
+
+    @precondition(lambda self: self.order)
+    @rule()
+    def let_the_current_one_sleep(self) -> None:
+        assert self.turns.current(0.0) == self.order[0]
+        self.turns.sleep()
+        self.sleeping.append(self.order.pop(0))
+
+    @rule(member=MEMBERS)
+    def wake_anyone(self, member: str) -> None:
+        self.turns.wake(member)
+        if member in self.sleeping:
+            self.sleeping.remove(member)
+            self.order.append(member)
 
     @rule(member=MEMBERS)
     def serve_anyone(self, member: str) -> None:
@@ -37,7 +55,7 @@ class RoundRobinMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def serve_a_round(self, data: st.DataObject) -> None:
         """Every member gets its turn in one round, whoever leaves and joins meanwhile (invariant 15)."""
-        before, served = list(self.order), []
+        before, served = self.order + self.sleeping, []
         for member in self.turns.round():
             served.append(member)
             self.serve_anyone(member)
@@ -47,9 +65,11 @@ class RoundRobinMachine(RuleBasedStateMachine):
 
     @invariant()
     def agrees(self) -> None:
-        assert list(self.turns.round()) == self.order
-        assert len(self.turns) == len(self.order)
-        assert all(member in self.turns for member in self.order)
+        members = self.order + self.sleeping
+        assert list(self.turns.round()) == members
+        assert len(self.turns) == len(members)
+        assert all(member in self.turns for member in members)
+        assert self.turns.current(0.0) == next(iter(self.order), None)
 
 
 TestRoundRobin = RoundRobinMachine.TestCase

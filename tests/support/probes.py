@@ -9,7 +9,7 @@ from typing import Any
 def get(address: str | None, path: str) -> tuple[int, str]:
     """Give the status and the text of an answer, whatever its status."""
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

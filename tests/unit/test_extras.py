@@ -1,8 +1,10 @@
 """What the plain installation lacks is an error of one line that says what to install, at every door."""
 
 import importlib.util
+import os
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -95,6 +97,37 @@ def test_a_pyspark_that_is_too_old_is_refused(
         MissingExtra, match=r"^this: expected PySpark 4\.0 or newer, got 3\.5\.6: pip install "
     ):
         check_spark("this")
+
+
+@pytest.mark.parametrize(
+    ("imported", "installed", "fits"), [("3.5.6", "4.1.0", False), ("4.1.0", "3.5.6", True)]
+)
+def test_the_pyspark_that_is_imported_is_judged_and_not_another_that_pip_installed(
+    tmp_path: Path, imported: str, installed: str, *, fits: bool
+) -> None:
+    """EMR, Glue and Databricks put theirs on PYTHONPATH, in front of what pip has installed."""
+    for folder, version in (("platform", imported), ("pip", installed)):
+        package = tmp_path / folder / "pyspark"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f"__version__ = {version!r}\n")
+    described = tmp_path / "pip" / f"pyspark-{installed}.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: pyspark\nVersion: {installed}\n")
+    program = "from kinesis_spout.model.extras import check_spark; check_spark('this')"
+    path = os.pathsep.join([str(tmp_path / "platform"), str(tmp_path / "pip")])
+
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    if fits:
+        assert (ran.returncode, ran.stderr) == (0, "")
+    else:
+        assert "this: expected PySpark 4.0 or newer, got 3.5.6: pip install" in ran.stderr
 
 
 def test_only_what_is_missing_is_named() -> None:

@@ -6,6 +6,7 @@ Large records without a key go through every door in ``test_large_records`` of `
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,9 +23,10 @@ from kinesis_spout.operations.streams import record_document
 from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.storm.multilang.kinesis_component import RecordValues
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from tests.support.consumer.world import World
+from tests.support.consumer.world import FIRST, World
 from tests.support.kinesis.cbor_writer import cbor
 from tests.support.storm.scripted_topology import Scripted, acks, begin, tasks_by_value
+from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import EngineWorld, StreamClient
 
 KEYS = ["a", "b", None] * 4
@@ -73,6 +75,53 @@ def test_plain_python_refuses_the_order_by_key_before_anything_is_begun(ignoring
 def test_micro_batches_refuse_the_order_by_key(batches: EngineWorld) -> None:
     with pytest.raises(InvalidConfig, match=REFUSED):
         batches.start(lambda _record: None, order="key")
+
+
+@pytest.mark.parametrize("order", ["key", "shard"])
+def test_a_stream_that_ignores_keys_since_a_consumer_runs_ends_the_order_by_key_at_a_reshard(
+    order: str,
+) -> None:
+    world = World(shards=2)
+    try:
+        spout = world.spout(order=order)
+        world.put("one")
+        (emitted,) = world.take(spout, 1)
+        spout.ack(emitted.message_id)
+        world.stream.ignores_keys = True
+        world.stream.split(FIRST)
+        if order == "key":
+            with pytest.raises(InvalidConfig, match=REFUSED):
+                world.until(lambda: spout.next_tuple() is not None, lambda: "the spout ends")
+        else:
+            world.put("two")
+            assert [each.values for each in world.take(spout, 1)] == ["two"]
+    finally:
+        world.close()
+
+
+def test_the_leaders_successor_notices_it_when_its_term_begins() -> None:
+    world = World()
+    try:
+        first, second = world.spout(order="key"), world.spout(order="key")
+        world.put("one")
+        (emitted,) = world.take(first, 1)
+        first.ack(emitted.message_id)
+        world.stream.ignores_keys = True
+        first.close()
+        with pytest.raises(InvalidConfig, match=REFUSED):
+            world.until(lambda: second.next_tuple() is not None, lambda: "the spout ends")
+    finally:
+        world.close()
+
+
+def test_micro_batches_end_with_it(batches: EngineWorld) -> None:
+    batches.stream.ignores_keys = False
+    running = batches.start(lambda _record: None, order="key", shard_list_interval_seconds=0.1)
+    batches.stream.ignores_keys = True
+    batches.stream.split(FIRST)
+    wait_until(lambda: running.query.exception() is not None, "the query ends")
+
+    assert re.match(REFUSED, str(running.query.exception()))
 
 
 @pytest.mark.parametrize("order", ["unordered", "shard"])

@@ -455,7 +455,7 @@ def test_the_commands_that_need_nothing_run_from_the_wheel(plain_shell: ReadersS
 
 @pytest.mark.skipif(shutil.which(os.environ.get("CC", "gcc")) is None, reason="no C compiler on PATH")
 def test_the_wheel_has_the_native_decoder(plain_wheel: InstalledWheel) -> None:
-    program = "from kinesis_spout.kinesis.read import native; print(native.decoder is not None)"
+    program = "from kinesis_spout.kinesis import native; print(native.decoder is not None)"
     environment = {name: value for name, value in os.environ.items() if name != "KINESIS_SPOUT_PURE_PYTHON"}
 
     found = subprocess.run(

@@ -11,11 +11,12 @@ import typer
 from kinesis_spout.cli.failures import INTERRUPTED
 from kinesis_spout.cli.runs.following import run_query, tell_dead_letters
 from kinesis_spout.cli.runs.goal import Goal
-from kinesis_spout.cli.runs.progress_views import LogLevel, open_view
+from kinesis_spout.cli.runs.progress_views import open_view
 from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.cli.runs.spark_session import (
     FailOnDeadLetters,
     JsonLines,
+    LogAtLeast,
     Master,
     NoProgress,
     PyFiles,
@@ -87,13 +88,7 @@ def run(
     json: JsonLines = False,
     no_progress: NoProgress = False,
     spark_log: SparkLog = False,
-    log_level: Annotated[
-        LogLevel,
-        typer.Option(
-            metavar="LEVEL",
-            help="The least that is logged, on standard error: debug, info (the spout's life), warning or error.",
-        ),
-    ] = "warning",
+    log_level: LogAtLeast = "warning",
 ) -> None:
     """Call a handler for every record, on Spark, until Ctrl-C or SIGTERM, or up to --until.
 

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
-from kinesis_spout.cli.commands.members import print_members
+from kinesis_spout.cli.commands.group import print_members
 from kinesis_spout.cli.output import duration, note, print_blank, print_json, print_table
 from kinesis_spout.cli.shared_options import Json, Streams, configured
 from kinesis_spout.model.errors import KinesisError

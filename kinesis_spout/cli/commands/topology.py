@@ -13,11 +13,12 @@ from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.runs.following import run_query, tell_dead_letters
 from kinesis_spout.cli.runs.goal import Goal
 from kinesis_spout.cli.runs.progress_file import ProgressFile, newest_counts
-from kinesis_spout.cli.runs.progress_views import LogLevel, open_view
+from kinesis_spout.cli.runs.progress_views import open_view
 from kinesis_spout.cli.runs.snapshot import TopologyReading
 from kinesis_spout.cli.runs.spark_session import (
     FailOnDeadLetters,
     JsonLines,
+    LogAtLeast,
     Master,
     NoProgress,
     PyFiles,
@@ -128,13 +129,7 @@ def run(
     json: JsonLines = False,
     no_progress: NoProgress = False,
     spark_log: SparkLog = False,
-    log_level: Annotated[
-        LogLevel,
-        typer.Option(
-            metavar="LEVEL",
-            help="The least that is logged, on standard error: debug, info (the spouts' life), warning or error.",
-        ),
-    ] = "warning",
+    log_level: LogAtLeast = "warning",
 ) -> None:
     """Run a topology on Spark until Ctrl-C or SIGTERM, and show what each component does.
 

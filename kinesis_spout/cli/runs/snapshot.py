@@ -70,6 +70,8 @@ class Snapshot:
         return "?" if self.lag_millis is None else duration(self.lag_millis)
 
     def document(self, *, detailed: bool) -> dict[str, Any]:
+        from kinesis_spout.monitoring.status import shard_document  # noqa: PLC0415 - --help does not wait for it
+
         return {
             "state": self.state,
             **{name: getattr(self.counters, name) for name in _OUTCOMES},
@@ -79,7 +81,7 @@ class Snapshot:
             "last_error": self.last_error,
             "paused": self.paused,
             "members": dict(self.assigned),
-            "shards": [_shard_document(shard) for shard in self.shards] if detailed else None,
+            "shards": [shard_document(shard) for shard in self.shards] if detailed else None,
             "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
 
@@ -190,20 +192,6 @@ class TopologyReading:
 
 def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     return {name: one.get(name, 0) + other.get(name, 0) for name in (*one, *other)}
-
-
-def _shard_document(shard: ShardStatus) -> dict[str, Any]:
-    return {
-        "shard_id": shard.shard_id,
-        "phase": shard.phase.name.lower(),
-        "epoch": shard.epoch,
-        "checkpoint": None if shard.checkpoint is None else str(shard.checkpoint),
-        "in_flight": shard.in_flight,
-        "waiting": shard.waiting,
-        "exhausted": shard.exhausted,
-        "holes": shard.holes,
-        "congested": shard.congested,
-    }
 
 
 def _shard_cells(shard: ShardStatus) -> list[str]:

@@ -10,6 +10,7 @@ import typer
 
 from kinesis_spout.cli.failures import SparkFailed
 from kinesis_spout.cli.output import note
+from kinesis_spout.cli.runs.progress_views import LogLevel
 from kinesis_spout.cli.runs.spark_output import LOG, SparkOutput
 from kinesis_spout.operations.errors import WrongArguments
 from kinesis_spout.zookeeper.java_server import find_java
@@ -35,6 +36,14 @@ FailOnDeadLetters = Annotated[
 SparkLog = Annotated[
     bool,
     typer.Option("--spark-log", help=f"Show what Spark prints at its start, which else goes to {LOG}."),
+]
+LogAtLeast = Annotated[
+    LogLevel,
+    typer.Option(
+        "--log-level",
+        metavar="LEVEL",
+        help="The least that is logged, on standard error: debug, info (the spout's life), warning or error.",
+    ),
 ]
 NoProgress = Annotated[
     bool, typer.Option("--no-progress", help="Show no progress, only a line when the state changes.")

@@ -5,6 +5,7 @@ Every member has a ``Leading``, idle while another member leads. ``AssignmentPla
 
 import logging
 import math
+from collections.abc import Callable
 
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.ports import Ports
@@ -14,15 +15,23 @@ _log = logging.getLogger(__name__)
 
 
 class Leading:
-    """Mutable; the housekeeper's."""
+    """Mutable; the housekeeper's.
 
-    def __init__(self, ports: Ports, life: Lifecycle, *, list_seconds: float) -> None:
+    ``check_stream`` is called after the first list of a term, and after a reshard.
+    """
+
+    def __init__(
+        self, ports: Ports, life: Lifecycle, check_stream: Callable[[], None], *, list_seconds: float
+    ) -> None:
         self._ports = ports
         self._life = life
+        self._check_stream = check_stream
         self._list_seconds = list_seconds
         self._planner: AssignmentPlanner | None = None
         """Of the present term."""
         self._list_at = 0.0
+        self._listed: set[str] = set()
+        """The shards when the stream was checked last in this term."""
         self._members: list[GroupMember] = []
         """The members of the last plan."""
         self.leads = False
@@ -41,7 +50,7 @@ class Leading:
         if not self.leads:
             self._planner, self.due_at = None, math.inf
             return
-        planner, begins = self._planner, self._planner is None
+        planner, begins, listed = self._planner, self._planner is None, self._listed
         if planner is None:
             planner = self._inaugurated(now)
         members = group.members()
@@ -54,6 +63,7 @@ class Leading:
             shards = self._ports.lister.list_shards()
             self._list_at = now + self._list_seconds
             self._life.listed(shards)
+            listed = {shard.shard_id for shard in shards}
             planner.listed(shards, {})
             planner.over(ended)
             self._ended |= ended
@@ -67,6 +77,9 @@ class Leading:
             self._life.assigned(before, assignment)
         self._planner, self._members = planner, members
         self.due_at = self._plan_at = min(self._list_at, planner.next_plan_at or math.inf)
+        if listed != self._listed:
+            self._check_stream()
+            self._listed = listed
 
     def _inaugurated(self, now: float) -> AssignmentPlanner:
         """A dead leader's shards must not wait for a slow Kinesis: the first plan precedes the first list."""
@@ -75,4 +88,5 @@ class Leading:
         planner.listed((), self._ports.store.load())
         self._list_at = now
         self._ended.clear()
+        self._listed.clear()
         return planner

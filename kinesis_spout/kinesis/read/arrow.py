@@ -8,8 +8,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.calls import JSON
-from kinesis_spout.kinesis.read import native
 from kinesis_spout.kinesis.read.page import Body, GetRecordsReply, decode_reply, decode_rest, is_cbor
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.user_records import HashKeys

@@ -13,8 +13,9 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.calls import JSON, expected
-from kinesis_spout.kinesis.read import cbor, native
+from kinesis_spout.kinesis.read import cbor
 from kinesis_spout.model.errors import Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page

@@ -108,6 +108,8 @@ class PollingShardGetter(ReplyGetter):
         self._fetch_arrow = fetch_arrow
         self._iterator = cursor.iterator
         self._iterator_obtained_at = cursor.iterator_obtained_at
+        self._read_with = FRESH
+        """The iterator of the last read."""
 
     @property
     def cursor(self) -> Cursor:
@@ -118,6 +120,15 @@ class PollingShardGetter(ReplyGetter):
             not_before=self._clock.time() + self._pacing.ready_at - self._clock.monotonic(),
             throttled_to=self._pacing.throttled_to,
         )
+
+    @property
+    def cursor_before(self) -> Cursor:
+        """For another process to repeat the last read, from the ``position`` before it. Only with the iterator."""
+        return self._read_with
+
+    def go_on(self, cursor: Cursor) -> None:
+        """Read on with the iterator of a getter that came to this ``position``; before the first read."""
+        self._iterator, self._iterator_obtained_at = cursor.iterator, cursor.iterator_obtained_at
 
     def when_ready(self, call: Callable[[], None]) -> None:
         """Do nothing: only a read finds out; see the port."""
@@ -131,6 +142,7 @@ class PollingShardGetter(ReplyGetter):
             reply = yield from self._get_records(iterator, limit, form)
         except ITERATOR_REFUSED:
             reply = yield from self._read_with_fresh_iterator(limit, form)
+        self._read_with = Cursor(iterator=self._iterator, iterator_obtained_at=self._iterator_obtained_at)
         self._iterator = reply.next_shard_iterator
         self._iterator_obtained_at = self._clock.time()
         return reply

@@ -16,6 +16,7 @@ import ssl
 import threading
 import time
 from calendar import timegm
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +40,7 @@ from botocore.parsers import create_parser
 from botocore.utils import get_environ_proxies
 from urllib3 import HTTPResponse
 
+from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.calls import CBOR, CONTENT_TYPE, RAW_BODY
 from kinesis_spout.kinesis.wire import cbor
 from kinesis_spout.kinesis.wire.connections import NON_BLOCKING, Address, Connection, Connections, Want
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 _HTTP_OK, _FIRST_ERROR = 200, 300
 _BUSY: Final = frozenset({429, 502, 503, 504})
+_UNDECIDED_IN_A_ROW: Final = 5
+"""After so many answers of a busy server to CBOR, and none in CBOR, JSON is tried."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LEAST_SKEW_SECONDS: Final = 2
 _UNSEEN_SECONDS: Final = 1.0
@@ -324,10 +328,13 @@ class _Operation:
         name: str,
         whole: Callable[..., Any],
         good: Callable[[Reply], Any],
+        encode: Callable[[Mapping[str, Any]], bytes],
         *,
         asks_cbor: bool = False,
     ) -> None:
         self._wire = wire
+        self._encode = encode
+        """Makes the body of a request in JSON."""
         self._asks_cbor = asks_cbor
         self._name = name
         self._whole = whole
@@ -338,6 +345,8 @@ class _Operation:
         """By whether they parse CBOR."""
         self._routes: dict[str, _Route | None] = {}
         """None for a place whose calls are botocore's."""
+        self._undecided: Counter[str] = Counter()
+        """By endpoint: answers to CBOR, one after another, of a server that was busy or away."""
         self._here = threading.local()
         events: Any = wire.client.meta.events
         events.register_first(f"before-send.kinesis.{name}", self._note)
@@ -353,11 +362,11 @@ class _Operation:
             exchange = self._exchanged(key, route.in_cbor, cbor.encoded(arguments), is_read=is_read)
             if exchange.is_in_cbor:
                 _speaks_cbor[route.url] = True
-            elif not speaks_cbor and exchange.has_reply and not exchange.is_from_busy_server:
-                is_trial = True
+            elif not speaks_cbor:
+                is_trial = self._may_refuse_cbor(exchange, route.url)
             if not is_trial:
                 return self._result(exchange, key, arguments)
-        exchange = self._exchanged(key, route, _encode(arguments), is_read=is_read)
+        exchange = self._exchanged(key, route, self._encode(arguments), is_read=is_read)
         result = self._result(exchange, key, arguments)
         if is_trial:
             _speaks_cbor[route.url] = False
@@ -376,12 +385,23 @@ class _Operation:
             route, body = route.in_cbor, cbor.encoded(arguments)
         if not route.is_ready:
             return None
-        request = route.request(body or _encode(arguments))
+        request = route.request(body or self._encode(arguments))
         connection = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS)
         if connection is None:
             return None
         connection.begin(request, NON_BLOCKING)
         return Exchange(self, key, route, connection)
+
+    def _may_refuse_cbor(self, exchange: Exchange, url: str) -> bool:
+        """Whether to try JSON, of an endpoint that never answered in CBOR."""
+        if exchange.has_reply and not exchange.is_from_busy_server:
+            return True
+        # Some servers say so of all that they do not understand.
+        self._undecided[url] += 1
+        if self._undecided[url] < _UNDECIDED_IN_A_ROW:
+            return False
+        self._undecided[url] = 0
+        return True
 
     def forget(self, key: str) -> None:
         """Have botocore make the next call."""
@@ -463,7 +483,9 @@ class GetRecords:
 
     def __init__(self, wire: Wire) -> None:
         self._whole = wire.client.get_records
-        self._operation = _Operation(wire, "GetRecords", self._whole, _page, asks_cbor=wire.asks_cbor)
+        self._operation = _Operation(
+            wire, "GetRecords", self._whole, _page, _encode, asks_cbor=wire.asks_cbor
+        )
 
     def __call__(self, **arguments: Any) -> Any:
         """See boto3."""
@@ -490,7 +512,7 @@ class PutRecords:
 
     def __init__(self, wire: Wire) -> None:
         self._whole = wire.client.put_records
-        self._operation = _Operation(wire, "PutRecords", self._whole, _decoded)
+        self._operation = _Operation(wire, "PutRecords", self._whole, _decoded, _put_encoded)
 
     def __call__(self, **arguments: Any) -> Any:
         """See boto3."""
@@ -502,7 +524,16 @@ class PutRecords:
 
 _GET_RECORDS: Final = ({"ShardIterator", "Limit"}, {"ShardIterator", "Limit", "StreamARN"})
 _PUT_RECORDS: Final = ({"StreamName", "Records"}, {"StreamARN", "Records"})
-_encode = msgspec.json.Encoder().encode
+_encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
+
+
+def _put_encoded(arguments: Mapping[str, Any]) -> bytes:
+    if native.packer is not None:
+        others = {name: value for name, value in arguments.items() if name != "Records"}
+        body: bytes | None = native.packer.put_records(_encode(others), arguments["Records"])
+        if body is not None:
+            return body
+    return _encode(arguments)
 
 
 def is_page(status: int, content_type: str) -> bool:

@@ -5,17 +5,29 @@ shrinks for every page: a fifth of the CPU of reading such pages, for nothing.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import botocore.exceptions
 import urllib3.exceptions
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
 
 
 class TunnelRefused(botocore.exceptions.ProxyConnectionError):
     """A proxy would not connect to the endpoint. Unlike botocore's error it says why."""
 
     fmt = 'Proxy "{proxy_url}" refused a tunnel to "{endpoint_url}": {error}'
+
+
+def endpoint_of(client: "KinesisClient") -> Any:
+    """What signs and sends a client's requests, with its ``http_session``.
+
+    botocore has no public way to it: a client is not made of a session that the caller gives.
+    """
+    inside: Any = client
+    return inside._endpoint  # noqa: SLF001
 
 
 class WholeBodySession:

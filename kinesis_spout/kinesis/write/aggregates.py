@@ -17,17 +17,23 @@ in their order.
 """
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
-from kinesis_spout.kinesis.aggregated_record import KEY_BYTES, RECORD_BYTES
+from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
-from kinesis_spout.kinesis.write.put_records import Aggregate, Batch, CallLimits, Entry, PutOrder, Puttable
+from kinesis_spout.kinesis.write.put_records import (
+    Aggregate,
+    Batch,
+    CallLimits,
+    Columns,
+    Entry,
+    PutOrder,
+    Puttable,
+)
 from kinesis_spout.kinesis.write.waiting_records import Settled, WaitingRecords
 
 if TYPE_CHECKING:
@@ -36,8 +42,6 @@ if TYPE_CHECKING:
 _PYTHON_BYTES: Final = 200
 """The memory of a record besides its data, roughly: a tuple, a text, bytes."""
 _KEYS_REMEMBERED: Final = 100_000
-_MOST_BYTES: Final = RECORD_BYTES + KEY_BYTES
-"""What a record of an aggregate weighs besides its data and key, at most."""
 _NO_SHARD: Final = ""
 """The shard of a record that must be put alone."""
 
@@ -140,37 +144,38 @@ class AggregatedRecords(WaitingRecords):
             self.hold_all(batch.split())
             return
         self._singles += len(batch.data)
-        appends = self._appends
-        for place, append in enumerate(map(appends.__getitem__, batch.partition_keys)):
-            append(place)
-        for shard_id, places in appends.take():
-            keys = list(map(batch.partition_keys.__getitem__, places))
-            data = list(map(batch.data.__getitem__, places))
+        for shard_id, columns in self._by_shard(batch):
             if shard_id == _NO_SHARD:
-                super().hold_all(batch.bundle(places, keys, data).split())
+                places, keys, data = columns
+                size_bytes = sum(map(len, keys)) + sum(map(len, data))
+                super().hold_all(batch.bundle(places, keys, data, size_bytes).split())
             else:
-                self._pack(shard_id, batch, places, keys, data)
+                self._pack(shard_id, batch, columns)
 
-    def _pack(
-        self, shard_id: str, batch: Batch, places: Sequence[int], keys: Sequence[str], data: Sequence[bytes]
-    ) -> None:
-        ends = list(
-            accumulate([len(key) + len(each) + _MOST_BYTES for key, each in zip(keys, data, strict=True)])
-        )
-        at = begin = 0
-        while at < len(places):
+    def _by_shard(self, batch: Batch) -> Iterator[tuple[str, Columns]]:
+        keys, data, ranges = batch.partition_keys, batch.data, self._packed_by
+        sorted_ = None
+        if native.packer is not None:
+            sorted_ = native.packer.by_range(keys, data, ranges.firsts, ranges.lasts)
+        if sorted_ is not None:
+            for number, places, some_keys, some_data in sorted_:
+                shard_id = ranges.open_shard(number) or _NO_SHARD
+                yield shard_id, (memoryview(places).cast("I"), some_keys, some_data)
+            return
+        for place, append in enumerate(map(self._appends.__getitem__, keys)):
+            append(place)
+        for shard_id, at in self._appends.take():
+            yield shard_id, (at, tuple(map(keys.__getitem__, at)), tuple(map(data.__getitem__, at)))
+
+    def _pack(self, shard_id: str, batch: Batch, columns: Columns) -> None:
+        at, count = 0, len(columns[0])
+        while at < count:
             aggregate = self._aggregates.get(shard_id)
             if aggregate is None:
                 aggregate = self._aggregates[shard_id] = Aggregate(shard_id, self._packed_by)
-            # Repeated keys weigh less. So more may fit in the next turn.
-            to = bisect_right(ends, begin + aggregate.room(self._max_bytes), at)
-            if to == at and not aggregate.parts:
-                to = at + 1  # larger than an aggregate
-            if to == at:
+            at = aggregate.fill(batch, columns, at, self._max_bytes)
+            if at < count:
                 self._close(shard_id)
-                continue
-            aggregate.add(batch.bundle(places[at:to], keys[at:to], data[at:to]), ends[to - 1] - begin)
-            at, begin = to, ends[to - 1]
 
     def finish_packing(self) -> None:
         for shard_id in list(self._aggregates):

@@ -24,6 +24,7 @@ from kinesis_spout.kinesis.write.put_records import (
     Entry,
     PutOrder,
     Puttable,
+    requests,
 )
 from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
 from kinesis_spout.model.distribution import CALLS, Counted, Distribution
@@ -69,9 +70,7 @@ class PutCalls:
         """
         began = monotonic()
         try:
-            reply = self._client.put_records(
-                Records=[each.request() for each in batch], **stream_arguments(self._stream)
-            )
+            reply = self._client.put_records(Records=requests(batch), **stream_arguments(self._stream))
         finally:
             with self._measuring:
                 self._seconds.add(monotonic() - began)

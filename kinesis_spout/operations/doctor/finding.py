@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Self
@@ -69,12 +69,12 @@ class Finding:
 class Redaction:
     """Takes secrets out of texts: errors of services can repeat what they were sent."""
 
-    def __init__(self, config: SpoutConfig, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, config: SpoutConfig) -> None:
         settings = asdict(config)
         self._secrets: set[str] = set()
         self.add(settings[name] for name in SECRETS)
-        self.add(environment.get(name) for name in _IN_ENVIRONMENT)
-        self.add(environment.get(f"KINESIS_SPOUT_{name.upper()}") for name in SECRETS)
+        self.add(os.environ.get(name) for name in _IN_ENVIRONMENT)
+        self.add(os.environ.get(f"KINESIS_SPOUT_{name.upper()}") for name in SECRETS)
 
     def add(self, secrets: Iterable[str | None]) -> None:
         self._secrets |= {secret for secret in secrets if secret is not None and len(secret) >= _SHORTEST}

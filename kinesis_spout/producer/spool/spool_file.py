@@ -94,16 +94,23 @@ class SpoolFile:
         self._synced = synced
         with translated(path):
             self._connection = _connected(path)
-            # Text that is damaged fails its record's checksum, not the batch that it is read with.
-            self._connection.text_factory = lambda data: data.decode(errors="replace")
-            if although_cut:
-                self._tell("writable_schema", "ON")  # SQLite refuses to open it otherwise
-            self._tell("journal_size_limit", _LOG_BYTES)
-            self._tell("secure_delete", "ON")  # confirmed records leave no trace, not even for `.recover`
-            self._tell("fullfsync", "ON")  # macOS: fsync alone leaves it in the drive's cache
-            self._tell("synchronous", "FULL" if synced else "NORMAL")
-            if max_bytes is not None:
-                self._tell("max_page_count", max(1, max_bytes // PAGE_BYTES))
+            try:
+                self._prepare(max_bytes, although_cut=although_cut)
+            except BaseException:
+                self._connection.close()  # nobody else has it
+                raise
+
+    def _prepare(self, max_bytes: int | None, *, although_cut: bool) -> None:
+        # Text that is damaged fails its record's checksum, not the batch that it is read with.
+        self._connection.text_factory = lambda data: data.decode(errors="replace")
+        if although_cut:
+            self._tell("writable_schema", "ON")  # SQLite refuses to open it otherwise
+        self._tell("journal_size_limit", _LOG_BYTES)
+        self._tell("secure_delete", "ON")  # confirmed records leave no trace, not even for `.recover`
+        self._tell("fullfsync", "ON")  # macOS: fsync alone leaves it in the drive's cache
+        self._tell("synchronous", "FULL" if self._synced else "NORMAL")
+        if max_bytes is not None:
+            self._tell("max_page_count", max(1, max_bytes // PAGE_BYTES))
 
     @classmethod
     def make(cls, path: Path, stream: str) -> None:

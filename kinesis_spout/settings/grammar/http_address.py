@@ -3,27 +3,25 @@
 import socket
 from typing import Final, NamedTuple, Self
 
-_EVERYWHERE: Final = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 - compared, not bound
+_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 
 
 class HttpAddress(NamedTuple):
     host: str
+    """As sockets want it: an IPv6 address without brackets."""
     port: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
         host, _, port = text.rpartition(":")
-        return cls(host, int(port))
+        return cls(host.strip("[]"), int(port))
 
-    @property
-    def bare_host(self) -> str:
-        """Without the brackets of an IPv6 address, as sockets want it."""
-        return self.host.strip("[]")
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def advertised(self) -> str | None:
         """What other machines may call; None if only the process that listens knows its port (0)."""
         if self.port == 0:
             return None
-        host = socket.gethostname() if self.host in _EVERYWHERE else self.host
-        return f"{host}:{self.port}"
+        return str(self._replace(host=socket.gethostname()) if self.host in _EVERYWHERE else self)

@@ -15,7 +15,7 @@ from kinesis_spout.consumer.open_ports import client_settings, read_settings
 from kinesis_spout.consumer.ports import Companion, Ports, StreamsPorts
 from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound
-from kinesis_spout.monitoring.doors import Monitored, NotMonitored, monitored
+from kinesis_spout.monitoring.doors import Monitored, monitored
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.batch_progress import totals_of
 from kinesis_spout.spark.driver.batch_slots import BatchSlots
@@ -79,7 +79,7 @@ class SpoutQuery(RunningQuery):
         monitored: Monitored | None = None,
     ) -> None:
         super().__init__(name, run_id)
-        self.monitored = monitored or NotMonitored()
+        self.monitored = monitored or Monitored()
         """What answers for it over HTTP, until it is stopped; what stands on it may answer there, too."""
         self._config = config
         self._streams = streams

@@ -32,12 +32,13 @@ class RetryBuffer:
         self._records: dict[str, dict[SequenceNumber, Record]] = {}
         self.size_bytes = 0
 
-    def keep(self, shard_id: str, record: Record) -> None:
+    def keep(self, shard_id: str, sequence: SequenceNumber, record: Record) -> None:
+        """Keep a record under its sequence number, of which the caller has an object: a second one would cost."""
         shard = self._records.setdefault(shard_id, {})
-        self._forget(shard, record.sequence)
+        self._forget(shard, sequence)
         weight = _weight(record)
         if self.size_bytes + weight <= self._max_bytes():
-            shard[record.sequence] = record
+            shard[sequence] = record
             self.size_bytes += weight
 
     def get(self, shard_id: str, sequence: SequenceNumber) -> Record | None:

@@ -94,7 +94,7 @@ class Settling:
                 self._manager.withdraw(work.plan, now)
 
     def _settle(self, result: WorkResult, now: float, started: float) -> None:
-        plan, outcome = result.plan, result.outcome
+        plan, outcome, failures = result.plan, result.outcome, self._consumer.failures
         shard_id = plan.shard_id
         shard = self._shards.of(plan)
         if shard is None:
@@ -102,19 +102,20 @@ class Settling:
         if result.error is None and shard.error is not None:
             self._tip.recovered(shard)
         exhausted = self._manager.settle(plan, outcome, now, delivered=result.delivered)
+        failed = {failure.sequence: failure.sequence for failure in outcome.failures}
         for unfinished in result.unfinished:
-            self._retry_data.keep(shard_id, unfinished.record)
-            self._consumer.failures.add(unfinished.raised)
-        failed = {failure.sequence for failure in outcome.failures}
-        finished = {retry.sequence for retry in plan.retries} - failed
+            self._retry_data.keep(shard_id, failed[unfinished.record.sequence], unfinished.record)
+            failures.add(unfinished.raised)
+        finished = {retry.sequence for retry in plan.retries} - failed.keys()
         if finished or exhausted:
             self._retry_data.drop(shard_id, finished | {gone.sequence for gone in exhausted})
         records = {each.record.sequence: each for each in result.unfinished} if exhausted else {}
         for given_up in exhausted:
             unfinished = records[given_up.sequence]
             self._consumer.dead_letter(given_up, unfinished.record, unfinished.error, unfinished.raised)
-        self._count(result, len(exhausted))
-        self._measure(result, failed)
+        acked = result.delivered - result.failed
+        self._count(result, len(exhausted), acked)
+        self._measure(result, failed, acked)
         if plan.kind is SliceKind.CARRIED:
             shard.settled(outcome.count)
             self._tip.end_if_carried(shard_id, shard)
@@ -145,15 +146,15 @@ class Settling:
         if result.error is not None:
             self._tip.reading_failed(result.plan.shard_id, shard, result.error)
 
-    def _count(self, result: WorkResult, exhausted: int) -> None:
+    def _count(self, result: WorkResult, exhausted: int, acked: int) -> None:
         counters = self._consumer.counters
         expired = sum(failure.fate is Fate.EXPIRED for failure in result.outcome.failures)
         counters.expired += result.expired
         counters.skipped += result.expired - expired
         counters.delivered += result.delivered
         counters.coalesced += result.coalesced
-        counters.acked += result.delivered - result.failed
-        counters.retried += result.failed + result.gone - (exhausted - expired)
+        counters.acked += acked
+        counters.retried += result.delivered - acked + result.gone - (exhausted - expired)
         counters.timed_out += result.timed_out
         counters.bytes_read += result.bytes_read
         self._consumer.sharing.read_bytes[result.plan.shard_id] += result.bytes_read
@@ -161,13 +162,13 @@ class Settling:
         counters.damaged_aggregates += result.damaged_aggregates
         counters.records_outside_shard += result.records_outside_shard
 
-    def _measure(self, result: WorkResult, failed: Collection[SequenceNumber]) -> None:
+    def _measure(self, result: WorkResult, failed: Collection[SequenceNumber], acked: int) -> None:
         figures, plan = self._consumer.figures, result.plan
         if plan.kind is SliceKind.RETRY:
             for retry in plan.retries:
                 if retry.sequence not in failed:
                     figures.attempts.add(retry.attempt)
-        elif acked := max(0, result.delivered - result.failed):
+        elif acked > 0:
             figures.attempts.add(1, acked)
         if result.ages is not None:
             figures.ages.add_counted(result.ages)
@@ -227,8 +228,9 @@ class Settling:
         if plan.kind is SliceKind.CARRIED and before is not None and before.position != position:
             # They wait now, to be halved.
             for unfinished in held.unfinished:
-                if before.tracker.state(unfinished.record.sequence) is RecordState.WAITING:
-                    self._retry_data.keep(plan.shard_id, unfinished.record)
+                sequence = unfinished.record.sequence
+                if before.tracker.state(sequence) is RecordState.WAITING:
+                    self._retry_data.keep(plan.shard_id, sequence, unfinished.record)
             shard.settled(held.count)
             self._tip.end_if_carried(plan.shard_id, shard)
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.pace import aligned_idle_period
-from kinesis_spout.kinesis.read.polled_getter import Cursor
+from kinesis_spout.kinesis.read.polled_getter import Cursor, PollingShardGetter
 from kinesis_spout.kinesis.read.polling.prefetcher import READS_AT_ONCE
 from kinesis_spout.kinesis.read.polling.steps import Steps
 from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES, Room, ShardReader, read_page
@@ -220,6 +220,8 @@ class _TipReader(ShardReader[Page]):
         assert state is not None
         getter = shard.getter = self._consumer.ports.open_getter(self._shard_id, state.position)
         getter.when_ready(partial(self._tip.call, partial(self._tip.came, self._shard_id, shard)))
+        if isinstance(getter, PollingShardGetter) and not shard.records:
+            getter.go_on(shard.cursor)  # Kinesis gives a shard five iterators a second, to all that read it.
         # From here on the driver reads; the executors' last iterator would lead back.
         shard.cursor = Cursor()
         return getter
@@ -238,6 +240,7 @@ class _TipReader(ShardReader[Page]):
         bound = None if state is None else state.bound
         seen_at = page.pushed_at or shard.fetching_since or now
         begun = consumer.ports.clock.time() - (now - seen_at)
+        held_nothing = not shard.records
         shard.take_in(page, bound)
         if not page.says_nothing:
             consumer.read_errors.worked(self._shard_id)
@@ -256,6 +259,8 @@ class _TipReader(ShardReader[Page]):
         is_small = self._asked < self._settings.records_per_fetch
         if is_full and is_small and not (page.at_end or self._reads_alone):
             shard.drop_page()  # Executors begin with these records.
+            if held_nothing and isinstance(getter, PollingShardGetter):
+                shard.cursor = getter.cursor_before
             self._tip.wake()
             return shard.next_poll_at
         consumer.counters.damaged_aggregates += page.damaged_aggregates

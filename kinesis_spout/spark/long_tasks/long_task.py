@@ -22,9 +22,11 @@ from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 
 IDLE_SECONDS: Final = 1.0
 """After so long without a micro-batch a task is given up."""
-_BUSY_SECONDS: Final = 0.25
-"""How long a micro-batch waits for the one before. Another job possibly needs another Python worker, which takes
-longer to start."""
+BUSY_SECONDS: Final = 0.25
+"""How long a micro-batch waits for the one before, or for the end of the task before. Another job possibly needs
+another Python worker, which takes longer to start."""
+_ENDING_SECONDS: Final = 1.0
+"""The job of a task that was given up ends within milliseconds."""
 _HELLO_SECONDS: Final = 10.0
 _KEY_BYTES: Final = 32
 
@@ -71,7 +73,7 @@ class LongTask:
         self._waiting = 0
         """How many micro-batches wait for that one."""
         self._is_sent = False
-        self._is_given_up = False
+        self._given_up_at: float | None = None
         self._has_ended = False
         self._error: Exception | None = None
         self._idle_since = monotonic()
@@ -80,7 +82,24 @@ class LongTask:
     def is_over(self) -> bool:
         """Whether it takes no more micro-batches."""
         with self._changed:
-            return self._is_given_up or self._has_ended
+            return self._given_up_at is not None or self._has_ended
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was given up, has nothing under way, and its job has not ended yet."""
+        with self._changed:
+            return self._given_up_at is not None and self._busy_with is None and not self._has_ended
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it has been ending for so long that its machine may be lost.
+
+        Spark notices that after ``spark.network.timeout``, two minutes.
+        """
+        with self._changed:
+            if self._given_up_at is None or not self.is_ending:
+                return False
+            return monotonic() - max(self._given_up_at, self._idle_since) > _ENDING_SECONDS
 
     @property
     def is_busy(self) -> bool:
@@ -109,9 +128,9 @@ class LongTask:
         """
         with self._changed:
             self._waiting += 1
-            self._changed.wait_for(lambda: self._busy_with is None, _BUSY_SECONDS)
+            self._changed.wait_for(lambda: self._busy_with is None, BUSY_SECONDS)
             self._waiting -= 1
-            if self._busy_with is not None or self._is_given_up or self._has_ended:
+            if self._busy_with is not None or self._given_up_at is not None or self._has_ended:
                 return None
             self._handed += 1
             self._busy_with, self._is_sent = tag, False
@@ -124,7 +143,7 @@ class LongTask:
         with self._changed:
             self._busy_with, self._idle_since = None, monotonic()
             has_ended = self._has_ended
-            if self._is_given_up or self._waiting:
+            if self._given_up_at is not None or self._waiting:
                 self._changed.notify_all()
         if has_ended:
             self.job.close()
@@ -155,7 +174,7 @@ class LongTask:
         """Wait for a connection; None if there will be none, or the task was given up before it got the slices."""
         with self._changed:
             while self._connection is None:
-                if self._has_ended or (self._is_given_up and not self._is_sent):
+                if self._has_ended or (self._given_up_at is not None and not self._is_sent):
                     return None
                 self._changed.wait()
             return self._connection
@@ -169,8 +188,12 @@ class LongTask:
     def give_up(self) -> None:
         """Hand nothing more over: the task ends, after what it has under way."""
         with self._changed:
-            self._is_given_up = True
+            self._note_given_up()
             self._changed.notify_all()
+
+    def _note_given_up(self) -> None:
+        if self._given_up_at is None:
+            self._given_up_at = monotonic()
 
     def ended(self, error: Exception | None) -> None:
         """The job has ended, by itself or with an error."""
@@ -184,9 +207,10 @@ class LongTask:
         if not is_busy:
             self.job.close()
 
-    def await_end(self, timeout_seconds: float) -> None:
+    def await_end(self, timeout_seconds: float) -> bool:
+        """Wait for the end of its job; whether it has ended."""
         with self._changed:
-            self._changed.wait_for(lambda: self._has_ended, timeout_seconds)
+            return self._changed.wait_for(lambda: self._has_ended, timeout_seconds)
 
     def serve(self, connected: socket.socket, attempt: int) -> None:
         """Keep a connection of the task until it is over; gives the task up when it has been idle for long."""
@@ -204,8 +228,9 @@ class LongTask:
                 left = IDLE_SECONDS
                 if self._busy_with is None:
                     left = self._idle_since + IDLE_SECONDS - monotonic()
-                    self._is_given_up |= left <= 0
-                    if self._is_given_up:
+                    if left <= 0:
+                        self._note_given_up()
+                    if self._given_up_at is not None:
                         break
                 # It is not woken for every micro-batch: then it looks again.
                 self._changed.wait(left)
@@ -227,11 +252,9 @@ class LongTasks:
         self._server = KeyedServer(listen_at, self._key, self._serve, "kinesis-spout-long-tasks")
         self._machine = Machine(host, self._server.port)
 
-    def begin(self, tag: str, job: HandlerJob, *, after: LongTask | None, at_most: int) -> LongTask | None:
-        """A new one; None if there are so many already, without ``after``, which is ending. ``end`` follows."""
+    def begin(self, tag: str, job: HandlerJob, *, at_most: int) -> LongTask | None:
+        """A new one; None if there are so many already. ``end`` follows."""
         with self._lock:
-            if after is not None:
-                self._of.pop(after.address.task, None)
             if len(self._of) >= at_most:
                 return None
             name = secrets.token_hex(8)

@@ -42,7 +42,7 @@ from typing import Final, Protocol
 
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.spark.long_tasks.held_task import HeldTask
-from kinesis_spout.spark.long_tasks.long_task import LongTask, LongTasks
+from kinesis_spout.spark.long_tasks.long_task import BUSY_SECONDS, LongTask, LongTasks
 from kinesis_spout.spark.tasks.handler_runner import HandlerJob
 from kinesis_spout.spark.tasks.jobs import BatchRunner, Ticks
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
@@ -171,7 +171,8 @@ class LongTaskRunner:
             task = self._task
         if task is not None:
             task.give_up()
-            task.await_end(_END_SECONDS)
+            if not task.await_end(_END_SECONDS) and task.is_stuck:
+                self._cluster.cancel(task.tag)
         self._thread.shutdown(wait=False)
         self._jobs.close()
 
@@ -195,21 +196,26 @@ class LongTaskRunner:
                 self._jobs_running -= 1
 
     def _at_hand(self, tag: str) -> LongTask | None:
+        before = self._task
+        if before is not None and before.is_ending and self._comes_slowly(self._clock()):
+            before.await_end(BUSY_SECONDS)
         with self._lock:
             now, task = self._clock(), self._task
             if not self._comes_slowly(now):
                 return None
-            if task is not None and task.is_over and task.is_busy:
-                return None  # it ends when it is free
+            if task is not None and task.is_over and (task.is_busy or task.is_ending):
+                if task.is_stuck:
+                    self._cluster.cancel(task.tag)
+                return None
             if task is None or task.is_over:
-                self._task = task = self._begun(f"{tag}-long", after=task)
+                self._task = task = self._begun(f"{tag}-long")
             elif self._must_make_room(now):
                 task.give_up()
                 self._rests_until = now + _REST_SECONDS
                 return None
             return task
 
-    def _begun(self, tag: str, after: LongTask | None) -> LongTask | None:
+    def _begun(self, tag: str) -> LongTask | None:
         at_most = self._cluster.slots() // 2
         if not at_most:
             self._rests_until = self._clock() + _REST_SECONDS
@@ -218,7 +224,7 @@ class LongTaskRunner:
             self._rests_until = self._clock() + _LOOK_SECONDS
             return None
         job = self._jobs.job(tag, 1)
-        task = self._cluster.tasks.begin(tag, job, after=after, at_most=at_most)
+        task = self._cluster.tasks.begin(tag, job, at_most=at_most)
         if task is None:
             job.close()
             self._rests_until = self._clock() + _LOOK_SECONDS

@@ -29,9 +29,9 @@ class SparkCluster:
 
     def slots(self) -> int:
         try:
-            jvm_context: Any = self._context._jsc.sc()  # noqa: SLF001 - PySpark has no public way
-            profile = jvm_context.resourceProfileManager().defaultResourceProfile()
-            return int(jvm_context.maxNumConcurrentTasks(profile))
+            scala = self._scala_context()
+            profile = scala.resourceProfileManager().defaultResourceProfile()
+            return int(scala.maxNumConcurrentTasks(profile))
         except _NO_ANSWER as error:
             _log.warning("Spark does not tell how many tasks can run, so none stays: %r", error)
             return 0
@@ -39,8 +39,7 @@ class SparkCluster:
     def has_waiting_tasks(self) -> bool:
         try:
             # The public status is written when a task ends, or some seconds late.
-            jvm_context: Any = self._context._jsc.sc()  # noqa: SLF001 - as above
-            task_sets = jvm_context.taskScheduler().rootPool().getSortedTaskSetQueue()
+            task_sets = self._scala_context().taskScheduler().rootPool().getSortedTaskSetQueue()
             return any(
                 task_set.numTasks() > task_set.runningTasks() + task_set.tasksSuccessful()
                 for task_set in map(task_sets.apply, range(task_sets.size()))
@@ -49,6 +48,11 @@ class SparkCluster:
         except _NO_ANSWER as error:
             _log.warning("Spark does not tell which tasks wait, so no task stays: %r", error)
             return True
+
+    def _scala_context(self) -> Any:
+        """PySpark's public status has neither the slots nor the waiting tasks."""
+        jvm_context: Any = self._context._jsc  # noqa: SLF001 - PySpark has no public way to its JVM
+        return jvm_context.sc()
 
     def run(self, tag: str, task: HeldTask) -> list[str]:
         with tagged(self._context, tag):

@@ -3,12 +3,13 @@
 Nothing comes back of an acked record. Everything comes back of any other: the driver keeps it for
 the retry, or for the dead letter.
 
-Slices and results are pickled as plain tuples: pickling each record and each failure as an object costs several
-times as much.
+Slices and results are pickled as columns: pickling each record and each failure as an object, or as a tuple of its
+own, costs several times as much, also in collections of the driver's garbage.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ class WorkSlice:
         return _slice_of, (_packed_plan(self.plan), _packed_records(self.records), *others)
 
 
-class Unfinished(Struct, frozen=True, kw_only=True, gc=False):
+class Unfinished(Struct, frozen=True, gc=False):
     """A record that was not acked, with its handler's error; an empty error: it was held back."""
 
     record: Record
@@ -103,21 +104,15 @@ class WorkResult:
         return sum(failure.was_delivered for failure in self.outcome.failures) - self.gone
 
     def __reduce__(self) -> "tuple[Callable[..., WorkResult], tuple[Any, ...]]":
-        failures = [
-            (each.index, *each.sequence, each.previous and tuple(each.previous), *_REST_OF_FAILURE(each))
-            for each in self.outcome.failures
-        ]
-        outcome = replace(self.outcome, failures=())
-        unfinished = [
-            (type(each.record), astuple(each.record), each.error, each.raised) for each in self.unfinished
-        ]
-        left = _packed_records(self.left)
+        unfinished = self.unfinished
         return _result_of, (
             _packed_plan(self.plan),
-            outcome,
-            failures,
-            unfinished,
-            left,
+            replace(self.outcome, failures=()),
+            _packed_failures(self.outcome.failures),
+            _packed_records(each.record for each in unfinished),
+            [each.error for each in unfinished],
+            [each.raised for each in unfinished],
+            _packed_records(self.left),
             *_REST_OF_RESULT(self),
         )
 
@@ -146,10 +141,11 @@ def before_bound(records: Sequence[Record], bound: ShardBound | None) -> Sequenc
     return records
 
 
-_PackedRecords = list[tuple[type[Record], tuple[Any, ...]]]
-_PackedPlan = tuple[SlicePlan, list[tuple[int, int, int]]]
+_Column = Sequence[Any]
+_PackedRecords = list[tuple[type[Record], Sequence[_Column]]]
+"""Runs of records of one type, each as its fields."""
+_PackedPlan = tuple[SlicePlan, Sequence[_Column]]
 
-_REST_OF_FAILURE: Final = attrgetter("attempt", "fate", "partition_key", "delay_seconds", "stand_in")
 _RESULT_NAMES: Final = tuple(
     field.name for field in fields(WorkResult) if field.name not in ("plan", "outcome", "unfinished", "left")
 )
@@ -157,77 +153,75 @@ _REST_OF_RESULT: Final = attrgetter(*_RESULT_NAMES)
 
 
 def _packed_records(records: Iterable[Record]) -> _PackedRecords:
-    return [(type(record), astuple(record)) for record in records]
+    return [(kind, list(zip(*map(astuple, run), strict=True))) for kind, run in groupby(records, type)]
 
 
-def _records(packed: _PackedRecords) -> tuple[Record, ...]:
-    return tuple([kind(*values) for kind, values in packed])
+def _records(packed: _PackedRecords) -> Iterable[Record]:
+    return chain.from_iterable(map(kind, *columns) for kind, columns in packed)
+
+
+def _packed_failures(failures: Sequence[FailedRecord]) -> Sequence[_Column]:
+    if not failures:
+        return ()
+    indexes, sequences, previous, *others = zip(*failures, strict=True)
+    return indexes, *_packed_sequences(sequences), *_packed_sequences(previous), *others
+
+
+def _failures(packed: Sequence[_Column]) -> Iterable[FailedRecord]:
+    if not packed:
+        return ()
+    indexes, numbers, subs, numbers_before, subs_before, *others = packed
+    return map(
+        FailedRecord, indexes, _sequences(numbers, subs), _sequences(numbers_before, subs_before), *others
+    )
+
+
+def _packed_sequences(sequences: Sequence[SequenceNumber | None]) -> tuple[_Column, _Column]:
+    return [each and each.number for each in sequences], [each and each.sub for each in sequences]
+
+
+def _sequences(numbers: _Column, subs: _Column) -> Iterable[Any]:
+    if None in numbers:
+        return [
+            None if number is None else SequenceNumber(number, sub)
+            for number, sub in zip(numbers, subs, strict=True)
+        ]
+    return map(SequenceNumber, numbers, subs)
 
 
 def _packed_plan(plan: SlicePlan) -> _PackedPlan:
     if not plan.retries:
-        return plan, []
-    return replace(plan, retries=()), [(*retry.sequence, retry.attempt) for retry in plan.retries]
+        return plan, ()
+    sequences, attempts = zip(*plan.retries, strict=True)
+    return replace(plan, retries=()), (*_packed_sequences(sequences), attempts)
 
 
 def _plan(packed: _PackedPlan) -> SlicePlan:
     plan, retries = packed
     if not retries:
         return plan
-    return replace(
-        plan,
-        retries=tuple(
-            [
-                Redelivery(sequence=SequenceNumber(number, sub), attempt=attempt)
-                for number, sub, attempt in retries
-            ]
-        ),
-    )
+    numbers, subs, attempts = retries
+    return replace(plan, retries=tuple(map(Redelivery, _sequences(numbers, subs), attempts)))
 
 
 def _slice_of(plan: _PackedPlan, records: _PackedRecords, *others: Any) -> WorkSlice:
     cursor, hash_keys, age = others
-    return WorkSlice(plan=_plan(plan), records=_records(records), cursor=cursor, hash_keys=hash_keys, age=age)
+    return WorkSlice(
+        plan=_plan(plan), records=tuple(_records(records)), cursor=cursor, hash_keys=hash_keys, age=age
+    )
 
 
 def _result_of(
     plan: _PackedPlan,
     outcome: SliceOutcome,
-    failures: Sequence[tuple[Any, ...]],
-    unfinished: Sequence[tuple[type[Record], tuple[Any, ...], str, RaisedAt | None]],
-    left: _PackedRecords,
+    failures: Sequence[_Column],
     *others: Any,
 ) -> WorkResult:
+    records, errors, raised, left, *rest = others
     return WorkResult(
         plan=_plan(plan),
-        outcome=replace(outcome, failures=tuple([_failed_record(*each) for each in failures])),
-        unfinished=tuple(
-            [
-                Unfinished(record=kind(*values), error=error, raised=raised)
-                for kind, values, error, raised in unfinished
-            ]
-        ),
-        left=_records(left),
-        **dict(zip(_RESULT_NAMES, others, strict=True)),
-    )
-
-
-def _failed_record(
-    index: int,
-    number: int,
-    sub: int,
-    previous: tuple[int, int] | None,
-    attempt: int,
-    *others: Any,
-) -> FailedRecord:
-    fate, partition_key, delay_seconds, stand_in = others
-    return FailedRecord(
-        index=index,
-        sequence=SequenceNumber(number, sub),
-        previous=None if previous is None else SequenceNumber(*previous),
-        attempt=attempt,
-        fate=fate,
-        partition_key=partition_key,
-        delay_seconds=delay_seconds,
-        stand_in=stand_in,
+        outcome=replace(outcome, failures=tuple(_failures(failures))),
+        unfinished=tuple(map(Unfinished, _records(records), errors, raised)),
+        left=tuple(_records(left)),
+        **dict(zip(_RESULT_NAMES, rest, strict=True)),
     )

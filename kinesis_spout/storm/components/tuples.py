@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from io import BytesIO
 from typing import Any, Final, TypeGuard
 
 import msgspec
@@ -196,14 +197,31 @@ def _shown(named: tuple[str, Any]) -> str:
 # Which values can travel, or be kept. Many are packed at once; only if that fails, each is tried alone.
 
 Dumps = Callable[[Any, int], bytes]
-"""``pickle.dumps``, or ``cloudpickle.dumps``, which takes functions and classes of ``__main__`` too."""
+"""``cloudpickle.dumps``, which takes functions and classes of ``__main__`` too. None: ``pickle``."""
 
 
-def packed(values: Any, dumps: Dumps = pickle.dumps) -> bytes:
+class _Pickler(pickle.Pickler):
+    """Notices what is no value of a built-in type: only that could fail to be unpickled."""
+
+    has_classes = False
+
+    def reducer_override(self, _: Any) -> Any:
+        self.has_classes = True
+        return NotImplemented
+
+
+def packed(values: Any, dumps: Dumps | None = None) -> bytes:
     """Pickle values that can be unpickled; or raise what their classes raise."""
-    found = dumps(values, pickle.HIGHEST_PROTOCOL)
-    try_unpickling(found)
-    return found
+    if dumps is not None:
+        found = dumps(values, pickle.HIGHEST_PROTOCOL)
+        try_unpickling(found)
+        return found
+    file = BytesIO()
+    pickler = _Pickler(file, pickle.HIGHEST_PROTOCOL)
+    pickler.dump(values)
+    if pickler.has_classes:
+        pickle.loads(file.getbuffer())  # noqa: S301 - our own, made a moment ago
+    return file.getvalue()
 
 
 def try_unpickling(pickled: bytes) -> None:
@@ -213,7 +231,7 @@ def try_unpickling(pickled: bytes) -> None:
         pickle.loads(pickled)  # noqa: S301 - our own, made a moment ago
 
 
-def why_not(value: Any, dumps: Dumps = pickle.dumps) -> Exception | None:
+def why_not(value: Any, dumps: Dumps | None = None) -> Exception | None:
     """Say why a value cannot travel; None if it can."""
     try:
         packed(value, dumps)
@@ -223,7 +241,7 @@ def why_not(value: Any, dumps: Dumps = pickle.dumps) -> Exception | None:
 
 
 def why_unfit(
-    stream: str, fields: Sequence[str], values: Sequence[Any], error: Exception, dumps: Dumps = pickle.dumps
+    stream: str, fields: Sequence[str], values: Sequence[Any], error: Exception, dumps: Dumps | None = None
 ) -> str:
     """Say of a tuple that cannot travel which of its fields is to blame; ``error`` is of its values together."""
     where, what = f"stream {stream!r}", type(values).__name__

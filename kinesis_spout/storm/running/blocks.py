@@ -14,8 +14,8 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from kinesis_spout.storm.acking import TreeEnd, Words
 from kinesis_spout.storm.components.tuples import Source, packed, why_not, why_unfit
+from kinesis_spout.storm.running.acking import TreeEnd, Words
 from kinesis_spout.storm.running.counts import ComponentCounts
 
 _FAR: Final = 0xFFFF

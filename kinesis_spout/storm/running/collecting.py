@@ -15,11 +15,11 @@ from msgspec import structs
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Failure, failure_of, failure_saying
 from kinesis_spout.model.logs import Allowance
-from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.bolt import CallHangs, FailedException, Suspected
 from kinesis_spout.storm.components.tuples import Tuple, TupleState, check_values, names_of
 from kinesis_spout.storm.graph.grouping import Choose, Send, Target
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
+from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.trees import Trees
 

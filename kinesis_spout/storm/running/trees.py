@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kinesis_spout.model.handler import Failure
-from kinesis_spout.storm.acking import Acker, TreeEnd, Words, note_end
+from kinesis_spout.storm.running.acking import Acker, TreeEnd, Words, note_end
 from kinesis_spout.storm.running.blocks import (
     AckBlock,
     Block,

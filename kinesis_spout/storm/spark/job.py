@@ -54,7 +54,7 @@ from kinesis_spout.storm.spark.tree_delivery import FailedTrees
 from kinesis_spout.storm.state.manifest import StateManifest
 
 if TYPE_CHECKING:
-    from kinesis_spout.storm.acking import TreeEnd
+    from kinesis_spout.storm.running.acking import TreeEnd
 
 _OTHER_SHUFFLES: Final = ("spark.shuffle.manager", "spark.shuffle.push.enabled")
 """With one of these set, a shuffle can join what several tasks have written. What Java's serializer

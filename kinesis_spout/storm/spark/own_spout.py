@@ -22,11 +22,11 @@ from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig, Kines
 from kinesis_spout.model.handler import failure_of, failure_saying
 from kinesis_spout.spark.driver.running_query import RunningQuery
 from kinesis_spout.spark.tasks.jobs import cancel, tags_of
-from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.given import TaskContext
 from kinesis_spout.storm.components.spout import Spout
 from kinesis_spout.storm.components.tuples import Stream, check_values, names_of, why_unfit
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
+from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.clocks import TickClock
 from kinesis_spout.storm.running.collecting import ReportedErrors
 from kinesis_spout.storm.running.counts import ComponentCounts

@@ -142,4 +142,4 @@ def _tree_results(found: Sequence[Block]) -> list[TreeResult]:
         if isinstance(block, FailedTrees):
             failed[block.batch] += block.failed
     slices = [block for block in found if isinstance(block, SliceBlock)]
-    return [with_failed(block.result, failed[block.batch]) for block in slices]
+    return [with_failed(block.result, failed[block.batch], block.expired_at) for block in slices]

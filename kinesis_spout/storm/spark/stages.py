@@ -26,8 +26,8 @@ from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkSlice
-from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.tuples import packed, why_not
+from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import (
     Block,
     ChangesDoNotCount,
@@ -149,25 +149,25 @@ class FirstStage:
         with self.shipped.stage(0, partition) as (run, parts):
             program = run.program
             exchanges = program.plan.exchanges > 0
-            deliveries: list[TreeDelivery] = []
+            deliveries: dict[int, TreeDelivery] = {}
             to_values = self.to_values.load()
             number = {(work.plan.shard_id, work.plan.kind): at for at, work in enumerate(pack)}
 
             def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
                 batch = partition * _MOST_SLICES + number[plan.shard_id, plan.kind]
                 delivery = TreeDelivery(plan, rules, run=run, to_values=to_values, batch=batch)
-                deliveries.append(delivery)
+                deliveries[batch] = delivery
                 return delivery
 
             run.begin(None if self.state is None else parts.begin(self.state), self.ticks)
             for result in run_slices(pack, self.settings, deliver):
                 batch = partition * _MOST_SLICES + number[result.plan.shard_id, result.plan.kind]
-                yield batch, SliceBlock(batch=batch, result=result)
+                expired_at = tuple(deliveries[batch].expired_at)
+                yield batch, SliceBlock(batch=batch, result=result, expired_at=expired_at)
                 yield from run.outbox.take()
             run.finish()
             yield from run.outbox.take()
-            for delivery in deliveries:
-                batch = delivery.batch
+            for batch, delivery in deliveries.items():
                 if exchanges:
                     for opened in delivery.open_trees():
                         yield opened.acker if program.ackers else ~batch, opened

@@ -17,7 +17,7 @@ from kinesis_spout.ports import Page
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
 from kinesis_spout.spark.tasks.work import WorkResult, failed_record
-from kinesis_spout.storm.acking import TreeEnd, Words
+from kinesis_spout.storm.running.acking import TreeEnd, Words
 from kinesis_spout.storm.running.blocks import ForDriver, OpenTrees
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.running.trees import Unfinished, acker_of, root_of
@@ -39,12 +39,12 @@ class SpoutValues:
     def __init__(self, scheme: Callable[[Record], Any], fields: Sequence[str]) -> None:
         self._scheme = scheme
         self._fields = tuple(fields)
+        self._is_one = len(self._fields) == 1
 
     def __call__(self, record: Record) -> Sequence[Any]:
-        made = self._scheme(record)
-        fields = self._fields
-        if len(fields) == 1:
-            return (made,)
+        if self._is_one:
+            return (self._scheme(record),)
+        made, fields = self._scheme(record), self._fields
         if isinstance(made, Mapping) and all(field in made for field in fields):
             return [made[field] for field in fields]
         if isinstance(made, Sequence) and not isinstance(made, (str, bytes)) and len(made) == len(fields):
@@ -121,6 +121,8 @@ class FailedTree:
 class SliceBlock(ForDriver):
     batch: int
     result: WorkResult
+    expired_at: tuple[int, ...] = ()
+    """The indexes of the result's expired records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,23 +140,21 @@ class _Piece(NamedTuple):
 
 
 class _Opened:
-    __slots__ = ("pieces", "roots")
+    __slots__ = ("count", "pieces")
 
     def __init__(self) -> None:
-        self.roots = array("Q")
+        self.count = 0
         self.pieces: list[_Piece] = []
 
-    def __iter__(self) -> Iterator[tuple[int, int, Record, str | None]]:
-        """The trees: root, place of the record in the slice, the record, and the sequence before it."""
-        roots = iter(self.roots)
+    def __iter__(self) -> Iterator[tuple[int, Record, str | None]]:
+        """Of each tree the place of its record in the slice, the record, and the sequence before it."""
         for number, records, before in self.pieces:
             for at, record in enumerate(records):
-                previous = records[at - 1].sequence_text if at else before
-                yield next(roots), number + at, record, previous
+                yield number + at, record, records[at - 1].sequence_text if at else before
 
-    def numbers(self) -> bytes:
+    def numbers(self) -> Words:
         ranges = [np.arange(piece.number, piece.number + len(piece.records)) for piece in self.pieces]
-        return np.concatenate(ranges).astype(np.uint64).tobytes()
+        return np.concatenate(ranges).astype(np.uint64)
 
     def packed(self) -> bytes:
         records = list(chain.from_iterable(piece.records for piece in self.pieces))
@@ -215,10 +215,16 @@ class TreeDelivery(SliceDelivery):
         elif is_bounded:
             self._most_open = plan.limit
         self._opened = _Opened()
+        self.expired_at: list[int] = []
+        """The indexes of expired records."""
+
+    def pass_expired(self, record: Record) -> None:
+        self.expired_at.append(self.count)
+        super().pass_expired(record)
 
     @property
     def room(self) -> bool:
-        return super().room and len(self.failures) + len(self._opened.roots) < self._most_open
+        return super().room and len(self.failures) + self._opened.count < self._most_open
 
     def fetch(self, getter: "PollingShardGetter", limit: int) -> Page:
         return getter.read(min(limit, max(1, self._most_fetched)))
@@ -232,13 +238,12 @@ class TreeDelivery(SliceDelivery):
         # To call the method of an object costs less than to call the object.
         emit, to_values = self._run.emit_root, self._to_values.__call__
         open_here = array("Q")
-        add_root, add_open = self._opened.roots.append, open_here.append
-        may_open = self._most_open - len(self.failures) - len(self._opened.roots)
+        add_open = open_here.append
+        may_open = self._most_open - len(self.failures) - self._opened.count
         at = 0
-        for at, (record, root) in enumerate(zip(run, self._roots(), strict=False)):
+        for at, record, root in zip(count(), run, self._roots(), strict=False):
             try:
                 if emit(to_values(record), root):
-                    add_root(root)
                     add_open(at)
                     may_open -= 1
             except StateError:
@@ -262,6 +267,7 @@ class TreeDelivery(SliceDelivery):
 
     def _note_opened(self, run: Sequence[Record], places: Words) -> None:
         """Note the records of a run whose trees are open. ``count`` and ``last`` are still those before it."""
+        self._opened.count += len(places)
         for piece in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1):
             first, last = int(piece[0]), int(piece[-1])
             before = None if self.last is None else str(self.last)
@@ -270,19 +276,20 @@ class TreeDelivery(SliceDelivery):
             self._opened.pieces.append(_Piece(self.count + first, run[first : last + 1], before))
 
     def failed_here(self) -> Iterator[FailedTree]:
-        for root, number, record, before in self._opened:
-            end = self._run.trees.decided(root)
+        for number, record, before in self._opened:
+            end = self._run.trees.decided(root_of(self.batch, number))
             if end is not None:
                 yield _failed(number, record, before, end)
 
     def open_trees(self) -> Iterator[OpenTrees]:
-        opened = self._opened
+        opened, first = self._opened, root_of(self.batch, 0)
         if opened.pieces:
+            numbers = opened.numbers()
             yield OpenTrees(
-                acker=acker_of(root_of(self.batch, 0), self._ackers or 1),
+                acker=acker_of(first, self._ackers or 1),
                 batch=self.batch,
-                roots=opened.roots.tobytes() if self._ackers else b"",
-                numbers=opened.numbers(),
+                roots=(numbers + np.uint64(first)).tobytes() if self._ackers else b"",
+                numbers=numbers.tobytes(),
                 tuples=opened.packed(),
             )
 
@@ -305,7 +312,10 @@ class TreeResult(NamedTuple):
     """Whether records after its end were delivered and come again, because more have failed than can be kept."""
 
 
-def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> TreeResult:
+def with_failed(
+    result: WorkResult, failed: Sequence[FailedTree], expired_at: Sequence[int] = ()
+) -> TreeResult:
+    """``expired_at``: the indexes of the result's expired records."""
     failures = list(result.outcome.failures)
     unfinished = list(result.unfinished)
     for tree in failed:
@@ -313,16 +323,19 @@ def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> TreeResult:
         failures.append(failed_record(record, failure, index=tree.index, previous=tree.previous))
         unfinished.append(UnfinishedRecord(record=record, error=tree.end.reason, raised=failure.raised))
     failures.sort(key=lambda each: each.index)
-    timed_out = result.timed_out + sum(tree.end.failure.timed_out for tree in failed)
-    result = replace(result, timed_out=timed_out, unfinished=tuple(unfinished))
     most = result.plan.max_failures
-    if result.plan.is_fresh and failed and len(failures) > most:
-        return TreeResult(_cut(result, failures[:most]), is_cut=True)
-    outcome = replace(result.outcome, failures=tuple(failures))
-    return TreeResult(replace(result, outcome=outcome), is_cut=False)
+    is_cut = result.plan.is_fresh and bool(failed) and len(failures) > most
+    result = replace(result, unfinished=tuple(unfinished))
+    if is_cut:
+        result = _cut(result, failures[:most], expired_at)
+    else:
+        result = replace(result, outcome=replace(result.outcome, failures=tuple(failures)))
+    # What a cut leaves out comes again, and is counted then.
+    timed_out = sum(tree.end.timed_out for tree in failed if tree.index < result.outcome.count)
+    return TreeResult(replace(result, timed_out=result.timed_out + timed_out), is_cut=is_cut)
 
 
-def _cut(result: WorkResult, failures: Sequence[FailedRecord]) -> WorkResult:
+def _cut(result: WorkResult, failures: Sequence[FailedRecord], expired_at: Sequence[int]) -> WorkResult:
     """End a slice with the last of these failures. What it had after it is read, or carried, again."""
     last = failures[-1]
     outcome = replace(
@@ -336,11 +349,13 @@ def _cut(result: WorkResult, failures: Sequence[FailedRecord]) -> WorkResult:
     )
     unfinished = tuple(each for each in result.unfinished if each.record.sequence <= last.sequence)
     cursor = replace(result.cursor, iterator=None)
-    after = result.outcome.count - outcome.count
+    expired_after = sum(at > last.index for at in expired_at)
+    delivered_after = result.outcome.count - outcome.count - expired_after
     return replace(
         result,
         outcome=outcome,
-        delivered=max(len(failures), result.delivered - after),
+        delivered=max(sum(each.was_delivered for each in failures), result.delivered - delivered_after),
+        expired=result.expired - expired_after,
         unfinished=unfinished,
         cursor=cursor,
         left=(),

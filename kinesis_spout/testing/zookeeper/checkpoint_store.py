@@ -170,14 +170,7 @@ class InMemoryCheckpointStore:
             zookeeper.refuse_while_alive()
             if zookeeper.begun is None and not zookeeper.shards:
                 raise StoreError("this application has not begun; there is nothing to forget")
-            zookeeper.begun = None
-            zookeeper.deployments = ()
-            zookeeper.shards.clear()
-            zookeeper.attached.clear()
-            zookeeper.assignment = b""
-            zookeeper.drained.clear()
-            zookeeper.paused.clear()
-            zookeeper.audit.clear()
+            zookeeper.forget()
 
     # -- what operators look at
 

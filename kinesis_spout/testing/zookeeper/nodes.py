@@ -123,8 +123,7 @@ class InMemoryNodes:
     def remove_owner(self, shard_id: str) -> None:
         """Delete an owner node from outside; its owner learns so."""
         with self.lock:
-            owner = self.owners.pop(shard_id)
-            self.sessions[owner.member].lose(shard_id)
+            self.owner_lost(shard_id)
             self.tell()
 
     def lose_data(self) -> None:
@@ -132,11 +131,17 @@ class InMemoryNodes:
         with self.lock:
             for member in self.sessions:
                 self.expire(member)
-            self.shards.clear()
-            self.attached.clear()
-            self.begun, self.deployments = None, ()
-            self.assignment = b""
-            self.audit.clear()
+            self.forget()
+
+    def forget(self) -> None:
+        """Remove everything that is stored; what living processes have is theirs to remove."""
+        self.begun, self.deployments = None, ()
+        self.shards.clear()
+        self.attached.clear()
+        self.assignment = b""
+        self.drained.clear()
+        self.paused.clear()
+        self.audit.clear()
 
     def forget_begun(self) -> None:
         """Undo the mark, as if the process had crashed between the shards' nodes and the mark."""

@@ -128,6 +128,8 @@ class KinesisProxy:
         self._fresh_iterators: set[str] = set()
         self.injected: Counter[KinesisFault] = Counter()
         """Answers that went wrong."""
+        self.chances = 0.0
+        """How many answers were to go wrong on average."""
         self.calls = 0
         self.puts_lost = 0
         """Records that were put by calls whose answers were lost."""
@@ -167,7 +169,11 @@ class KinesisProxy:
         with self._lock:
             self.calls += 1
             for window in self._windows:
-                if operation not in window.operations or self._random.random() >= window.rate:
+                if operation not in window.operations:
+                    continue
+                if window.fault is not KinesisFault.EXPIRED_ITERATORS:  # that spares fresh ones
+                    self.chances += window.rate
+                if self._random.random() >= window.rate:
                     continue
                 if window.fault is KinesisFault.EXPIRED_ITERATORS and self._is_fresh(body):
                     continue

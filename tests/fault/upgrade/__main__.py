@@ -72,7 +72,8 @@ class Upgrade:
         self._replaced += 1
         self._end(consumer, CLOSED if self._replaced % 2 else KILLED)
         others = [each for each in self.world.consumers if each is not consumer and not each.on_spark]
-        self._end(self._random.choice(others), KILLED)
+        if others:
+            self._end(self._random.choice(others), KILLED)
 
     def _end(self, consumer: SupervisedConsumer, kind: str) -> None:
         pid, life = consumer.pid, consumer.life

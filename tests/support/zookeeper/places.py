@@ -230,7 +230,9 @@ class RealPlace:
         self.client.delete(self.paths.owner(shard_id))
 
     def remove_member(self, member: str) -> None:
-        self.client.delete(self.paths.member(member))
+        path = self.paths.member(member)
+        wait_until(lambda: self.client.exists(path), "with a new session it has joined again")
+        self.client.delete(path)
 
     def lose_data(self) -> None:
         self.client.delete(self.paths.root_node, recursive=True)

@@ -321,7 +321,8 @@ def test_the_thread_that_writes_letters_begins_with_the_first_one(world: World) 
     started, _ = opened(spout)
 
     def letter_writer() -> threading.Thread | None:
-        return started._letter_writer
+        with started.lock:  # who takes it has what was failed decided upon
+            return started._letter_writer
 
     assert letter_writer() is None
     spout.fail(f"{one}#1.1")
@@ -335,4 +336,4 @@ def test_the_thread_that_writes_letters_begins_with_the_first_one(world: World) 
 def _rest_letter_writer(spout: RecordSpout) -> None:
     """Let the closing thread find the letter unwritten, as it does when it came a moment ago."""
     started, _ = opened(spout)
-    started._chores.dead_lettering.until = NEVER
+    started._chores.to_dead_letter.until = NEVER

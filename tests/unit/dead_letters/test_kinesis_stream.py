@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 from moto import mock_aws
 
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
-from kinesis_spout.kinesis.client import KinesisClientSettings
+from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.testing import ManualClock

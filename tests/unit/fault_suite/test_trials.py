@@ -110,7 +110,9 @@ FAILING = PhaseResult(
     most_seconds=2.0,
     all_seconds=3.0,
     endpoint_faults={"answers 500": 2},
+    endpoint_chances=10.5,
 )
+FEW_CALLS = replace(FAILING, endpoint_faults={}, endpoint_chances=1.0)
 GOOD = TrialEvidence(
     door=Door.RECORD,
     ledger=[FINE, FAILS, POISON],
@@ -199,7 +201,11 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("good", [GOOD, GOOD_PRODUCER, GOOD_TOPOLOGY], ids=lambda each: each.door)
+@pytest.mark.parametrize(
+    "good",
+    [GOOD, GOOD_PRODUCER, GOOD_TOPOLOGY, replace(GOOD, phases=[CALM, FEW_CALLS])],
+    ids=["record", "producer", "topology", "so few calls that none failed by chance"],
+)
 def test_a_good_trial_is_good(good: TrialEvidence) -> None:
     assert TrialReport(seed=1, trials=[good]).violations() == {}
 

@@ -3,10 +3,10 @@
 import pytest
 
 from kinesis_spout.model.errors import AccessDenied, ConsumerAlive
-from kinesis_spout.operations import reset_preview
+from kinesis_spout.operations import checkpoints
 from kinesis_spout.operations.audit import Operator
+from kinesis_spout.operations.checkpoints import ResetEffect, preview_reset, reset_as_previewed
 from kinesis_spout.operations.errors import WrongArguments
-from kinesis_spout.operations.reset_preview import ResetEffect, preview_reset, reset_as_previewed
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import InMemoryShardGetter
 from shard_state import SHARD_END, SequenceNumber
@@ -68,14 +68,14 @@ def test_a_time_before_the_checkpoint_brings_what_arrived_since(world: FakeWorld
 
 
 def test_counting_ends_at_its_limit(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reset_preview, "_COUNTED_RECORDS", 4)
-    monkeypatch.setattr(reset_preview, "_PAGE_RECORDS", 2)
+    monkeypatch.setattr(checkpoints, "_COUNTED_RECORDS", 4)
+    monkeypatch.setattr(checkpoints, "_PAGE_RECORDS", 2)
     stored(world, 10, base=SHARD_END)
     assert counts(preview(world, "trim_horizon")) == ("4 or more", "0")
 
 
 def test_of_many_shards_only_the_first_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reset_preview, "_COUNTED_SHARDS", 1)
+    monkeypatch.setattr(checkpoints, "_COUNTED_SHARDS", 1)
     world = FakeWorld(shards=3)
     world.consumer().close()
     effects = preview_reset(world, CONFIG, "trim_horizon", ()).effects

@@ -17,6 +17,7 @@ from kinesis_spout.model.errors import (
 )
 from kinesis_spout.model.handler import Reject, RetryLater
 from kinesis_spout.model.record import Record
+from kinesis_spout.plain.buffered_shard import BufferedShard
 from kinesis_spout.plain.listener import FailReason, SpoutListener
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import MessageId
@@ -841,3 +842,30 @@ def test_a_record_carries_its_place_and_its_attempt(world: World) -> None:
     assert second.values.message_id == one
     assert second.values.shard_id == FIRST
     assert isinstance(second.values.sequence, SequenceNumber)
+
+
+def test_shards_without_records_are_not_looked_at_again_until_one_comes(
+    monkeypatch: pytest.MonkeyPatch, two_shards: World
+) -> None:
+    spout = two_shards.spout()
+    two_shards.put_in(FIRST, "one")
+    two_shards.put_in(SECOND, "two")
+    one, two = two_shards.take(spout, 2)
+    assert spout.ack(one.message_id)
+    looks = 0
+    poll = BufferedShard.poll
+
+    def counted(shard: BufferedShard) -> Record | None:
+        nonlocal looks
+        looks += 1
+        return poll(shard)
+
+    monkeypatch.setattr(BufferedShard, "poll", counted)
+    for _ in range(50):
+        assert spout.next_tuple() is None
+        two_shards.clock.advance(0.1)
+    assert looks <= 2, "each shard may be found empty once more"
+
+    assert spout.fail(two.message_id)
+    two_shards.put_in(FIRST, "three")
+    assert sorted(values_of(two_shards.take(spout, 2))) == ["three", "two"]

@@ -23,7 +23,7 @@ from kinesis_spout.testing import (
     SteppedSpout,
     in_memory_ports,
 )
-from shard_state import StateManager
+from shard_state import Run, StateManager
 from tests.support.consumer.world import DEADLINE_SECONDS
 from tests.support.waiting import wait_until
 
@@ -166,6 +166,102 @@ def test_a_record_of_a_run_times_out_after_it_was_handed_out() -> None:
     assert scene.spout.fail(second.message_id), "it was handed out 1.5 s ago"
 
 
+def test_what_is_out_of_a_run_is_retained_until_it_ends_and_no_longer() -> None:
+    scene = Scene()
+    for number in range(100):
+        scene.stream.put(b"x" * 97 + b"%03d" % number, "key")
+    scene.step()
+    taken = scene.take()
+    tuples = next(iter(scene.spout._opened().current.values()))
+    retained = tuples.shards.retained
+
+    def kept() -> tuple[int, int]:
+        """What counts as retained, and what is in memory."""
+        runs = tuples._at_hand._deadlines
+        in_runs = sum(len(record.data) for run in runs for record in run.records)
+        return retained.size_bytes, in_runs + 100 * len(retained)
+
+    with tuples.consumer.lock:
+        assert kept() == (100 * 103, 100 * 100)
+    for each in taken[10:]:
+        assert scene.spout.ack(each.message_id)
+    assert scene.spout.fail(taken[0].message_id)
+    with tuples.consumer.lock:
+        assert kept() == (10 * 103, 10 * 100)
+    still_out = scene.spout.record(taken[1].message_id)
+    assert still_out is not None
+    assert still_out.data == taken[1].values.data
+    assert scene.spout.record(taken[99].message_id) is None
+    for each in taken[:10]:
+        assert scene.spout.ack(each.message_id)
+    with tuples.consumer.lock:
+        assert (kept(), len(tuples._at_hand._deadlines)) == ((0, 0), 0)
+
+
+def test_all_that_is_open_in_a_run_times_out_together_and_once() -> None:
+    scene = Scene()
+    for number in range(200):
+        scene.stream.put(b"%d" % number, "key")
+    scene.step()
+    taken = scene.take()
+    open_ones = taken[::10]
+    for each in taken:
+        assert each in open_ones or scene.spout.ack(each.message_id)
+    scene.clock.advance(59.0)
+    scene.spout.do_what_is_due()
+    assert scene.spout.counters.timed_out == 0
+    scene.clock.advance(1.5)
+    scene.spout.do_what_is_due()
+    scene.spout.do_what_is_due()
+    assert scene.spout.counters.timed_out == 20
+    scene.clock.advance(2.0)
+    again = scene.take()
+    assert {each.values.data for each in again} == {each.values.data for each in open_ones}
+    assert {each.values.attempt for each in again} == {2}
+
+
+def test_an_ack_by_the_id_of_an_earlier_ownership_finishes_a_record_of_a_run() -> None:
+    scene = Scene()
+    for number in range(50):
+        scene.stream.put(b"%d" % number, "key")
+    scene.step()
+    emitted = scene.take()[-1]
+    before, hash_, _ = emitted.message_id.partition("#")
+
+    assert scene.spout.ack(f"{before}{hash_}7.3"), "the record was handled, whoever owned the shard then"
+    assert not scene.spout.ack(emitted.message_id)
+    assert not scene.spout.fail(emitted.message_id)
+
+
+def test_a_run_goes_on_behind_single_failures_which_are_due_from_when_they_were_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, runs = Scene(retry_jitter=0.0), 0
+    for number in range(400):
+        scene.stream.put(b"%d" % number, "key")
+    scene.step()
+    emit_run = StateManager.emit_run
+
+    def counted(self: StateManager, shard_id: str, run: Run) -> None:
+        nonlocal runs
+        runs += 1
+        emit_run(self, shard_id, run)
+
+    monkeypatch.setattr(StateManager, "emit_run", counted)
+    failed = []
+    while (emitted := scene.spout.next_tuple()) is not None:
+        if int(emitted.values.data) % 20 == 0:
+            assert scene.spout.fail(emitted.message_id)
+            failed.append(emitted.message_id)
+        else:
+            assert scene.spout.ack(emitted.message_id)
+    scene.clock.advance(1.0)
+    assert len(failed) == len(scene.take()) == 20
+    assert not any(scene.spout.fail(message_id) for message_id in failed), "these deliveries have failed"
+    assert scene.spout.counters.acked == 380
+    assert runs < 12
+
+
 def test_a_deactivated_spout_hands_out_nothing_of_a_run_and_an_active_one_goes_on() -> None:
     scene = Scene()
     for number in range(10):
@@ -270,7 +366,7 @@ def test_an_interrupted_gathering_loses_nothing_and_leaves_the_lock_free(
         scene.spout.ack(emitted.message_id)
         acked.add(emitted.values.data)
     with monkeypatch.context() as patched:
-        patched.setattr(StateManager, "emit_acked", interrupted_by(error))
+        patched.setattr(StateManager, "emit_run", interrupted_by(error))
         with pytest.raises(error):
             assert scene.spout.counters
     lock = next(iter(scene.spout._opened().current.values())).consumer.lock

@@ -20,7 +20,7 @@ from tests.model.test_producer_model import SpoolInMemory
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/s"
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 120.0
 
 
 def adds_up(producer: KinesisProducer) -> bool:

@@ -8,8 +8,9 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
-from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis import KinesisClientSettings, PollingShardGetter
 from kinesis_spout.settings.source_options import StreamReadOptions
+from kinesis_spout.structured.pages.page_buffer import ShardKey
 from kinesis_spout.structured.stream.partitions import ShardRanges, read_ranges
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader, default_limit
 from kinesis_spout.testing import InMemoryStream
@@ -109,7 +110,7 @@ class SparkInMemory:
         """
         if len(self.offsets) == self.committed:
             start = json.loads(self._start())
-            text = json.dumps(self.reader.latestOffset(start, default_limit(self.options)))
+            text = json.dumps(self._latest_offset(start))
             if text == json.dumps(start):
                 return None
             self.offsets.append(text)
@@ -135,7 +136,7 @@ class SparkInMemory:
         raise AssertionError(f"still new batches after {triggers} triggers")
 
     def next_batch(self, *, fail: bool = False) -> Batch:
-        """Trigger until a batch comes. One waits for a second, and a poll on a loaded machine takes longer."""
+        """Trigger until a batch comes: a shard may be found, or born, only after a trigger."""
         deadline = monotonic() + _DEADLINE_SECONDS
         while monotonic() < deadline:
             batch = self.trigger(fail=fail)
@@ -153,6 +154,29 @@ class SparkInMemory:
     @property
     def rows(self) -> list[Row]:
         return [row for batch in self.batches for row in batch.rows]
+
+    def _latest_offset(self, start: dict[str, Any]) -> dict[str, Any]:
+        """Ask for it until something came, or every shard was polled since: the reader waits for one second."""
+        deadline = monotonic() + _DEADLINE_SECONDS
+        polled = self._empty_polls()
+        while True:
+            found = self.reader.latestOffset(start, default_limit(self.options))
+            is_polled = all(count != polled.get(shard, 0) for shard, count in self._empty_polls().items())
+            if found != start or is_polled or monotonic() >= deadline:
+                return found
+
+    def _empty_polls(self) -> dict[ShardKey, int]:
+        """How many polls in a row were empty, of each shard that is polled now and can be."""
+        if self.reader._ahead is None:
+            return {}
+        fetched = self.reader._ahead._fetched
+        return {
+            shard: fetcher._empty_reads
+            for shard, fetcher in list(fetched._fetchers.items())
+            if isinstance(fetcher._getter, PollingShardGetter)
+            and not (fetcher.at_end or fetcher.has_all_until or fetcher.failure or fetcher._failing_since)
+            and fetcher not in fetched.room.parked
+        }
 
     def _start(self) -> str:
         if self.committed:

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from kinesis_spout.operations import observation
 from kinesis_spout.operations.applications import UNNAMED
-from kinesis_spout.operations.live_status import LiveComponent, LiveRetry, LiveShard, LiveStatus
+from kinesis_spout.operations.watch import observation
+from kinesis_spout.operations.watch.live_status import LiveComponent, LiveRetry, LiveShard, LiveStatus
 from kinesis_spout.testing import InMemoryZooKeeper
 from shard_state import SequenceNumber
 from tests.unit.web.page_world import FIRST, HOME, SECOND, PageWorld

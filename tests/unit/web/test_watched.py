@@ -1,8 +1,12 @@
 """An observation is shared by all who look, and ends its session when nobody does."""
 
+import threading
+
 import pytest
 
-from kinesis_spout.operations import observation
+from kinesis_spout.operations.watch import observation
+from kinesis_spout.operations.watch.observation import Observation
+from tests.support.waiting import wait_until
 from tests.unit.web.page_world import HOME, PageWorld
 
 
@@ -29,6 +33,26 @@ def test_when_nobody_looks_the_session_ends_and_a_look_begins_another(
     assert watched._observations == {}
     assert browser.get(HOME).status == 200
     assert world.opened.count("progress") == 2
+
+
+def test_a_first_look_that_takes_long_is_no_error_of_the_server(
+    world: PageWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.member()
+    browser = world.browser()
+    monkeypatch.setattr(observation, "_STORE_PATIENCE_SECONDS", 0.0)
+    answered, read = threading.Event(), Observation._read_stored
+
+    def read_late(self: Observation) -> object:
+        answered.wait(60)
+        return read(self)
+
+    monkeypatch.setattr(Observation, "_read_stored", read_late)
+    answer = browser.get(HOME)
+    assert answer.status == 503
+    assert "look again in a moment" in answer.said
+    answered.set()
+    wait_until(lambda: browser.get(HOME).status == 200, "the page")
 
 
 def test_an_observation_recovers_from_an_outage(world: PageWorld) -> None:

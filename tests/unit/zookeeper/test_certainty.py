@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_spout.zookeeper.certainty import Certainty, seconds_awake_or_asleep
+from kinesis_spout.zookeeper.zookeeper_session import Certainty, seconds_awake_or_asleep
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -41,7 +41,7 @@ from urllib3.util.ssl_match_hostname import CertificateError
 from kinesis_spout.kinesis.calls import translated
 from kinesis_spout.kinesis.read.fan_out.subscription import OPERATION
 from kinesis_spout.kinesis.wire.http import Chunks, ProtocolError
-from kinesis_spout.kinesis.wire.whole_body import TunnelRefused, is_refused_tunnel
+from kinesis_spout.kinesis.wire.whole_body import TunnelRefused, endpoint_of, is_refused_tunnel
 from kinesis_spout.model.errors import Unavailable
 from shard_state import Position
 
@@ -94,8 +94,7 @@ class PushedSubscriptions:
     """Makes a client's ``subscribe_to_shard`` return ``PushedEvents`` under ``PUSHED``. Thread-safe."""
 
     def __init__(self, client: "KinesisClient") -> None:
-        inside: Any = client
-        self._endpoint = inside._endpoint  # noqa: SLF001 - botocore offers no other way
+        self._endpoint = endpoint_of(client)
         self._read_timeout = client.meta.config.read_timeout  # type: ignore[attr-defined]
         events: Any = client.meta.events  # its stubs know no handler that answers
         events.register_first(f"before-call.kinesis.{OPERATION}", self._exchange)

@@ -27,8 +27,8 @@ import msgspec
 from botocore.eventstream import EventStreamBuffer, EventStreamMessage, ParserError
 from botocore.exceptions import ClientError
 
+from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.calls import translate
-from kinesis_spout.kinesis.read import native
 from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply
 from kinesis_spout.model.errors import KinesisSpoutError, Unavailable
 from kinesis_spout.model.record import Record

@@ -2,7 +2,3 @@
 
 What is said to them is in the folder above. Begin with ``children``, on Spark with ``hosted_children``.
 """
-
-from kinesis_spout.model.extras import check_spark
-
-check_spark("topologies")

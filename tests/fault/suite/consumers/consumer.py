@@ -26,7 +26,7 @@ from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.model.handler import Reject
 from kinesis_spout.monitoring import doors, server
-from kinesis_spout.monitoring.consumer_watch import Life
+from kinesis_spout.monitoring.consumer_look import Life
 from kinesis_spout.monitoring.health import Reason, not_alive
 from kinesis_spout.plain.listener import FailReason, SpoutListener
 from kinesis_spout.plain.record_spout import RecordSpout

@@ -4,7 +4,6 @@ It restarts nobody: that would be one more fault. What an orchestrator would hav
 judge. It does not ask a process that is stopped, was told to end, or has not begun to consume.
 """
 
-import socket
 import threading
 import time
 import urllib.error
@@ -14,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Final, Self
 
+from examples.demo.processes.endpoint import free_ports
 from tests.fault.suite.consumers.supervised import SupervisedConsumer
 from tests.fault.suite.judgement.evidence import Probe
 
@@ -67,7 +67,5 @@ def ask(address: str, path: str) -> tuple[int | None, str]:
 
 
 def free_address() -> str:
-    """Give an address of this machine at which nobody listens now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{listener.getsockname()[1]}"
+    """Give an address of this machine at which nobody listens, and no outgoing connection begins."""
+    return f"127.0.0.1:{free_ports(1)[0]}"

@@ -126,7 +126,7 @@ class TrialWorld:
                 Random(f"{self.plan.seed}/{door}/{len(ledger)}"), door, phase, len(ledger)
             )
             self.show(f"{door}: {phase}")
-            before = self.kinesis.injected.copy()
+            before, chances = self.kinesis.injected.copy(), self.kinesis.chances
             self.kinesis.open_window(*producer_weather(phase.rate))
             put = self.put(stream, records, phase, self.folder / stream if door is Door.SPOOL else None)
             self.kinesis.close_window()
@@ -138,6 +138,7 @@ class TrialWorld:
                     all_seconds=None if left else put.seconds_of(1.0),
                     without_outcome=left,
                     endpoint_faults=_new(self.kinesis.injected, before),
+                    endpoint_chances=self.kinesis.chances - chances,
                 )
             )
             unconfirmed += left
@@ -234,7 +235,7 @@ class _DoorTrial:
         plan, door, kinesis = self._world.plan, self._job.door, self._world.kinesis
         first = len(self._ledger) + self._unconfirmed
         records = drawn_records(Random(f"{plan.seed}/{door}/{first}"), door, phase, first)
-        before = kinesis.injected.copy()
+        before, chances = kinesis.injected.copy(), kinesis.chances
         kinesis.open_window(*reader_weather(phase.rate))
         begun = time.monotonic()
         put = self._world.put(self._job.settings["stream"], records, phase, None).confirmed
@@ -257,6 +258,7 @@ class _DoorTrial:
             all_seconds=None if waiting else now - begun,
             without_outcome=len(waiting),
             endpoint_faults=_new(kinesis.injected, before),
+            endpoint_chances=kinesis.chances - chances,
         )
 
     def _with_outcome(self) -> set[int]:

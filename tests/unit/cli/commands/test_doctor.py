@@ -29,7 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         asked.update(given, config=config)
         yield from asked["findings"]
 
-    monkeypatch.setattr("kinesis_spout.cli.commands.doctor.examine", examine)
+    monkeypatch.setattr("kinesis_spout.cli.commands.checks.examine", examine)
     return asked
 
 
@@ -78,11 +78,11 @@ def test_a_wrong_setting_is_refused_as_everywhere() -> None:
 def test_on_a_terminal_long_lines_go_on_below_their_text(
     asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kinesis_spout.cli.commands.doctor import _print  # noqa: PLC0415
+    from kinesis_spout.cli.commands.checks import print_finding  # noqa: PLC0415
 
     del asked
     terminal = a_terminal(monkeypatch, "stdout", columns=80)
-    _print(MISSING)
+    print_finding(MISSING)
     lines = terminal.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     assert len(lines) >= 4

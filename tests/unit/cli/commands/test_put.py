@@ -71,7 +71,7 @@ def test_an_interruption_says_how_many_records_are_on_the_stream(monkeypatch: py
         yield b"2"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(import_module("kinesis_spout.cli.commands.put"), "_records", interrupted)
+    monkeypatch.setattr(import_module("kinesis_spout.cli.commands.streams"), "_records", interrupted)
     world = FakeWorld()
     _, err = world.call("put", *STREAM, exit_code=130)
     assert "records put before the interruption: 2" in err

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from kinesis_spout.cli.runs.goal import Goal
-from kinesis_spout.cli.runs.live_view import LiveView
+from kinesis_spout.cli.runs.progress_views import LiveView
 from kinesis_spout.cli.runs.snapshot import Snapshot, TopologySnapshot
 from kinesis_spout.cli.runs.terminal_bottom import TerminalBottom
 from kinesis_spout.consumer.counters import Counters

@@ -54,13 +54,13 @@ def a_jvm(output: SparkOutput) -> Iterator[Say]:
         process.stdin.write(line + "\n")
         process.stdin.flush()
         said += 1
-        wait_until(lambda: Path("said").exists() and Path("said").stat().st_size == said, line, seconds=20)
+        wait_until(lambda: Path("said").exists() and Path("said").stat().st_size == said, line)
 
     try:
         yield say
     finally:
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
 
 
 def test_the_start_is_logged_and_the_rest_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +117,7 @@ def test_the_beginning_of_a_line_is_shown_when_its_end_does_not_come(
     with a_jvm(output) as say:
         output.started()
         say("stderr how much?~")
-        wait_until(is_shown, "the beginning of a line", seconds=20)
+        wait_until(is_shown, "the beginning of a line")
 
 
 def test_a_log_that_cannot_be_written_is_said_and_the_start_is_shown(

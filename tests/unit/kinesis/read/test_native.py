@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.kinesis import ReadSettings
+from kinesis_spout.kinesis import ReadSettings, native
 from kinesis_spout.kinesis.calls import CBOR, JSON
-from kinesis_spout.kinesis.read import native
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.page import GetRecordsReply, decode_reply
 from kinesis_spout.model.record import Record

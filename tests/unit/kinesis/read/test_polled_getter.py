@@ -154,6 +154,43 @@ def test_a_place_moves_to_another_process_with_its_iterator_and_its_pace(scene: 
     assert len(scene.client.iterator_requests) == 1
 
 
+def test_another_process_repeats_a_read_with_its_iterator(scene: Scene) -> None:
+    scene.put(b"one", b"two", b"three")
+    old = scene.getter()
+    old.read(1)
+    before = old.position
+    old.read(1)
+
+    new = scene.getter(before, cursor=old.cursor_before)
+
+    assert [record.data for record in new.read(10).records] == [b"two", b"three"]
+    assert len(scene.client.iterator_requests) == 1
+
+
+def test_the_iterator_to_repeat_a_read_is_the_one_that_replaced_a_refused_one(scene: Scene) -> None:
+    scene.put(b"one")
+    old = scene.getter()
+    scene.stream.fail_next(InvalidIterator("x"))
+    old.read(1)
+
+    new = scene.getter(cursor=old.cursor_before)
+
+    assert [record.data for record in new.read(10).records] == [b"one"]
+    assert len(scene.client.iterator_requests) == 2
+
+
+def test_a_getter_goes_on_with_the_iterator_of_another_one(scene: Scene) -> None:
+    scene.put(b"one", b"two")
+    old = scene.getter()
+    old.read(1)
+
+    new = scene.getter(old.position)
+    new.go_on(old.cursor)
+
+    assert [record.data for record in new.read(10).records] == [b"two"]
+    assert len(scene.client.iterator_requests) == 1
+
+
 def test_an_iterator_that_outlived_its_move_is_asked_for_again(scene: Scene) -> None:
     numbers = scene.put(b"one", b"two")
     old = scene.getter()

@@ -201,7 +201,7 @@ def test_a_machine_that_starts_no_more_threads_ends_no_polling(
         for done in (8, 16):
             for number in range(8):
                 prefetcher.submit(fetching(number), 0.0)
-            wait_until(partial(lambda done: len(ran) + len(errors) == done, done), "all", seconds=20.0)
+            wait_until(partial(lambda done: len(ran) + len(errors) == done, done), "all")
 
     assert len(errors) == (0 if there_are else 16)
     assert len(started) == there_are
@@ -217,7 +217,7 @@ def test_it_polls_as_soon_as_its_own_thread_can_be_started(
             prefetcher.submit(Blocking(lambda: None), 0.0)
     ran: list[int] = []
     prefetcher.submit(Blocking(lambda: ran.append(1)), 1.0)
-    wait_until(lambda: bool(ran), "a later one", seconds=10.0)
+    wait_until(lambda: bool(ran), "a later one")
     prefetcher.close()
 
 

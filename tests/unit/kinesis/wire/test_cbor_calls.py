@@ -18,6 +18,7 @@ PAGE = encoded({"MillisBehindLatest": 7})
 IN_CBOR = answer_of(PAGE, content_type=CBOR)
 THROTTLED = {"__type": "ProvisionedThroughputExceededException", "message": "slowly"}
 REFUSED = answer_of(b"<html>", "500 Internal Server Error", content_type="text/html")
+BUSY = answer_of(b"<html>", "503 Service Unavailable", content_type="text/html")
 
 
 @pytest.fixture
@@ -103,6 +104,47 @@ def test_a_busy_server_at_the_first_try_does_not_decide_that_an_endpoint_refuses
 
     assert client.get_records(**ARGUMENTS)[CONTENT_TYPE] == CBOR
     assert types_asked_for(server) == ["cbor-1.1"] * 2
+
+
+def test_an_endpoint_that_answers_every_request_in_cbor_as_a_busy_server_is_asked_for_json(
+    server: Server, client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answers = [BUSY] * 5
+
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            with pytest.raises(ClientError):
+                client.get_records(**ARGUMENTS)
+        replies = [client.get_records(**ARGUMENTS) for _ in range(2)]
+
+    assert [reply[RAW_BODY] for reply in replies] == [EMPTY] * 2
+    assert types_asked_for(server) == [*["cbor-1.1"] * 5, "json-1.1", "json-1.1"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{server.url}/ refuses CBOR, so this process asks it for JSON"
+    ]
+
+
+def test_a_server_that_is_busy_in_json_as_well_does_not_refuse_cbor(server: Server, client: Any) -> None:
+    server.answers = [*[BUSY] * 7, IN_CBOR]
+
+    for _ in range(6):
+        with pytest.raises(ClientError):
+            client.get_records(**ARGUMENTS)
+
+    assert client.get_records(**ARGUMENTS)[CONTENT_TYPE] == CBOR
+    assert types_asked_for(server) == [*["cbor-1.1"] * 5, "json-1.1", *["cbor-1.1"] * 2]
+
+
+def test_busy_answers_do_not_count_once_an_endpoint_has_answered_in_cbor(server: Server, client: Any) -> None:
+    server.answers = [IN_CBOR, *[BUSY] * 6, IN_CBOR]
+
+    client.get_records(**ARGUMENTS)
+    for _ in range(6):
+        with pytest.raises(ClientError):
+            client.get_records(**ARGUMENTS)
+
+    assert client.get_records(**ARGUMENTS)[CONTENT_TYPE] == CBOR
+    assert types_asked_for(server) == ["cbor-1.1"] * 8
 
 
 def test_a_call_that_does_not_block_asks_for_cbor_once_the_endpoint_has_answered_it(

@@ -102,10 +102,7 @@ def test_connections_that_the_server_closes_between_calls_put_nothing_twice(
 def wait_for_the_end(client: Any) -> None:
     """Wait until the server's end of its connections has come: what follows is no race."""
     kept = client.put_records._operation._routes[""].connections
-    deadline = time.monotonic() + 10
-    while any(not each.is_ended for each in list(kept._idle)):
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    wait_until(lambda: all(each.is_ended for each in list(kept._idle)), "the ends", every_seconds=0.001)
 
 
 def test_a_put_whose_answer_does_not_come_is_not_put_again_below_its_caller(
@@ -133,7 +130,7 @@ def test_a_poll_whose_kept_connection_ends_without_an_answer_is_made_again_once(
 
 
 def test_a_server_that_stops_inside_an_answer_times_out(server: Server) -> None:
-    client = client_of(server, read_timeout_seconds=0.3)
+    client = client_of(server, read_timeout_seconds=1.0)
     server.answers = [answer_of(EMPTY)[:-1]]
 
     with pytest.raises(ReadTimeoutError):
@@ -145,7 +142,7 @@ def test_a_server_that_stops_inside_an_answer_times_out(server: Server) -> None:
 def test_a_poll_that_waited_in_vain_on_a_kept_connection_is_not_made_again_below_its_caller(
     server: Server,
 ) -> None:
-    client = client_of(server, read_timeout_seconds=0.3)
+    client = client_of(server, read_timeout_seconds=1.0)
     read(client)
     server.answers = [SILENCE]
 
@@ -249,7 +246,7 @@ def test_the_polling_thread_has_botocore_make_a_poll_again_whose_signature_was_r
 
     with Prefetcher() as prefetcher:
         prefetcher.submit(fetch, 0.0)
-        wait_until(lambda: bool(answers), "an answer", seconds=10.0)
+        wait_until(lambda: bool(answers), "an answer")
 
     assert answers == [EMPTY]
     agents = ["amz-sdk-invocation-id" in headers for _, headers, _ in server.requests]
@@ -324,7 +321,7 @@ def connections_to(client: Any, count: int) -> None:
         connection = route.connections.open()
         connection.begin(route.request(b"{}"), 10.0)
         connection.advance()
-        barrier.wait(10)
+        barrier.wait(120)
         route.connections.give_back(connection)
 
     threads = [threading.Thread(target=hold) for _ in range(count)]

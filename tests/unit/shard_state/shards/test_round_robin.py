@@ -95,6 +95,24 @@ def test_looking_at_idle_shards_costs_the_same_however_many_there_are() -> None:
     assert looks[10] <= 10 * 1000
 
 
+def test_a_shard_that_sleeps_is_not_looked_at_until_it_is_woken() -> None:
+    turns = turns_of("a", "b")
+    turns.sleep()
+    turns.rest(0.0)
+    assert turns.current(1e-9) is None
+    assert turns.current(1e9) == "b"
+    turns.wake("a")
+    turns.wake("unknown")
+    assert order(turns) == "ba"
+
+
+def test_a_shard_that_rests_can_be_woken_before_its_time() -> None:
+    turns = turns_of("a")
+    turns.rest(0.0)
+    turns.wake("a")
+    assert turns.current(0.0) == "a"
+
+
 def test_a_shard_that_joins_comes_last_and_one_that_leaves_costs_nobody_a_turn() -> None:
     turns = turns_of("a", "b")
     turns.add("c")

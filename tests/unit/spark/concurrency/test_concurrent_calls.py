@@ -18,7 +18,7 @@ from kinesis_spout.spark.tasks.handlers import record_handler
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from tests.support.waiting import wait_until
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 120.0
 NAMES = ("kinesis-spout-handler", "kinesis-spout-handler-loop")
 
 

@@ -168,12 +168,16 @@ def test_executors_that_come_after_the_start_get_tasks_too() -> None:
 # RetryBuffer
 
 
+def keep(buffer: RetryBuffer, kept: Record) -> None:
+    buffer.keep("shard", kept.sequence, kept)
+
+
 def test_the_buffer_keeps_records_until_they_are_dropped_and_counts_their_bytes() -> None:
     buffer = RetryBuffer(lambda: 10_000)
-    buffer.keep("shard", record(1))
-    buffer.keep("shard", record(2))
+    keep(buffer, record(1))
+    keep(buffer, record(2))
     once = buffer.size_bytes
-    buffer.keep("shard", record(2))
+    keep(buffer, record(2))
 
     assert buffer.size_bytes == once
     assert buffer.get("shard", SequenceNumber(1)) == record(1)
@@ -185,22 +189,22 @@ def test_the_buffer_keeps_records_until_they_are_dropped_and_counts_their_bytes(
 
 def test_a_full_buffer_takes_nothing_more_until_there_is_room() -> None:
     buffer = RetryBuffer(lambda: 1_500)
-    buffer.keep("shard", record(1, size=600))
-    buffer.keep("shard", record(2, size=600))
+    keep(buffer, record(1, size=600))
+    keep(buffer, record(2, size=600))
 
     assert buffer.get("shard", SequenceNumber(2)) is None
     buffer.drop("shard", [SequenceNumber(1)])
-    buffer.keep("shard", record(2, size=600))
+    keep(buffer, record(2, size=600))
     assert buffer.get("shard", SequenceNumber(2)) is not None
 
 
 def test_a_record_that_comes_again_into_a_full_buffer_stays() -> None:
     """Its place is its own: weighed together with itself it would not fit."""
     buffer = RetryBuffer(lambda: 1_500)
-    buffer.keep("shard", record(1, size=600))
+    keep(buffer, record(1, size=600))
     again = record(1, size=600)
     again.attempt = 2
-    buffer.keep("shard", again)
+    keep(buffer, again)
 
     kept = buffer.get("shard", SequenceNumber(1))
     assert kept is not None

@@ -4,9 +4,11 @@ import re
 import threading
 from collections.abc import Iterator
 from time import monotonic
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from kinesis_spout.kinesis import PollingShardGetter
 from kinesis_spout.kinesis.pace import ApplicationBudget, Pace, ShardPaces
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import (
@@ -22,9 +24,13 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.spark.driver.retry_data import Reread
 from kinesis_spout.spark.driver.running_batches import Batch, RunningBatches
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
+from kinesis_spout.testing import InMemoryShardLister
 from shard_state import PositionType, ShardPhase, SliceKind
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
 
 
 @pytest.fixture
@@ -109,6 +115,29 @@ def test_executors_take_over_again_where_the_driver_has_got_to(world: EngineWorl
     assert diary.payloads == ["first", *texts(23)]
     assert len(running.runner.slices(SliceKind.READ)) > 1
     assert running.query.exception() is None
+
+
+def test_driver_and_executors_read_on_with_each_others_iterators(world: EngineWorld) -> None:
+    """Kinesis gives five iterators a second for a shard, to all that read it."""
+    diary = Diary()
+    world.fresh_getter = lambda shard_id, position: PollingShardGetter(
+        cast("KinesisClient", world.client),
+        stream="orders",
+        shard_id=shard_id,
+        position=position,
+        lister=InMemoryShardLister(world.stream),
+    )
+    running = world.start(diary)
+    expected = []
+    for turn in range(3):
+        backlog = [text.ljust(2_000) for text in texts(120, f"{turn}-")]
+        expected += backlog
+        world.put(*backlog)
+        running.query.processAllAvailable()
+
+    assert diary.payloads == expected
+    assert len(running.runner.slices(SliceKind.READ)) >= 3
+    assert len(world.client.iterator_requests) == 1
 
 
 def test_executors_are_told_the_pace_and_what_they_have_read_is_paid_for(world: EngineWorld) -> None:

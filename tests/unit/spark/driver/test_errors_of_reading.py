@@ -31,7 +31,7 @@ def test_a_query_that_an_error_ended_leaves_no_thread_that_polls(world: EngineWo
     running = world.start(Diary())
     wait_until(lambda: not running.query.isActive, "the query ends")
 
-    wait_until(lambda: not polling_threads(), "the threads that polled end", seconds=10.0)
+    wait_until(lambda: not polling_threads(), "the threads that polled end")
 
 
 def polling_threads() -> list[str]:

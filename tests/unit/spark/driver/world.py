@@ -235,9 +235,9 @@ class InProcessRunner:
     def _pass_gate(self, tag: str) -> None:
         with self._changed:
             self.hanging += 1
-            passed = self._changed.wait_for(lambda: self.gate.is_set() or tag in self._met, timeout=30)
+            passed = self._changed.wait_for(lambda: self.gate.is_set() or tag in self._met, timeout=120)
             self.hanging -= 1
-            assert passed, f"{tag} hung for 30 s"
+            assert passed, f"{tag} hung for 120 s"
             if not self.gate.is_set():
                 raise HandlerKilledWorker(f"the Spark job died: Job cancelled part of tag {tag}")
 

@@ -1,10 +1,12 @@
 """When micro-batches are handed to a task that stays, and what comes of them when it dies."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +33,8 @@ from tests.unit.spark.driver.world import StreamClient, task_settings
 if TYPE_CHECKING:
     from kinesis_spout.spark.tasks.jobs import Ticks
 
-FOREVER = 1_000.0
+REST_SECONDS = 10.0
+MOST_DELAY_SECONDS = 10.0
 _ATTEMPT = """
 import sys
 from types import SimpleNamespace
@@ -63,6 +66,8 @@ class Cluster:
         self.ended: list[str] = []
         self.cancelled: list[str] = []
         self._attempts = attempts
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        """The last of each job, by its tag."""
 
     def slots(self) -> int:
         return self.cores
@@ -73,18 +78,22 @@ class Cluster:
     def run(self, tag: str, task: HeldTask) -> list[str]:
         self.tags.append(tag)
         try:
-            return self._run_in_processes(task) if self._attempts else list(task(iter([None])))
+            return self._run_in_processes(tag, task) if self._attempts else list(task(iter([None])))
         finally:
             self.ended.append(tag)
 
     def cancel(self, tag: str) -> None:
         self.cancelled.append(tag)
+        if tag in self.processes:
+            self.processes[tag].kill()
 
-    def _run_in_processes(self, task: HeldTask) -> list[str]:
+    def _run_in_processes(self, tag: str, task: HeldTask) -> list[str]:
         for attempt in range(self._attempts):
             command = [sys.executable, "-c", _ATTEMPT, str(attempt)]
-            ended = subprocess.run(command, input=_pickled(task), check=False)
-            if not ended.returncode:
+            with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+                self.processes[tag] = process
+                process.communicate(_pickled(task))
+            if not process.returncode:
                 return []
         raise HandlerKilledWorker(
             "the Spark job died: Task 0 in stage 1.0: Python worker exited unexpectedly"
@@ -487,3 +496,38 @@ def test_a_worker_that_dies_idle_costs_no_record_anything(make_world: MakeWorld)
 
     assert result.lost is False
     assert world.calls.read_bytes().count(b"c") + world.jobs.tags.count("batch-2") == 1
+
+
+def test_a_task_on_a_machine_that_is_lost_delays_no_other_micro_batch(make_world: MakeWorld) -> None:
+    """A stopped process is one: the system goes on to acknowledge what is sent to it."""
+    world = make_world(attempts=1)
+    world.begin()
+    world.run("b")
+    task = world.runner._task
+    assert task is not None
+    os.kill(world.cluster.processes[task.tag].pid, signal.SIGSTOP)
+    wait_until(lambda: task.is_over, "it is given up")
+    began = time.monotonic()
+    while not world.cluster.cancelled:
+        world.run("c")
+        assert time.monotonic() - began < MOST_DELAY_SECONDS
+    world.until_ended()
+    world.clock.advance(REST_SECONDS)
+    for payload in "de":
+        world.run(payload)
+
+    assert world.cluster.cancelled == [task.tag]
+    assert world.calls.read_bytes().endswith(b"e"), "another one has begun"
+
+
+def test_a_stop_does_not_wait_for_a_task_on_a_machine_that_is_lost(make_world: MakeWorld) -> None:
+    world = make_world(attempts=1)
+    world.begin()
+    world.run("b")
+    task = world.runner._task
+    assert task is not None
+    os.kill(world.cluster.processes[task.tag].pid, signal.SIGSTOP)
+    world.runner.close()
+
+    world.until_ended()
+    assert world.cluster.cancelled == [task.tag]

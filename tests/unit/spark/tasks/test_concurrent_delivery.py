@@ -26,7 +26,7 @@ from shard_state import FailedRecord, Fate, Order, Position, Redelivery, Sequenc
 from tests.unit.spark.driver.world import StreamClient, task_settings
 
 NEVER = 1e9
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 120.0
 
 
 def seq(number: int) -> SequenceNumber:

@@ -3,8 +3,8 @@
 from array import array
 from collections.abc import Mapping
 
-from kinesis_spout.storm.acking import Acker
 from kinesis_spout.storm.components.tuples import Source
+from kinesis_spout.storm.running.acking import Acker
 from kinesis_spout.storm.running.blocks import TupleBlock
 from kinesis_spout.storm.running.collecting import Collector, Output
 from kinesis_spout.storm.running.trees import Trees

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kinesis_spout.storm import KeyValueState, StatefulBolt, Topology, Tuple
-from kinesis_spout.storm.acking import TreeEnd
 from kinesis_spout.storm.components.tuples import Source
+from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import AckBlock, Block, OpenTrees, TupleBlock
 from kinesis_spout.storm.running.collecting import Collector, Output
 from kinesis_spout.storm.running.stage_run import StageRun

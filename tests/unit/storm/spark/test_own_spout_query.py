@@ -105,7 +105,7 @@ class DyingJobs:
 
     def _run(self, *_: object, **_by_name: object) -> None:
         self.running.set()
-        assert self.cancelled.wait(10)
+        assert self.cancelled.wait(120)
         raise HandlerKilledWorker(
             "the Spark job died: org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled as part "
             "of cancellation of tag"
@@ -310,7 +310,7 @@ def test_a_tuple_whose_job_is_cancelled_by_the_stop_is_told_so_in_plain_words(
 ) -> None:
     jobs, spout = DyingJobs(monkeypatch), EmitsOne()
     with running(spout):
-        assert jobs.running.wait(10)
+        assert jobs.running.wait(120)
     assert spout.ends == [
         ("timed out", 1, "timed out: the topology was stopped before the micro-batch had ended")
     ]

@@ -45,7 +45,7 @@ def test_when_a_spout_breaks_the_others_end_too_and_the_query_tells_why() -> Non
     idle = Idle()
     query = started(idle, Breaks())
 
-    assert idle.closed.wait(10), "it would go on beside the next run of the topology"
+    assert idle.closed.wait(120), "it would go on beside the next run of the topology"
     wait_until(lambda: not query.own_spouts["spout 0"].isActive, "the spout that did not break has ended")
     assert not query.isActive
     assert query.status["message"] == "Terminated with exception: ValueError: broken"

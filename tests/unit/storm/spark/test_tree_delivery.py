@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.model.handler import Failure, NotNow, Reject, RetryLater, failure_of
 from kinesis_spout.model.record import Record
@@ -13,7 +14,7 @@ from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
 from kinesis_spout.spark.tasks.work import WorkResult
 from kinesis_spout.storm import Topology, TopologyBuilder
-from kinesis_spout.storm.acking import TreeEnd
+from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import OpenTrees
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.running.trees import Unfinished, acker_of, place_of
@@ -78,6 +79,7 @@ class FirstStage:
         exchanges: bool = False,
         ackers: int | None = ACKERS,
         batch: int = 7,
+        age: RecordAge | None = None,
         **changes: Any,
     ) -> None:
         program = topology(exchanges=exchanges, ackers=ackers)._programs(2)["sentences"]
@@ -86,7 +88,7 @@ class FirstStage:
         self.plan = plan(**changes)
         self.delivery = TreeDelivery(
             self.plan,
-            DeliverySettings(order=Order.UNORDERED, clock=lambda: 0.0),
+            DeliverySettings(order=Order.UNORDERED, clock=lambda: 0.0, age=age),
             run=self.run,
             to_values=sentence,
             batch=batch,
@@ -361,6 +363,31 @@ def test_a_slice_ends_where_no_more_failures_can_be_kept_and_what_follows_comes_
     )
     assert (cut.outcome.at_end, cut.outcome.at_tip, cut.left, cut.cursor.iterator) == (False, False, (), None)
     assert (cut.delivered, cut.failed) == (4, 2)
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_what_a_cut_leaves_out_is_counted_when_it_comes_again(*, skips: bool) -> None:
+    stage = FirstStage(age=RecordAge(arrived_from=100.0, maximum_seconds=60.0, skips=skips), max_failures=4)
+    given = records(*"abcdefgh")
+    for at, record in enumerate(given):
+        record.arrival_timestamp = 50.0 if at in {0, 4, 6} else 150.0
+    stage.deliver(given[:5])
+    stage.deliver(given[5:])
+    late = TreeEnd(component="count", failure=Failure(error_text="late", timed_out=True))
+    failed = [
+        FailedTree(index=at, record=given[at], previous=given[at - 1].sequence, end=late)
+        for at in (1, 2, 3, 5, 7)
+    ]
+    whole = stage.delivery.result()
+
+    cut, is_cut = with_failed(whole, failed, stage.delivery.expired_at)
+
+    assert is_cut
+    assert (whole.delivered, whole.expired) == (5, 3)
+    if skips:
+        assert (cut.outcome.count, cut.delivered, cut.expired, cut.timed_out) == (6, 4, 2, 4)
+    else:
+        assert (cut.outcome.count, cut.delivered, cut.expired, cut.timed_out) == (4, 3, 1, 3)
 
 
 def user_records(*sentences: str) -> list[Record]:

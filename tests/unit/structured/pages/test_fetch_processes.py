@@ -17,7 +17,9 @@ from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.reply_getter import call_get_records
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, Throttled, Unavailable
+from kinesis_spout.structured.pages import fetch_processes
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
+from tests.support.waiting import DEADLINE_SECONDS
 from tests.unit.processes.fips import has_begun, refuse_md5
 
 FORM = ArrowForm(
@@ -125,8 +127,9 @@ def test_an_error_is_the_same_as_if_it_had_happened_here(
 
 
 def test_no_more_processes_run_than_are_needed_and_no_secret_is_in_their_command(
-    settings: KinesisClientSettings,
+    settings: KinesisClientSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fetch_processes, "_END_SECONDS", DEADLINE_SECONDS)
     processes = FetchProcesses(4, settings)
     assert started(processes) == []
     for _ in range(5):

@@ -24,7 +24,7 @@ from tests.support.kinesis.fan_out.service import FanOutService, PushFault
 pytestmark = pytest.mark.usefixtures("each_decoder")
 
 SHARD = "shardId-000000000000"
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 120.0
 
 
 class Bench:

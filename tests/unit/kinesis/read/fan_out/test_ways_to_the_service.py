@@ -20,7 +20,7 @@ from tests.support.kinesis.own_certificate import own_certificate
 
 SHARD = "shardId-000000000000"
 PASSWORD = "hush-proxy"
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from kinesis_spout.model.errors import StoreUnavailable
-from kinesis_spout.operations.refreshed import Refreshed
+from kinesis_spout.operations.errors import NotReadYet
+from kinesis_spout.operations.watch.refreshed import Refreshed
 
 
 class Clock:
@@ -19,11 +20,11 @@ class Clock:
 def test_all_who_look_share_a_reading_until_it_is_old() -> None:
     clock, read = Clock(), iter(range(100))
     refreshed = Refreshed(lambda: next(read), 1.0, monotonic=clock)
-    assert [refreshed.ask(5.0).get() for _ in range(10)] == [0] * 10
+    assert [refreshed.ask(60).get() for _ in range(10)] == [0] * 10
     clock.now += 0.9
-    assert refreshed.ask(5.0).get() == 0
+    assert refreshed.ask(60).get() == 0
     clock.now += 0.2
-    assert refreshed.ask(5.0).get() == 1
+    assert refreshed.ask(60).get() == 1
 
 
 def test_browsers_that_look_at_the_same_time_cause_one_reading() -> None:
@@ -31,18 +32,18 @@ def test_browsers_that_look_at_the_same_time_cause_one_reading() -> None:
 
     def read() -> int:
         nonlocal count
-        go.wait(5.0)
+        go.wait(60)
         count += 1
         return count
 
     refreshed = Refreshed(read, 60.0)
     got: list[int] = []
-    threads = [threading.Thread(target=lambda: got.append(refreshed.ask(5.0).get())) for _ in range(10)]
+    threads = [threading.Thread(target=lambda: got.append(refreshed.ask(60).get())) for _ in range(10)]
     for thread in threads:
         thread.start()
     go.set()
     for thread in threads:
-        thread.join(5.0)
+        thread.join(60)
     assert got == [1] * 10
 
 
@@ -53,16 +54,16 @@ def test_who_has_no_patience_gets_what_there_is() -> None:
     def read() -> str:
         value = next(values)
         if value == "new":
-            go.wait(5.0)
+            go.wait(60)
         return value
 
     refreshed = Refreshed(read, 1.0, monotonic=clock)
-    assert refreshed.ask(5.0).get() == "old"
+    assert refreshed.ask(60).get() == "old"
     clock.now += 2
     assert refreshed.ask(0.0).get() == "old"
     assert refreshed.age() == 2
     go.set()
-    assert refreshed.ask(5.0).get() == "new"
+    assert refreshed.ask(60).get() == "new"
 
 
 def test_a_failure_is_raised_and_the_last_value_is_kept_beside_it() -> None:
@@ -74,10 +75,10 @@ def test_a_failure_is_raised_and_the_last_value_is_kept_beside_it() -> None:
         return "value"
 
     refreshed = Refreshed(read, 1.0, monotonic=clock)
-    refreshed.ask(5.0)
+    refreshed.ask(60)
     fails = True
     clock.now += 2
-    reading = refreshed.ask(5.0)
+    reading = refreshed.ask(60)
     assert reading.value == "value"
     with pytest.raises(StoreUnavailable, match="away"):
         reading.get()
@@ -89,7 +90,7 @@ def test_a_bug_is_raised_where_it_was_asked_for() -> None:
 
     refreshed = Refreshed(read, 1.0)
     with pytest.raises(ZeroDivisionError):
-        refreshed.ask(5.0)
+        refreshed.ask(60)
 
 
 def test_a_reading_that_costs_much_is_made_less_often() -> None:
@@ -102,11 +103,11 @@ def test_a_reading_that_costs_much_is_made_less_often() -> None:
         return count
 
     refreshed = Refreshed(read, 1.0, monotonic=clock, cpu_seconds=cpu)
-    assert refreshed.ask(5.0).get() == 1
+    assert refreshed.ask(60).get() == 1
     clock.now += 1.9
-    assert refreshed.ask(5.0).get() == 1
+    assert refreshed.ask(60).get() == 1
     clock.now += 0.2
-    assert refreshed.ask(5.0).get() == 2
+    assert refreshed.ask(60).get() == 2
 
 
 def test_a_reading_that_waited_long_is_made_as_often_as_others() -> None:
@@ -119,16 +120,30 @@ def test_a_reading_that_waited_long_is_made_as_often_as_others() -> None:
         return count
 
     refreshed = Refreshed(read, 1.0, monotonic=clock, cpu_seconds=lambda: 7.0)
-    assert refreshed.ask(5.0).get() == 1
-    assert refreshed.ask(5.0).get() == 2
+    assert refreshed.ask(60).get() == 1
+    assert refreshed.ask(60).get() == 2
+
+
+def test_who_looks_before_the_first_reading_has_ended_is_told_so() -> None:
+    go = threading.Event()
+
+    def read() -> str:
+        go.wait(60)
+        return "first"
+
+    refreshed = Refreshed(read, 1.0)
+    with pytest.raises(NotReadYet, match="look again in a moment"):
+        refreshed.ask(0.0).get()
+    go.set()
+    assert refreshed.ask(60).get() == "first"
 
 
 def test_what_was_changed_is_read_anew() -> None:
     read = iter(range(100))
     refreshed = Refreshed(lambda: next(read), 60.0)
-    refreshed.ask(5.0)
+    refreshed.ask(60)
     refreshed.expire()
-    assert refreshed.ask(5.0).get() == 1
+    assert refreshed.ask(60).get() == 1
 
 
 def test_what_was_changed_during_a_reading_is_read_again() -> None:
@@ -138,12 +153,12 @@ def test_what_was_changed_during_a_reading_is_read_again() -> None:
     def read() -> str:
         value = next(values)
         begun.set()
-        go.wait(5.0)
+        go.wait(60)
         return value
 
     refreshed = Refreshed(read, 60.0)
     refreshed.ask(0.0)
-    assert begun.wait(5.0)
+    assert begun.wait(60)
     refreshed.expire()
     go.set()
-    assert refreshed.ask(5.0).get() == "after"
+    assert refreshed.ask(60).get() == "after"

@@ -7,8 +7,8 @@ from typing import Final
 
 from kinesis_spout.operations.errors import NotFound
 from kinesis_spout.operations.group import GroupView
-from kinesis_spout.operations.live_status import LiveRetry, LiveShard, LiveStatus
 from kinesis_spout.operations.shards import ShardState, ShardView
+from kinesis_spout.operations.watch.live_status import LiveRetry, LiveShard, LiveStatus
 from shard_state import OperatorPause, SequenceNumber
 
 _STILL_SECONDS: Final = 30.0

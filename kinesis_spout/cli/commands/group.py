@@ -1,4 +1,4 @@
-"""Who shares the shards, and what an operator orders: ``kinesis-spout members``, ``pause`` and ``resume``."""
+"""Who shares the shards, and what operators order: ``members``, ``pause``, ``resume`` and ``audit``."""
 
 from typing import Annotated, Any, Final
 
@@ -7,6 +7,7 @@ import typer
 from kinesis_spout.cli.output import note, print_json, print_table
 from kinesis_spout.cli.shared_options import Json, Streams, configured
 from kinesis_spout.operations import group
+from kinesis_spout.operations.audit import read_audit
 from kinesis_spout.operations.group import GroupView
 from kinesis_spout.settings import SpoutConfig
 
@@ -22,6 +23,9 @@ Shards = Annotated[
     list[str] | None,
     typer.Option("--shard", metavar="SHARD", help="This shard alone; repeatable. Without it: all of them."),
 ]
+
+
+_AUDIT_HEADINGS: Final = ("when", "who", "door", "what", "of", "why")
 
 
 @members.command("list")
@@ -110,3 +114,20 @@ def _cells(document: dict[str, Any]) -> list[str]:
         str(document["owned_shards"]),
         str(document["assigned_shards"]),
     ]
+
+
+@configured(streams=Streams.EACH)
+def audit(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
+    """List what operators changed: pauses, resumes, drains, resets, redrives; the oldest first.
+
+    Each change of the command line and of the web page is one entry. The last 1,000 of an application on a
+    stream are kept, in ZooKeeper.
+    """
+    documents = [entry.document() for entry in read_audit(ctx.obj, config)]
+    if json:
+        print_json(documents)
+    elif documents:
+        rows = [[str(value) or "-" for value in document.values()] for document in documents]
+        print_table(_AUDIT_HEADINGS, rows, cutting={"who"})
+    else:
+        note("no operator has changed anything yet")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kinesis_spout.monitoring.status import status_of
-from kinesis_spout.operations.live_status import LiveStatus, ask_members
-from kinesis_spout.operations.live_status import ask as ask_for
+from kinesis_spout.operations.watch.live_status import LiveStatus, ask_members
+from kinesis_spout.operations.watch.live_status import ask as ask_for
 from kinesis_spout.settings import SpoutConfig
 from shard_state import GroupMember
 

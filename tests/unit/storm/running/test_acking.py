@@ -6,7 +6,7 @@ from random import Random
 from typing import Final
 
 from kinesis_spout.model.handler import Failure
-from kinesis_spout.storm.acking import Acker, TreeEnd
+from kinesis_spout.storm.running.acking import Acker, TreeEnd
 
 ROOT: Final = 0xA11CE
 

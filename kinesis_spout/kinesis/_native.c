@@ -10,20 +10,9 @@
 
    The rest of the reply, a few hundred bytes without the records, is returned for `page` to decode. */
 
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "_native.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#define WITH_AVX2
-#include <immintrin.h>
-#endif
 
 typedef const uint8_t *Place;
 
@@ -59,7 +48,7 @@ static bool decode_groups(Place from, size_t characters, uint8_t *to)
 }
 
 #ifdef WITH_AVX2
-static bool has_avx2;
+bool has_avx2;
 
 /* 32 characters at a time, as long as 32 bytes may be written; returns how many characters it has decoded.
    It stops before what is not of the alphabet. After Wojciech Mula and Daniel Lemire, "Faster Base64 Encoding and
@@ -1133,7 +1122,7 @@ static PyObject *use_avx2(PyObject *module, PyObject *wanted)
 #endif
 }
 
-static PyMethodDef methods[] = {
+static PyMethodDef decoding_methods[] = {
     {"records", records, METH_VARARGS, records_doc},
     {"columns", columns, METH_VARARGS, columns_doc},
     {"use_avx2", use_avx2, METH_O, use_avx2_doc},
@@ -1142,20 +1131,19 @@ static PyMethodDef methods[] = {
 
 static int prepare(PyObject *module)
 {
-    (void)module;
     make_digits();
 #ifdef WITH_AVX2
     __builtin_cpu_init();
     has_avx2 = __builtin_cpu_supports("avx2");
 #endif
-    return 0;
+    return PyModule_AddFunctions(module, packing_methods);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)prepare}, {0, NULL}};
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "_native", .m_doc = "The records of a GetRecords reply, taken from its body.",
-    .m_methods = methods, .m_slots = slots,
+    PyModuleDef_HEAD_INIT, .m_name = "_native", .m_doc = "Decodes GetRecords replies, and packs what PutRecords puts.",
+    .m_methods = decoding_methods, .m_slots = slots,
 };
 
 PyMODINIT_FUNC PyInit__native(void);

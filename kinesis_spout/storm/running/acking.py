@@ -21,17 +21,11 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import structs
 
-from kinesis_spout.model.extras import check_spark
 from kinesis_spout.model.handler import Failure
-
-try:
-    import numpy as np
-    import numpy.typing as npt
-except ImportError:
-    check_spark("topologies")
-    raise
 
 _FOLD_AT = 65_536
 """After this many messages they are folded into one per tree."""

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kinesis_spout.model.errors import StoreError
 from kinesis_spout.model.record import Record
 from kinesis_spout.operations.audit import AuditEntry, read_audit
+from kinesis_spout.operations.dead_letters import LettersView, view_letters
 from kinesis_spout.operations.group import GroupView, group_view
-from kinesis_spout.operations.letters_view import LettersView, view_letters
-from kinesis_spout.operations.live_status import LiveStatus, ask_members
-from kinesis_spout.operations.refreshed import Reading, Refreshed
 from kinesis_spout.operations.shards import ShardView, describe, with_lags
-from kinesis_spout.operations.sight import Sight, seen_shards
+from kinesis_spout.operations.watch.live_status import LiveStatus, ask_members
+from kinesis_spout.operations.watch.refreshed import Reading, Refreshed
+from kinesis_spout.operations.watch.sight import Sight, seen_shards
 from kinesis_spout.operations.world import Stream, World
 from kinesis_spout.settings import SpoutConfig
 from shard_state import OperatorPause, SequenceNumber, Shard

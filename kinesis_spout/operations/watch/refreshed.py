@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.operations.errors import NotReadYet
 
 T = TypeVar("T")
 
@@ -25,10 +26,13 @@ class Reading(Generic[T]):
     """Of the last try."""
 
     def get(self) -> T:
-        """The value of the last try. Raises its error."""
+        """The value of the last try. Raises its error; NotReadYet: the first has not ended."""
         if self.error is not None:
             raise self.error
-        assert self.value is not None, "a reading without an error has a value"
+        if self.value is None:
+            raise NotReadYet(
+                "expected the first reading, got none in time: it goes on; look again in a moment"
+            )
         return self.value
 
 
