@@ -1,11 +1,12 @@
-"""The next fresh records of one shard, handed out and acked without the consumer's lock.
+"""The next fresh records of one shard, handed out, acked and failed without the consumer's lock.
 
-To decide upon a record, and to take its ack in, costs a look at everything that the lock guards. So where nothing
-has to be decided record by record, a *run* of records is decided upon together, and their hand-outs and acks are
-noted here, each by one operation that the interpreter does not interrupt. Whoever takes the consumer's lock
-*gathers* first: the tracker is told of what was handed out, acked and failed meanwhile, and the rest of the run
-goes back to its shard. So under the lock everything is as if each record had been decided upon by itself, and
-whatever is decided there (a pause, a lost shard, the end) holds for the next record.
+To decide upon a record, and to take its ack in, costs a look at everything that the lock guards. So where
+nothing has to be decided record by record, a *run* of records is decided upon together, and their hand-outs,
+acks and failures are noted here. A note moves a record from one collection to another; between the two it is in
+neither, and stays so if Ctrl-C comes there (``expired``). Whoever takes the consumer's lock *gathers* first:
+the tracker is told of what was handed out, acked and failed meanwhile, and the rest of the run goes back to its
+shard. So under the lock everything is as if each record had been decided upon by itself, and whatever is
+decided there (a pause, a lost shard, the end) holds for the next record.
 
 What was handed out stays together, as a ``RecordRun``, until the last of it has ended: the tracker is told of acks
 run by run, a record that failed is singled out, and all deliveries of a run have one deadline.
@@ -14,11 +15,11 @@ A failure is noted here, too, if no record of the run has to wait for it. After 
 gathers, so that the circuit breaker opens in time.
 
 A run ends after ``_LONGEST_SECONDS`` at the latest: then retries are due, deadlines pass, other shards have their
-turn. One that did not last so long is followed by a longer one; one that did, by a shorter one, as does one that
-ended before a record that has to wait.
+turn. One that was as long as it might be, and was handed out whole, is followed by a longer one; any other by a
+shorter one.
 
-An error in between, which can be the caller's Ctrl-C, ends the consumer: the tracker knows a part of the run, and
-a record behind it must not be tracked before the rest.
+An error while somebody gathers, which can be the caller's Ctrl-C, ends the consumer: the tracker knows a part of
+the run, and a record behind it must not be tracked before the rest.
 """
 
 from collections import OrderedDict, defaultdict, deque
@@ -233,8 +234,9 @@ class RecordsAtHand:
             if run is None:
                 self._shards.acked([record for _, record, _, _ in each], now)
             else:
-                is_ended = run.tracked.ended if run.was_late else b""
-                indices = [index for _, _, _, index in each if not is_ended or not is_ended[index]]
+                indices = [index for _, _, _, index in each]
+                if run.was_late:
+                    indices = [index for index in indices if not run.tracked.ended[index]]
                 self._shards.acked_in_run(run, indices)
                 self._forget_finished(run)
         acked.clear()

@@ -19,7 +19,7 @@ Records are handed out in three ways, and each has its operations:
 * as a span of many (``emitted_span``): then ``settle`` says, once, which of them failed and which are still
   open; those become records of their own, for ``apply``, and all others are finished;
 * as a run of many (``emitted_run``): then ``acked_in_run`` finishes some of them, as often as one likes, and
-  ``single_out`` makes one a record of its own. The others stay together.
+  ``single_out`` makes one a record of its own. The others stay together, and out of the reach of ``apply``.
 
 Emitting a record and acking it happen far more often than all else together. ``acked`` therefore is ``apply``
 with ACK written out, without the table: any unfinished record that stands alone becomes finished. A test
