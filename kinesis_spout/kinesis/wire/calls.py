@@ -369,9 +369,8 @@ class _Operation:
                 return self._result(exchange, key, arguments)
         exchange = self._exchanged(key, route, self._encode(arguments), is_read=is_read)
         result = self._result(exchange, key, arguments)
-        if (
-            is_trial and route.url not in _speaks_cbor
-        ):  # another thread may have learnt meanwhile that it speaks CBOR
+        # Another call may have been answered in CBOR meanwhile.
+        if is_trial and route.url not in _speaks_cbor:
             _speaks_cbor[route.url] = False
             _log.warning("%s refuses CBOR, so this process asks it for JSON", route.url)
         return result
