@@ -189,7 +189,7 @@ def test_whichever_allocation_fails_it_says_so_and_keeps_nothing(count: int) -> 
     puts = [{"Data": data[0], "PartitionKey": key, "ExplicitHashKey": "7"} for key in keys]
     pairs = [(data[0], f"key-{number}") for number in range(count)]
     packer, ends = native.packer, (b"\0" * 16 + b"\x70" * 16, b"\x6f" * 16 + b"\xff" * 16)
-    works = (
+    works: tuple[Callable[[], Any], ...] = (
         lambda: packer.columns_of(pairs, 256, 300),
         lambda: packer.by_range(keys, data, *ends),
         lambda: packer.fill(keys, data, 0, {}, 1_000_000, 20, 3),
