@@ -105,8 +105,12 @@ class Prometheus:
 
     def fired(self, since: float) -> list[dict[str, str]]:
         """The labels of all that fired at some time after ``since``, in seconds since the epoch."""
-        times = {"start": str(since), "end": str(time.time()), "step": _LOOK_EVERY}
-        found = self._get("query_range", {"query": 'ALERTS{alertstate="firing"}', **times})
+        now = time.time()
+        window = f"{max(1, (now - since) * 1000):.0f}ms"
+        found = self._get(
+            "query",
+            {"query": f'last_over_time(ALERTS{{alertstate="firing"}}[{window}])', "time": f"{now:.3f}"},
+        )
         return [series["metric"] for series in found["data"]["result"]]
 
     @property
