@@ -19,7 +19,7 @@ BIN := $(VENV)/bin
 UNFINISHED := $(VENV)/.unfinished
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
-# The optional native decoder: installed again, its module is built again.
+# The optional native module: where one of these has changed, it is built again.
 NATIVE := $(wildcard kinesis_spout/kinesis/_*.[ch])
 CLASSES := $(VENV)/.classes
 ENGINE := localstack/.run/node_modules/.kinesis-local-$(KINESIS_LOCAL_VERSION)
@@ -80,7 +80,7 @@ demo: set-up  ## the whole pipeline on this machine, from a Kinesis endpoint to 
 demo-topology: set-up  ## Storm's word count on Spark, over Kinesis, with failures and kills, and its counts checked
 	@$(BIN)/python -m examples.demo_topology $(ARGS)
 
-# KINESIS_SPOUT_PURE_PYTHON=1 make test: the same without the native decoder.
+# KINESIS_SPOUT_PURE_PYTHON=1 make test: the same without the native module.
 test:  ## formatting, lint, types, import contract, documentation and all tests, as in CI
 	@$(MAKE) --no-print-directory --jobs=3 SIDE_BY_SIDE=yes set-up mermaid
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync SIDE_BY_SIDE=yes lint docs $(CLASSES)

@@ -23,7 +23,7 @@ TOPOLOGY_PREFIX: Final = "kinesis.spout."
 TOML_TABLE: Final = "kinesis_spout"
 
 _PURE_PYTHON: Final = f"{ENVIRONMENT_PREFIX}PURE_PYTHON"
-"""Turns the native decoder off; ``kinesis.native`` asks for it."""
+"""Turns the native module off; ``kinesis.native`` asks for it."""
 _SERVICE_LINK: Final = re.compile(
     rf"{ENVIRONMENT_PREFIX}(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
     r"|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
@@ -51,7 +51,7 @@ def from_keywords(settings: Mapping[str, Any], rows: Mapping[str, Option] = SETT
 def from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
     """Take our variables; each must be a setting, unless Kubernetes set it for a Service of our name.
 
-    The one that turns the native decoder off is none either: it is of the process, whatever that consumes.
+    The one that turns the native module off is none either: it is of the process, whatever that consumes.
     """
     variables = {
         name: value
