@@ -19,7 +19,7 @@ BIN := $(VENV)/bin
 UNFINISHED := $(VENV)/.unfinished
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
-# The optional native module: where one of these has changed, it is built again.
+# The optional native module: installed again, its module is built again.
 NATIVE := $(wildcard kinesis_spout/kinesis/_*.[ch])
 CLASSES := $(VENV)/.classes
 ENGINE := localstack/.run/node_modules/.kinesis-local-$(KINESIS_LOCAL_VERSION)

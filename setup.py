@@ -1,4 +1,4 @@
-"""What ``pyproject.toml`` cannot say: the native decoder, README's links, the SBOM, a reproducible sdist.
+"""What ``pyproject.toml`` cannot say: the native module, README's links, the SBOM, a reproducible sdist.
 
 ``NATIVE_DECODER`` in the environment chooses what is built:
 

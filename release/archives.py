@@ -61,7 +61,7 @@ def check_sdist(project: Project, sdist: Path) -> str:
 
 
 def check_wheel(project: Project, wheel: Path) -> str:
-    """See that it has the packages' files and nothing else, and the native decoder if its name says so."""
+    """See that it has the packages' files and nothing else, and the native module if its name says so."""
     files = files_of_wheel(wheel)
     packaged = {file for file in files if ".dist-info/" not in file}
     wanted = {

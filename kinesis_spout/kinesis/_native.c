@@ -1106,7 +1106,7 @@ static PyObject *columns(PyObject *module, PyObject *arguments)
 
 PyDoc_STRVAR(use_avx2_doc,
 "use_avx2(wanted)\n--\n\n"
-"Choose how base64 is undone, for tests: at first it is by AVX2 if the processor has it. Return what is used now.");
+"Choose whether base64 and MD5 use AVX2, for tests: at first they do if the processor has it. Return what they do now.");
 
 static PyObject *use_avx2(PyObject *module, PyObject *wanted)
 {

@@ -684,17 +684,21 @@ static PyObject *aggregate_of(Notes *notes, PyObject *columns)
     return made;
 }
 
-/* Write the digests of aggregated records that nobody else has seen. */
-static void digest_aggregates(PyObject *const *made, Py_ssize_t count)
+/* An aggregated record that nobody else has seen. */
+typedef struct {
+    PyObject *object;
+    uint8_t *message;
+    size_t message_bytes; /* the digest follows */
+} Made;
+
+/* Write the digests of aggregated records. */
+static void digest_aggregates(const Made *made, Py_ssize_t count)
 {
     Digests digests;
     memset(&digests, 0, sizeof digests);
-    PyThreadState *thread = PyEval_SaveThread();
-    for (Py_ssize_t number = 0; number < count; number++) {
-        uint8_t *whole = (uint8_t *)PyBytes_AsString(made[number]);
-        size_t bytes = (size_t)PyBytes_Size(made[number]) - sizeof MAGIC - DIGEST_BYTES;
-        add_message(&digests, whole + sizeof MAGIC, bytes, whole + sizeof MAGIC + bytes);
-    }
+    PyThreadState *thread = PyEval_SaveThread(); /* from here on nothing of Python is called */
+    for (const Made *each = made; each < made + count; each++)
+        add_message(&digests, each->message, each->message_bytes, each->message + each->message_bytes);
     finish_digests(&digests);
     PyEval_RestoreThread(thread);
 }
@@ -709,16 +713,18 @@ static PyObject *aggregates(PyObject *module, PyObject *columns)
     if (!PyList_CheckExact(columns))
         return refused();
     Py_ssize_t count = PyList_Size(columns), done = 0;
-    PyObject **made = calloc((size_t)count + 1, sizeof *made), *list = NULL;
+    PyObject *list = NULL;
+    Made *made = calloc((size_t)count + 1, sizeof *made);
     if (made == NULL)
         return PyErr_NoMemory();
     Notes notes;
     memset(&notes, 0, sizeof notes);
     for (; done < count; done++) {
         PyObject *each = PyList_GetItem(columns, done);
-        made[done] = each == NULL ? NULL : aggregate_of(&notes, each);
-        if (made[done] == NULL)
+        PyObject *object = each == NULL ? NULL : aggregate_of(&notes, each);
+        if (object == NULL)
             break;
+        made[done] = (Made){object, (uint8_t *)PyBytes_AsString(object) + sizeof MAGIC, notes.bytes};
     }
     free_notes(&notes);
     if (done == count) {
@@ -727,9 +733,9 @@ static PyObject *aggregates(PyObject *module, PyObject *columns)
     }
     for (Py_ssize_t number = 0; number < done; number++) {
         if (list == NULL)
-            Py_DECREF(made[number]);
+            Py_DECREF(made[number].object);
         else
-            PyList_SetItem(list, number, made[number]);
+            PyList_SetItem(list, number, made[number].object);
     }
     free(made);
     return list == NULL ? refused() : list;
@@ -737,58 +743,13 @@ static PyObject *aggregates(PyObject *module, PyObject *columns)
 
 /* ---- The body of a request ----------------------------------------------------------------------------- */
 
-static const char hex_digits[] = "0123456789abcdef";
-
-/* The letter behind the backslash of a short escape; 0: it has none. */
-static char short_escape(uint8_t character)
+/* Whether a text is written as it is: without quotes, backslashes and control characters. */
+static bool is_plain(const Span *text)
 {
-    switch (character) {
-    case '"':
-    case '\\':
-        return (char)character;
-    case '\b':
-        return 'b';
-    case '\f':
-        return 'f';
-    case '\n':
-        return 'n';
-    case '\r':
-        return 'r';
-    case '\t':
-        return 't';
-    default:
-        return 0;
-    }
-}
-
-static size_t text_bytes(const Span *text)
-{
-    size_t bytes = text->bytes;
+    bool is_good = true;
     for (size_t at = 0; at < text->bytes; at++)
-        if (text->at[at] < 0x20 || text->at[at] == '"' || text->at[at] == '\\')
-            bytes += short_escape(text->at[at]) ? 1 : 5;
-    return bytes;
-}
-
-static uint8_t *write_text(uint8_t *to, const Span *text)
-{
-    for (size_t at = 0; at < text->bytes; at++) {
-        uint8_t character = text->at[at];
-        if (character >= 0x20 && character != '"' && character != '\\') {
-            *to++ = character;
-            continue;
-        }
-        *to++ = '\\';
-        if (short_escape(character)) {
-            *to++ = (uint8_t)short_escape(character);
-            continue;
-        }
-        memcpy(to, "u00", 3);
-        to[3] = (uint8_t)hex_digits[character >> 4];
-        to[4] = (uint8_t)hex_digits[character & 15];
-        to += 5;
-    }
-    return to;
+        is_good &= text->at[at] >= 0x20 && text->at[at] != '"' && text->at[at] != '\\';
+    return is_good;
 }
 
 enum { DATA, KEY, HASH_KEY, MEMBERS };
@@ -815,9 +776,9 @@ static bool note_record(PyObject *record, PyObject *const *names, PutRecord *put
         found++;
         put->objects[member] = new_reference(value);
         Span *span = &put->spans[member];
-        if (member == DATA ? !bytes_in(value, span) : !text_in(value, span))
+        if (member == DATA ? !bytes_in(value, span) : !text_in(value, span) || !is_plain(span))
             return false;
-        *bytes += strlen(member_starts[member]) + 1 + (member == DATA ? base64_characters(span->bytes) : text_bytes(span));
+        *bytes += strlen(member_starts[member]) + 1 + (member == DATA ? base64_characters(span->bytes) : span->bytes);
     }
     *bytes += 2; /* the closing brace, and a comma, or in the end the bracket */
     return found == PyDict_Size(record) && *bytes <= MAX_BYTES;
@@ -832,7 +793,12 @@ static uint8_t *write_record(uint8_t *to, const PutRecord *put)
         memcpy(to, member_starts[member], length);
         to += length;
         const Span *span = &put->spans[member];
-        to = member == DATA ? encode_base64(span->at, span->bytes, to) : write_text(to, span);
+        if (member == DATA) {
+            to = encode_base64(span->at, span->bytes, to);
+        } else {
+            memcpy(to, span->at, span->bytes);
+            to += span->bytes;
+        }
         *to++ = '"';
     }
     *to++ = '}';
@@ -861,7 +827,7 @@ static PyObject *written(const PutRecord *puts, Py_ssize_t count, const Span *st
 PyDoc_STRVAR(put_records_doc,
 "put_records(start, records)\n--\n\n"
 "Return the body of a request in JSON: the members of the JSON object `start`, which has some, and the records,\n"
-"which are dictionaries as boto3 takes them, and not none.");
+"which are dictionaries as boto3 takes them, and not none. None also where a text needs an escape.");
 
 static PyObject *put_records(PyObject *module, PyObject *arguments)
 {

@@ -326,7 +326,7 @@ def _has_taken(batch: BatchTicket, records: list[PutRecord]) -> bool:
         taken = native.packer.columns_of(records, MAX_KEY_CHARACTERS, most_bytes)
         if taken is not None:
             batch.data, batch.partition_keys, batch.size_bytes = taken
-        return taken is not None
+            return True
     try:
         data = [each for each, _ in records]  # type: ignore[misc] # what is not a pair raises
         keys = [key for _, key in records]  # type: ignore[misc]

@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 _HTTP_OK, _FIRST_ERROR = 200, 300
 _BUSY: Final = frozenset({429, 502, 503, 504})
 _UNDECIDED_IN_A_ROW: Final = 5
-"""After so many answers of a busy server to CBOR, and none in CBOR, JSON is tried."""
+"""After so many answers of a busy server to CBOR, and none in CBOR, JSON is tried. Calls without an answer are
+not among them."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LEAST_SKEW_SECONDS: Final = 2
 _UNSEEN_SECONDS: Final = 1.0
@@ -346,7 +347,7 @@ class _Operation:
         self._routes: dict[str, _Route | None] = {}
         """None for a place whose calls are botocore's."""
         self._undecided: Counter[str] = Counter()
-        """By endpoint: answers to CBOR, one after another, of a server that was busy or away."""
+        """By endpoint: answers of a busy server to CBOR, and none in CBOR."""
         self._here = threading.local()
         events: Any = wire.client.meta.events
         events.register_first(f"before-send.kinesis.{name}", self._note)
@@ -368,7 +369,8 @@ class _Operation:
                 return self._result(exchange, key, arguments)
         exchange = self._exchanged(key, route, self._encode(arguments), is_read=is_read)
         result = self._result(exchange, key, arguments)
-        if is_trial:
+        # Another call may have been answered in CBOR meanwhile.
+        if is_trial and route.url not in _speaks_cbor:
             _speaks_cbor[route.url] = False
             _log.warning("%s refuses CBOR, so this process asks it for JSON", route.url)
         return result
@@ -394,8 +396,8 @@ class _Operation:
 
     def _may_refuse_cbor(self, exchange: Exchange, url: str) -> bool:
         """Whether to try JSON, of an endpoint that never answered in CBOR."""
-        if exchange.has_reply and not exchange.is_from_busy_server:
-            return True
+        if not exchange.is_from_busy_server:
+            return exchange.has_reply  # without one, JSON would be waited for as long again
         # Some servers say so of all that they do not understand.
         self._undecided[url] += 1
         if self._undecided[url] < _UNDECIDED_IN_A_ROW:

@@ -64,7 +64,7 @@ class DriverShard:
     record_bytes: float = 1024.0
     """The average size of the records of its last page that had any, as Kinesis counts records."""
     cursor: Cursor = field(default_factory=Cursor)
-    """Where executors continue."""
+    """Where executors continue, or the driver once nothing waits in ``records``: at the shard's position."""
     read_at: float = 0.0
     """The monotonic time before which executors should not read, for the shard's read limits."""
     barred_until: float = 0.0

@@ -30,6 +30,8 @@ from tests.support.kinesis.in_memory_client import client_error
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("each_packer")
+
 
 def stepped(kinesis: WritableKinesis, **options: Any) -> SteppedProducer:
     return SteppedProducer("s", client=kinesis.client, **options)

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.calls import CBOR, CONTENT_TYPE, RAW_BODY
 from kinesis_spout.kinesis.read.cbor import decode
 from kinesis_spout.kinesis.wire.cbor import encoded
-from tests.unit.kinesis.wire.servers import EMPTY, Server, answer_of
+from tests.unit.kinesis.wire.servers import EMPTY, HANGS_UP, End, Server, answer_of
 
 ARGUMENTS: dict[str, Any] = {"ShardIterator": "it", "Limit": 10}
 PAGE = encoded({"MillisBehindLatest": 7})
@@ -133,6 +133,40 @@ def test_a_server_that_is_busy_in_json_as_well_does_not_refuse_cbor(server: Serv
 
     assert client.get_records(**ARGUMENTS)[CONTENT_TYPE] == CBOR
     assert types_asked_for(server) == [*["cbor-1.1"] * 5, "json-1.1", *["cbor-1.1"] * 2]
+
+
+def test_calls_without_an_answer_are_not_made_again_in_json(server: Server, client: Any) -> None:
+    server.ends = End.CLOSED
+    server.answers = [HANGS_UP] * 14
+
+    for _ in range(7):
+        with pytest.raises(BotoCoreError):
+            client.get_records(**ARGUMENTS)
+
+    assert set(types_asked_for(server)) == {"cbor-1.1"}
+
+
+def test_what_another_call_has_learnt_of_an_endpoint_holds_after_json_was_tried(
+    server: Server, client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def answer_to(headers: dict[str, str]) -> bytes:
+        if headers["content-type"] == CBOR:
+            return IN_CBOR
+        server.answer_to = lambda _headers: IN_CBOR
+        client.get_records(**ARGUMENTS)  # a call beside the one in JSON, which is answered first
+        return answer_of(EMPTY)
+
+    server.answers, server.answer_to = [BUSY] * 5, answer_to
+
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            with pytest.raises(ClientError):
+                client.get_records(**ARGUMENTS)
+        client.get_records(**ARGUMENTS)
+
+    client.get_records(**ARGUMENTS)
+    assert types_asked_for(server) == [*["cbor-1.1"] * 5, "json-1.1", *["cbor-1.1"] * 2]
+    assert not caplog.records
 
 
 def test_busy_answers_do_not_count_once_an_endpoint_has_answered_in_cbor(server: Server, client: Any) -> None:
