@@ -38,7 +38,7 @@ _ENDED: Final = Record(data=b"", sequence_number="")
 class RecordRun:
     """Consecutive fresh records of one shard that may be handed out together. Mutable."""
 
-    __slots__ = ("epoch", "records", "shard_id", "sizes", "tracked")
+    __slots__ = ("epoch", "records", "shard_id", "sizes", "tracked", "was_late")
 
     def __init__(self, shard_id: str, epoch: int, records: list[Record], sizes: list[int]) -> None:
         self.shard_id = shard_id
@@ -49,6 +49,8 @@ class RecordRun:
         """``size_bytes`` of each."""
         self.tracked = Run(len(records), self.sequence_of)
         """What the tracker knows of it, once it is handed out."""
+        self.was_late = False
+        """Whether its message time-out has passed once."""
 
     def end_behind(self, count: int) -> None:
         """Let only so many records be of the run."""

@@ -1,11 +1,12 @@
-"""The next fresh records of one shard, handed out and acked without the consumer's lock.
+"""The next fresh records of one shard, handed out, acked and failed without the consumer's lock.
 
-To decide upon a record, and to take its ack in, costs a look at everything that the lock guards. So where nothing
-has to be decided record by record, a *run* of records is decided upon together, and their hand-outs and acks are
-noted here, each by one operation that the interpreter does not interrupt. Whoever takes the consumer's lock
-*gathers* first: the tracker is told of what was handed out, acked and failed meanwhile, and the rest of the run
-goes back to its shard. So under the lock everything is as if each record had been decided upon by itself, and
-whatever is decided there (a pause, a lost shard, the end) holds for the next record.
+To decide upon a record, and to take its ack in, costs a look at everything that the lock guards. So where
+nothing has to be decided record by record, a *run* of records is decided upon together, and their hand-outs,
+acks and failures are noted here. A note moves a record from one collection to another; between the two it is in
+neither, and stays so if Ctrl-C comes there (``expired``). Whoever takes the consumer's lock *gathers* first:
+the tracker is told of what was handed out, acked and failed meanwhile, and the rest of the run goes back to its
+shard. So under the lock everything is as if each record had been decided upon by itself, and whatever is
+decided there (a pause, a lost shard, the end) holds for the next record.
 
 What was handed out stays together, as a ``RecordRun``, until the last of it has ended: the tracker is told of acks
 run by run, a record that failed is singled out, and all deliveries of a run have one deadline.
@@ -14,11 +15,11 @@ A failure is noted here, too, if no record of the run has to wait for it. After 
 gathers, so that the circuit breaker opens in time.
 
 A run ends after ``_LONGEST_SECONDS`` at the latest: then retries are due, deadlines pass, other shards have their
-turn. One that did not last so long is followed by a longer one; one that did, by a shorter one, as does one that
-ended before a record that has to wait.
+turn. One that was as long as it might be, and was handed out whole, is followed by a longer one; any other by a
+shorter one.
 
-An error in between, which can be the caller's Ctrl-C, ends the consumer: the tracker knows a part of the run, and
-a record behind it must not be tracked before the rest.
+An error while somebody gathers, which can be the caller's Ctrl-C, ends the consumer: the tracker knows a part of
+the run, and a record behind it must not be tracked before the rest.
 """
 
 from collections import OrderedDict, defaultdict, deque
@@ -136,14 +137,17 @@ class RecordsAtHand:
         if run is None:
             return None
         assert self._run is None, "who takes the lock gathers"
-        before, behind = f"{self._prefix}{run.shard_id}:", f"#{run.epoch}.1"
-        ids = [f"{before}{record.sequence_text}{behind}" for record in run.records]
+        ids = self._ids(run, run.records)
         self._run, self._until, self._handed_at = run, now + _LONGEST_SECONDS, now
         waiting = zip(ids, run.records, repeat(run), range(len(ids)), strict=False)
         first = next(waiting)
         self.handed_out(first)
         self._waiting.extend(waiting)
         return first
+
+    def _ids(self, run: RecordRun, records: Iterable[Record]) -> list[str]:
+        before, behind = f"{self._prefix}{run.shard_id}:", f"#{run.epoch}.1"
+        return [f"{before}{record.sequence_text}{behind}" for record in records]
 
     def handed_out(self, out: Out) -> None:
         """Let a record that was handed out be acked here."""
@@ -161,13 +165,22 @@ class RecordsAtHand:
             self._single_out(out[2], out[3])
 
     def expired(self, now: float) -> list[Delivery]:
-        """Name the deliveries of runs whose message time-out has passed, once; the caller fails them."""
+        """Single out the deliveries of runs whose message time-out has passed; the caller fails them.
+
+        An open one that is not in ``_out`` is in the hands of a thread that just hands it out, acks or fails it,
+        or was interrupted in that by the caller's Ctrl-C. So it is late only when a second time-out has passed.
+        """
         late: list[Delivery] = []
         while self._deadlines and next(iter(self._deadlines.values())) <= now:
             run, _ = self._deadlines.popitem(last=False)
-            late += [
-                Delivery(run.shard_id, run.sequence_of(index), 1) for index in run.tracked.open_records()
-            ]
+            for index in run.tracked.open_records():
+                (message_id,) = self._ids(run, [run.records[index]])
+                if self._out.pop(message_id, None) is not None or run.was_late:
+                    late.append(Delivery(run.shard_id, run.sequence_of(index), 1))
+                    self._single_out(run, index)
+            if run.tracked.open:
+                run.was_late = True
+                self._deadlines[run] = now + self._timeout_seconds
         return late
 
     def gather(self) -> None:
@@ -221,13 +234,19 @@ class RecordsAtHand:
             if run is None:
                 self._shards.acked([record for _, record, _, _ in each], now)
             else:
-                self._shards.acked_in_run(run, [index for _, _, _, index in each])
+                indices = [index for _, _, _, index in each]
+                if run.was_late:
+                    indices = [index for index in indices if not run.tracked.ended[index]]
+                self._shards.acked_in_run(run, indices)
                 self._forget_finished(run)
         acked.clear()
 
     def _gather_failed(self, failed: _Failed) -> None:
-        _, record, run, index = failed.out
-        if run is not None:
+        message_id, record, run, index = failed.out
+        state = self._consumer.manager.shard(record.shard_id)
+        if state is None or not message_id.endswith(f"#{state.epoch}.{record.attempt}"):
+            return  # its shard was lost meanwhile: another delivery can be out
+        if run is not None and not run.tracked.ended[index]:
             self._single_out(run, index)
         self._shards.fail(record.shard_id, record.sequence, record.attempt, failed.failure, failed.at)
 

@@ -72,10 +72,7 @@ class SteppedSpout(RecordSpout):
         """
         if self.is_done:
             return True
-        return all(
-            not consumer.manager.unresolved and not consumer.letters and self._is_read_up(consumer)
-            for consumer in self._stepped()
-        )
+        return all(self._is_all_done(consumer) for consumer in self._stepped())
 
     @property
     def due_at(self) -> float:
@@ -85,11 +82,17 @@ class SteppedSpout(RecordSpout):
         """
         return min((self._next_of(consumer) for consumer in self._stepped()), default=inf)
 
+    def _is_all_done(self, consumer: Consumer) -> bool:
+        with consumer.lock:
+            is_finished = not consumer.manager.unresolved and not consumer.letters
+            return is_finished and self._is_read_up(consumer)
+
     def _next_of(self, consumer: "_SteppedConsumer") -> float:
-        retry_at = consumer.manager.next_due()
+        with consumer.lock:
+            retry_at = consumer.manager.next_due()
+            # What is unread waits with the rest while the circuit breaker is open.
+            to_read = consumer.manager.breaker.pause is None and not self._is_read_up(consumer)
         moments = [inf if retry_at is None else retry_at]
-        # What is unread waits with the rest while the circuit breaker is open.
-        to_read = consumer.manager.breaker.pause is None and not self._is_read_up(consumer)
         if consumer.letters or to_read:
             moments.append(consumer.chores_at)
         if to_read:

@@ -19,7 +19,7 @@ Records are handed out in three ways, and each has its operations:
 * as a span of many (``emitted_span``): then ``settle`` says, once, which of them failed and which are still
   open; those become records of their own, for ``apply``, and all others are finished;
 * as a run of many (``emitted_run``): then ``acked_in_run`` finishes some of them, as often as one likes, and
-  ``single_out`` makes one a record of its own. The others stay together.
+  ``single_out`` makes one a record of its own. The others stay together, and out of the reach of ``apply``.
 
 Emitting a record and acking it happen far more often than all else together. ``acked`` therefore is ``apply``
 with ACK written out, without the table: any unfinished record that stands alone becomes finished. A test
@@ -57,6 +57,9 @@ class InflightRecordTracker:
         self._head: Span | None = None
         self._tail: Span | None = None
         self._unresolved: dict[SequenceNumber, Span] = {}
+        """By their first record: the unfinished spans that are not of a run."""
+        self._in_runs: dict[SequenceNumber, Span] = {}
+        """By their first record: the spans of open records of runs. Only the run's operations change these."""
         self.unresolved = 0
         """How many handed-out records are not finished."""
         self.waiting = 0
@@ -160,7 +163,9 @@ class InflightRecordTracker:
         Raises:
             OutOfOrder: they do not come after every record handed out before.
         """
-        self.emitted_span(run.sequence_of(0), run.sequence_of(run.count - 1), run.count)
+        first = run.sequence_of(0)
+        self.emitted_span(first, run.sequence_of(run.count - 1), run.count)
+        self._in_runs[first] = self._unresolved.pop(first)
 
     # Time-outs
 
@@ -210,8 +215,8 @@ class InflightRecordTracker:
         """Move a record through the table.
 
         Returns:
-            Whether that changed anything. A record that is finished, unknown, or still part of an unsettled
-            span stays as it is.
+            Whether that changed anything. A record that is finished, unknown, or still part of a run or an
+            unsettled span stays as it is.
         """
         span = self._unresolved.get(sequence)
         if span is None or span.count > 1:
@@ -260,13 +265,13 @@ class InflightRecordTracker:
         """Finish open records of a run. Costs O(1) for those that follow one another."""
         for first, end in ranges(indices):
             span = self._cut_out(run, first, end)
-            del self._unresolved[span.first]
             self.unresolved -= span.count
             self._finish(span)
 
     def single_out(self, run: Run, index: int) -> None:
         """Let an open record of a run stand alone, in flight for the first time, without a deadline."""
-        self._cut_out(run, index, index + 1)
+        span = self._cut_out(run, index, index + 1)
+        self._unresolved[span.first] = span
 
     def restored_anchor_read(self, first_read: SequenceNumber) -> bool:
         """Compare the first record read after the base with the stored anchor (invariant 11).
@@ -360,13 +365,13 @@ class InflightRecordTracker:
     def _cut_out(self, run: Run, first: int, end: int) -> Span:
         """Give open records of a run a span of their own, and note in the run that they have ended."""
         begin, until = run.open_around(first, end)
-        span = self._unresolved[run.sequence_of(begin)]
+        span = self._in_runs[run.sequence_of(begin)]
         if begin < first:
             span = self._split(span, run, begin, first)
         if end < until:
             self._split(span, run, first, end)
         run.end(first, end)
-        return span
+        return self._in_runs.pop(span.first)
 
     def _split(self, span: Span, run: Run, begin: int, at: int) -> Span:
         """Cut a span, which begins with the run's record ``begin``, in two; returns the one from ``at`` on."""
@@ -378,7 +383,7 @@ class InflightRecordTracker:
         else:
             span.next.prev = behind
         span.next = behind
-        self._unresolved[behind.first] = behind
+        self._in_runs[behind.first] = behind
         return behind
 
     def _replace(self, span: Span, pieces: list[Span]) -> None:

@@ -2,9 +2,10 @@
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -14,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kinesis_spout.consumer.gathering_lock import GatheringLock
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.plain.record_spout import RecordSpout
-from kinesis_spout.plain.stream_tuples import Emitted
+from kinesis_spout.plain.stream_tuples import Emitted, StreamTuples
 from kinesis_spout.testing import (
     InMemoryStream,
     InMemoryStreams,
@@ -86,6 +87,10 @@ class Scene:
 def held_in(spout: RecordSpout) -> int:
     """How many deliveries the spout would still take an ack of without a look."""
     return sum(len(each._at_hand._out) for each in spout._opened().current.values())
+
+
+def tuples_of(spout: RecordSpout) -> StreamTuples:
+    return next(iter(spout._opened().current.values()))
 
 
 def interrupted_by(error: type[BaseException]) -> Callable[..., None]:
@@ -386,6 +391,94 @@ def test_an_interrupted_gathering_loses_nothing_and_leaves_the_lock_free(
     scene.open()
     left = {each.values.data for each in scene.take_and_ack()}
     assert left | acked == {b"%d" % number for number in range(100)}
+
+
+def test_one_of_an_ack_and_a_fail_at_the_same_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(retry_jitter=0.0)
+    for number in range(3):
+        scene.stream.put(b"%d" % number, "key")
+    scene.step()
+    taken = scene.take()
+    assert scene.spout.ack(taken[1].message_id)
+    acked: list[bool] = []
+
+    def acks_meanwhile() -> float:
+        monkeypatch.undo()
+        acked.append(scene.spout.ack(taken[0].message_id))
+        return scene.clock.monotonic()
+
+    monkeypatch.setattr(tuples_of(scene.spout)._at_hand, "_monotonic", acks_meanwhile)
+    assert scene.spout.fail(taken[0].message_id)
+    assert acked == [False]
+    scene.clock.advance(1.0)
+    assert [each.values.data for each in scene.take()] == [b"0"]
+    assert scene.spout.counters.acked == 1
+
+
+def test_a_failure_whose_shard_was_lost_meanwhile_does_not_count_for_the_next_delivery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    for number in range(2):
+        scene.stream.put(b"%d" % number, "key")
+    scene.step()
+    first = scene.take()[0]
+    again: list[Emitted] = []
+
+    def loses_and_acquires() -> float:
+        monkeypatch.undo()
+        scene.zookeeper.expire(tuples_of(scene.spout).consumer.ports.coordinator.member)
+        while not again:
+            scene.step()
+            again.extend(scene.take())
+        return scene.clock.monotonic()
+
+    monkeypatch.setattr(tuples_of(scene.spout)._at_hand, "_monotonic", loses_and_acquires)
+    scene.spout.fail(first.message_id)
+    assert again[0].values.data == first.values.data
+    assert again[0].message_id != first.message_id
+    assert sum(shard.waiting for shard in scene.spout.shards()) == 0
+    assert scene.spout.fail(again[0].message_id), "this delivery has not failed"
+
+
+class Interrupted(deque[Any]):
+    """As if Ctrl-C had come while a record was taken from it, or put into it."""
+
+    def popleft(self) -> Any:
+        super().popleft()
+        raise KeyboardInterrupt
+
+    def append(self, _: object) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", ["next_tuple", "ack", "fail"])
+def test_a_record_whose_hand_out_or_outcome_was_interrupted_times_out(step: str) -> None:
+    scene = Scene()
+    for number in range(3):
+        scene.stream.put(b"%d" % number, "key")
+    scene.step()
+    first, at_hand = scene.spout.next_tuple(), tuples_of(scene.spout)._at_hand
+    assert first is not None
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(at_hand, "_waiting", Interrupted(at_hand._waiting))
+        patched.setattr(at_hand, "_ended", Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            scene.spout.next_tuple() if step == "next_tuple" else getattr(scene.spout, step)(first.message_id)
+        left = at_hand._waiting
+    at_hand._waiting = deque(left)
+    out = {each.values.data for each in scene.take()} | ({b"0"} if step == "next_tuple" else set())
+    (interrupted,) = {b"0", b"1", b"2"} - out
+    for _ in range(2):
+        scene.clock.advance(60.0)
+        scene.spout.do_what_is_due()
+    assert scene.spout.counters.timed_out == 3
+    scene.clock.advance(2.0)
+    again = scene.take()
+    assert interrupted in {each.values.data for each in again}
+    for each in again:
+        assert scene.spout.ack(each.message_id)
+    assert scene.spout.counters.acked == 3
 
 
 def test_a_failure_holds_up_what_is_at_hand_of_its_key() -> None:

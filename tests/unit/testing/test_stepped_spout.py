@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from math import inf
 
 import pytest
 
@@ -92,6 +93,18 @@ def test_a_sink_that_fails_is_tried_again_on_the_clock(world: SteppedWorld) -> N
     world.handles(spout, seconds=30.0)
     assert [letter.error for letter in world.dead_letters.letters] == ["no use"]
     assert spout.all_done
+
+
+def test_the_retry_of_a_record_that_has_just_failed_is_due(world: SteppedWorld) -> None:
+    world.put("one", "two")
+    spout = world.spout()
+    first, second = spout.next_tuple(), spout.next_tuple()
+    assert first is not None
+    assert second is not None
+    assert spout.due_at == inf
+    assert spout.ack(second.message_id)
+    assert spout.fail(first.message_id)
+    assert spout.due_at == world.clock.monotonic() + 1.0
 
 
 def test_an_error_that_does_not_pass_is_raised_by_the_next_tuple(world: SteppedWorld) -> None:

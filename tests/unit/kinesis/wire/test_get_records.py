@@ -24,6 +24,7 @@ from botocore.credentials import (
 from botocore.exceptions import ClientError
 
 from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis import client as client_module
 from kinesis_spout.kinesis.calls import RAW_BODY, translated
 from kinesis_spout.model.errors import Unavailable
 from tests.support.kinesis.own_certificate import own_certificate
@@ -162,7 +163,7 @@ def test_credentials_are_renewed_as_ever(server: Server, monkeypatch: pytest.Mon
         }
 
     session = boto3.Session(region_name="us-east-1", botocore_session=session_with(renew))
-    monkeypatch.setattr(KinesisClientSettings, "_sessions", lambda _: (session, botocore.session.Session()))
+    monkeypatch.setattr(client_module, "sessions_of", lambda _: (session, botocore.session.Session()))
     client = KinesisClientSettings(endpoint_url=server.url).create()
     used: set[str] = set()
     deadline = time.monotonic() + 120
