@@ -1,4 +1,4 @@
-"""What a consumer counts."""
+"""What a consumer counts and measures."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -67,7 +67,7 @@ class GivenUp(NamedTuple):
 
 
 class Figures:
-    """Mutable; guarded by the consumer's lock."""
+    """What it measures for monitors. Mutable; guarded by the consumer's lock."""
 
     def __init__(self) -> None:
         self.attempts = Distribution(ATTEMPTS)

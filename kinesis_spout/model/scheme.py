@@ -8,9 +8,10 @@ A record is retried and dead-lettered as it was read (invariant 16), but handler
 users' schemes, get a copy.
 """
 
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -71,8 +72,8 @@ def resolve(scheme: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
     if not (module_name and colon and path):
         raise InvalidConfig(f"scheme: expected {_ALLOWED}, got {scheme!r}")
     try:
-        found: Any = pkgutil.resolve_name(scheme)
-    except (ImportError, AttributeError, ValueError) as error:
+        found: Any = attrgetter(path)(import_module(module_name))
+    except (ImportError, AttributeError) as error:
         raise InvalidConfig(
             f"scheme: expected an importable 'module:callable', got {scheme!r}: {error}; "
             "is its module on the Python path?"

@@ -43,10 +43,8 @@ _SUMMARY: Final = (
 )  # fmt: skip
 """What a letter says besides its data: before its size, and after it."""
 
-
 _KIND: Final = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
 """The name of an exception at the beginning of an error."""
-
 
 MAX_LETTERS: Final = 20_000
 """Of more, the newest are shown; all are counted."""

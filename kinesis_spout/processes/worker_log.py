@@ -19,7 +19,8 @@ LINE_TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"
 def print_log_lines(*, level: str = "WARNING", spell: Spell | None = None) -> None:
     """Print what is logged from now on; called again it changes nothing.
 
-    ``level`` is the least that is logged; ``spell`` how the lines call settings, see ``settings.messages``.
+    ``level`` is the least that is logged; ``spell`` how the lines call settings: see
+    ``settings.setting_messages``.
     """
     ours = logging.getLogger("kinesis_spout")
     if logging.getLogger().handlers or any(isinstance(handler, _Lines) for handler in ours.handlers):

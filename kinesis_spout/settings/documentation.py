@@ -61,7 +61,6 @@ _TOPICS: Final = {  # headings, and the rows' ``setting`` under each, in their o
     ),
 }  # fmt: skip
 
-
 SETTING_HEADINGS: Final = ("setting", "allowed", "default", "meaning")
 _HELP_COLUMNS: Final = 74
 """The columns that ``help()`` leaves to the docstring of a class, on a terminal of 80."""

@@ -33,8 +33,6 @@ from kinesis_spout.zookeeper.kazoo_errors import (
 )
 
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
-
-
 _ANSWER_GRACE_SECONDS: Final = 5.0
 """How much longer than the session an answer may take; by then kazoo has noticed a dead connection."""
 

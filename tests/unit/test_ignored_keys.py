@@ -8,7 +8,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -18,7 +18,7 @@ from kinesis_spout.kinesis.calls import CBOR, JSON
 from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.page import decode_reply, page_of
 from kinesis_spout.kinesis.read.user_records import with_user_records
-from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig, Unavailable
 from kinesis_spout.operations.streams import record_document
 from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.storm.multilang.kinesis_component import RecordValues
@@ -97,6 +97,25 @@ def test_a_stream_that_ignores_keys_since_a_consumer_runs_ends_the_order_by_key_
             assert [each.values for each in world.take(spout, 1)] == ["two"]
     finally:
         world.close()
+
+
+def test_it_is_noticed_later_if_the_stream_could_not_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(shards=2)
+    try:
+        spout = world.spout(order="key", shard_list_interval_seconds=0.2)
+        errors, asked = [Unavailable("the stream does not answer")], world.stream.summary
+        monkeypatch.setattr(world.stream, "summary", lambda: asked() if not errors else _raised(errors.pop()))
+        world.stream.ignores_keys = True
+        world.stream.split(FIRST)
+        with pytest.raises(InvalidConfig, match=REFUSED):
+            world.until(lambda: spout.next_tuple() is not None, lambda: "the spout ends")
+        assert not errors
+    finally:
+        world.close()
+
+
+def _raised(error: Exception) -> NoReturn:
+    raise error
 
 
 def test_the_leaders_successor_notices_it_when_its_term_begins() -> None:

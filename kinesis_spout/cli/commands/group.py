@@ -16,16 +16,14 @@ members: Final = typer.Typer(
     no_args_is_help=True,
 )
 
-_HEADINGS: Final = ("member", "role", "mode", "weight", "owns", "assigned")
+_AUDIT_HEADINGS: Final = ("when", "who", "door", "what", "of", "why")
+_MEMBER_HEADINGS: Final = ("member", "role", "mode", "weight", "owns", "assigned")
 
 Name = Annotated[str, typer.Argument(metavar="MEMBER", help="Its name, as `members list` shows it.")]
 Shards = Annotated[
     list[str] | None,
     typer.Option("--shard", metavar="SHARD", help="This shard alone; repeatable. Without it: all of them."),
 ]
-
-
-_AUDIT_HEADINGS: Final = ("when", "who", "door", "what", "of", "why")
 
 
 @members.command("list")
@@ -101,7 +99,7 @@ def resume(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> 
 
 
 def print_members(view: GroupView) -> None:
-    print_table(_HEADINGS, [_cells(each) for each in view.document()["members"]], cutting={"member"})
+    print_table(_MEMBER_HEADINGS, [_cells(each) for each in view.document()["members"]], cutting={"member"})
 
 
 def _cells(document: dict[str, Any]) -> list[str]:

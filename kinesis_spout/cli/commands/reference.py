@@ -18,7 +18,6 @@ _RULES: Final = (
 )  # fmt: skip
 """The parts of a setting's JSON Schema that decide on a value."""
 
-
 _METRIC_HEADINGS: Final = ("name", "kind", "unit", "labels", "meaning")
 
 

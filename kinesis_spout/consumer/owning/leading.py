@@ -17,7 +17,8 @@ _log = logging.getLogger(__name__)
 class Leading:
     """Mutable; the housekeeper's.
 
-    ``check_stream`` is called after the first list of a term, and after a reshard.
+    ``check_stream`` is called after the first list of a term, and after a reshard; if it raises, again after the
+    next list.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Leading:
         """Shards that members reported as over, and that the planner knows of."""
 
     def lead(self, now: float) -> None:
-        """List, plan and assign what is due. After an error, which it raises, the next call begins a term."""
+        """List, plan and assign what is due. After an error of assigning, the next call begins a term."""
         group = self._ports.group
         self.leads = group.leads()
         if not self.leads:

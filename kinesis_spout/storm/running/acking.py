@@ -3,10 +3,10 @@
 Trees are decided by it with the option ``ackers=N``, and otherwise by who holds or failed a tuple: see
 ``running.trees``. Both decide alike, which the models check.
 
-A tree has a root, a random 64-bit id. Each of its tuples is an edge with a random 64-bit id. The acker gets
-every edge id twice: when the tuple is made, and when it is acked. It keeps the XOR of all ids of a root.
-Equal ids cancel out in any order, so the value is 0 once every tuple that was made was also acked. The
-probability that it is 0 by chance before is 2**-64 a message.
+A tree has a root, a 64-bit id. Each of its tuples is an edge with a random 64-bit id. The acker gets every
+edge id twice: when the tuple is made, and when it is acked. It keeps the XOR of all ids of a root. Equal ids
+cancel out in any order, so the value is 0 once every tuple that was made was also acked. The probability that
+it is 0 by chance before is 2**-64 a message.
 
 A task XORs first and sends one message. A bolt that acks a tuple with the edge ``e`` after emitting the edges
 ``a`` and ``b`` sends ``e ^ a ^ b``. A task sends the XOR of all that it did to a root, and nothing if that is

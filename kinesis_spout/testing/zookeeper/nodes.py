@@ -121,9 +121,10 @@ class InMemoryNodes:
             self.attach(name, b"")
 
     def remove_owner(self, shard_id: str) -> None:
-        """Delete an owner node from outside; its owner learns so."""
+        """Delete an owner node from outside; its owner learns so. Raises KeyError: nobody owns the shard."""
         with self.lock:
-            self.owner_lost(shard_id)
+            owner = self.owners.pop(shard_id)
+            self.sessions[owner.member].lose(shard_id)
             self.tell()
 
     def lose_data(self) -> None:

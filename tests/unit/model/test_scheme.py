@@ -1,6 +1,7 @@
 """A scheme turns records into values; what it raises is its record's failure."""
 
 import pickle
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -73,6 +74,21 @@ def test_a_callable_is_its_own_scheme() -> None:
 def test_a_scheme_is_found_by_module_and_name() -> None:
     assert scheme.resolve("kinesis_spout.model.scheme:json") is scheme.json
     assert scheme.resolve("kinesis_spout.model.record:Record.__repr__")(record(b"x")) == repr(record(b"x"))
+
+
+def test_the_module_of_a_scheme_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my-scheme.py").write_text("def size(record): return len(record.data)")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert scheme.resolve("my-scheme:size")(record(b"abc")) == 3
+
+
+def test_an_error_of_the_module_of_a_scheme_passes_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_scheme.py").write_text("int('no number')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match="invalid literal"):
+        scheme.resolve("broken_scheme:size")
 
 
 @pytest.mark.parametrize("name", ["raw", "text", "json", "kinesis_spout.model.scheme:text"])

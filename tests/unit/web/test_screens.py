@@ -202,6 +202,15 @@ def test_an_outage_of_zookeeper_is_a_page_that_says_so(world: PageWorld) -> None
     assert "unavailable" in answer.said
 
 
+def test_a_page_that_cannot_be_read_yet_says_so(world: PageWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observation, "_STORE_PATIENCE_SECONDS", 0.0)
+    world.member()
+    with world.zookeeper.lock:  # the reading goes on when the page was shown
+        answer = world.browser().get(HOME)
+    assert answer.status == 503
+    assert "look again in a moment" in answer.said
+
+
 def test_what_is_stored_is_shown_while_the_stream_does_not_answer(world: PageWorld) -> None:
     world.store(world.member(), FIRST, base=SequenceNumber(10))
     world.kinesis.delete()
