@@ -28,11 +28,18 @@ def fresh_root() -> str:
 
 
 def end_session(server: EmbeddedZooKeeper, client_id: tuple[int, bytes]) -> None:
-    """End a session as if it had expired: by another client that shares it."""
-    imposter = KazooClient(hosts=server.connect_string, client_id=client_id)
-    imposter.start()
-    imposter.stop()
-    imposter.close()
+    """End a session as if it had expired: by another client that shares it.
+
+    Its owner reconnects at once. If it does so before the other client's end arrives, that ends nothing; so this
+    is repeated until the server knows the session no more, and gives a new one.
+    """
+    shares_it = True
+    while shares_it:
+        imposter = KazooClient(hosts=server.connect_string, client_id=client_id)
+        imposter.start()
+        shares_it = imposter.client_id[0] == client_id[0]
+        imposter.stop()
+        imposter.close()
 
 
 def java_processes(data_dir: Path) -> list[int]:
