@@ -17,7 +17,7 @@ from pyspark import TaskContext, cloudpickle
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.long_tasks.held_task import HeldTask
-from kinesis_spout.spark.long_tasks.long_task import IDLE_SECONDS, LongTasks
+from kinesis_spout.spark.long_tasks.long_task import IDLE_SECONDS, LongTask, LongTasks
 from kinesis_spout.spark.long_tasks.long_task_runner import LongTaskRunner
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.handler_runner import HandlerJob, _Folder
@@ -498,14 +498,19 @@ def test_a_worker_that_dies_idle_costs_no_record_anything(make_world: MakeWorld)
     assert world.calls.read_bytes().count(b"c") + world.jobs.tags.count("batch-2") == 1
 
 
-def test_a_task_on_a_machine_that_is_lost_delays_no_other_micro_batch(make_world: MakeWorld) -> None:
-    """A stopped process is one: the system goes on to acknowledge what is sent to it."""
-    world = make_world(attempts=1)
+def on_a_lost_machine(world: World) -> LongTask:
+    """Begin a task and stop its process: the system goes on to acknowledge what is sent to it."""
     world.begin()
     world.run("b")
     task = world.runner._task
     assert task is not None
     os.kill(world.cluster.processes[task.tag].pid, signal.SIGSTOP)
+    return task
+
+
+def test_a_task_on_a_machine_that_is_lost_delays_no_other_micro_batch(make_world: MakeWorld) -> None:
+    world = make_world(attempts=1)
+    task = on_a_lost_machine(world)
     wait_until(lambda: task.is_over, "it is given up")
     began = time.monotonic()
     while not world.cluster.cancelled:
@@ -522,11 +527,7 @@ def test_a_task_on_a_machine_that_is_lost_delays_no_other_micro_batch(make_world
 
 def test_a_stop_does_not_wait_for_a_task_on_a_machine_that_is_lost(make_world: MakeWorld) -> None:
     world = make_world(attempts=1)
-    world.begin()
-    world.run("b")
-    task = world.runner._task
-    assert task is not None
-    os.kill(world.cluster.processes[task.tag].pid, signal.SIGSTOP)
+    task = on_a_lost_machine(world)
     world.runner.close()
 
     world.until_ended()
