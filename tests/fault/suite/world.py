@@ -237,6 +237,9 @@ class World:
             "dead_letters": str(self._folder / "dead-letters"),
             "order": "key",
             "retry_limit": plan.retry_limit,
+            # Six failures in a row, which chance brings at these rates, would be no attempts for the breaker. The
+            # judge counts every one.
+            "breaker_failure_ratio": None,
             "retry_backoff_seconds": 0.2,
             "retry_backoff_cap_seconds": 1.0,
             # A job on Spark needs this long to start its workers, on a busy machine, before it handles anything.
