@@ -2,6 +2,7 @@
 
 import base64
 import gc
+import importlib
 import json
 import runpy
 import sys
@@ -21,6 +22,7 @@ from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.page import GetRecordsReply, decode_reply
 from kinesis_spout.model.record import Record
 from tests.fuzz_native import check_damaged
+from tests.support.alone import in_a_process_of_its_own
 from tests.support.kinesis.cbor_writer import Milliseconds, cbor
 from tests.support.waiting import wait_until
 
@@ -432,7 +434,14 @@ def test_nothing_is_kept_of_replies() -> None:
 
 @pytest.mark.parametrize("count", [3, 90])
 def test_whichever_allocation_fails_it_says_so_and_keeps_nothing(count: int) -> None:
-    fails = pytest.importorskip("_testcapi", reason="this Python was built without its own tests")
+    pytest.importorskip("_testcapi", reason="this Python was built without its own tests")
+    in_a_process_of_its_own(_fail_each_allocation, count)
+
+
+def _fail_each_allocation(count: int) -> None:
+    """In a process of its own: an allocation fails in whichever thread makes it."""
+    fails = importlib.import_module("_testcapi")
+
     record = {"Data": base64.b64encode(b"x" * 1_000).decode(), "SequenceNumber": "7", "PartitionKey": "\n"}
     body = as_json({"Records": [{**record, "EncryptionType": "KMS"}, record] * count})
     stream = "a stream"
@@ -453,8 +462,8 @@ def test_whichever_allocation_fails_it_says_so_and_keeps_nothing(count: int) -> 
         made = [decode(fail_at=fail_at, columns=columns) for fail_at in range(1, 20 * count)]
 
         assert made.index(True) >= 10, "each of these failed"
-        assert made[-1]
-        assert [sys.getrefcount(kept) for kept in (Record, stream, body)] == references
+        assert made[-1], "all of it was made in the end"
+        assert [sys.getrefcount(kept) for kept in (Record, stream, body)] == references, "nothing is kept"
 
 
 def _resident_bytes() -> int:

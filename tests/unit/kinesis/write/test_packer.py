@@ -1,5 +1,6 @@
 """What the native packer makes is what Python makes, or it refuses what it was given."""
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -17,6 +18,7 @@ from kinesis_spout.kinesis.wire.calls import _put_encoded
 from kinesis_spout.kinesis.write.put_records import _filled
 from kinesis_spout.producer.batch import BatchTicket, batch_of
 from tests.fuzz_native import check_packed
+from tests.support.alone import in_a_process_of_its_own
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)
 ascii_texts = st.text(st.characters(max_codepoint=127), min_size=1, max_size=80)
@@ -44,10 +46,10 @@ class Pair(NamedTuple):
 
 
 @pytest.fixture(params=["avx2", "portable"])
-def work_by(request: pytest.FixtureRequest, native_decoder: Any) -> Iterator[None]:
+def work_by(request: pytest.FixtureRequest, native_decoder: Any) -> Iterator[str]:
     if native_decoder.use_avx2(request.param == "avx2") is not (request.param == "avx2"):
         pytest.skip("this processor has no AVX2")
-    yield
+    yield request.param
     native_decoder.use_avx2(True)
 
 
@@ -183,8 +185,16 @@ def test_pairs_of_other_types_are_held_as_columns_too(pair: Any) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 90])
-def test_whichever_allocation_fails_it_says_so_and_keeps_nothing(count: int) -> None:
-    fails = pytest.importorskip("_testcapi", reason="this Python was built without its own tests")
+def test_whichever_allocation_fails_it_says_so_and_keeps_nothing(count: int, work_by: str) -> None:
+    pytest.importorskip("_testcapi", reason="this Python was built without its own tests")
+    in_a_process_of_its_own(_fail_each_allocation, count, work_by)
+
+
+def _fail_each_allocation(count: int, work_by: str) -> None:
+    """In a process of its own: an allocation fails in whichever thread makes it."""
+    fails = importlib.import_module("_testcapi")
+
+    native.decoder.use_avx2(work_by == "avx2")
     keys, data = [f"key-{number}-é" for number in range(count)], [bytes(300)] * count
     puts = [{"Data": data[0], "PartitionKey": key, "ExplicitHashKey": "7"} for key in keys]
     pairs = [(data[0], f"key-{number}") for number in range(count)]
@@ -201,9 +211,9 @@ def test_whichever_allocation_fails_it_says_so_and_keeps_nothing(count: int) -> 
         references = [sys.getrefcount(kept) for kept in (keys[0], data[0], data, pairs[0][1])]
         made = [_made(work, fails, fail_at) for fail_at in range(1, 12 * count + 60)]
 
-        assert made[-1] == good
+        assert made[-1] == good, "all of it was made in the end"
         assert made.count(None) >= 1, "some of these failed"
-        assert all(each in (None, good) for each in made)
+        assert all(each in (None, good) for each in made), "what is made is whole"
         del made
         assert [sys.getrefcount(kept) for kept in (keys[0], data[0], data, pairs[0][1])] == references
 
