@@ -85,7 +85,7 @@ test:  ## formatting, lint, types, import contract, documentation and all tests,
 	@$(MAKE) --no-print-directory --jobs=3 SIDE_BY_SIDE=yes set-up mermaid
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync SIDE_BY_SIDE=yes lint docs $(CLASSES)
 	@echo '== tests (pytest)'
-	@$(BIN)/$(PYTEST_SHARED)
+	@$(BIN)/$(PYTEST_SHARED) || { [ $$? = 1 ] && $(BIN)/python -m tests.once_more; }
 
 test-oldest: java engine  ## what touches Spark, under the oldest Python and the oldest PySpark that are supported
 	@$(call corner,$(OLDEST),$(OLDEST_PYTHON),PySpark 4.0,\
