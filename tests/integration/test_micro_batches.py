@@ -691,14 +691,15 @@ def test_a_task_that_stays_makes_room_for_another_job(spark: SparkSession, world
         thread = threading.Thread(target=put)
         thread.start()
         try:
-            wait_until(
-                lambda: runner._task is not None and runner._task.handed > 2, "a task is handed slices"
-            )
             first = runner._task
+            while first is None or first.handed < 3:
+                wait_until(
+                    lambda: runner._task is not None and runner._task.handed > 2, "a task is handed slices"
+                )
+                first = runner._task
             slots = runner._cluster.slots()
             both = spark.sparkContext.parallelize(range(slots * 4), slots * 4)
             assert both.map(lambda _: time.sleep(0.7)).count() == slots * 4
-            assert first is not None
             assert first.is_over
         finally:
             putting.set()
