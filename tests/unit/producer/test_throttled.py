@@ -160,4 +160,4 @@ def test_dropping_the_oldest_takes_as_long_for_the_last_record_as_for_the_first_
         producer.do(work)
     producer.flush()
     counts = producer.counts()
-    assert (counts.dropped, counts.sent) == (14_000, 5_000)
+    assert (counts.dropped, counts.sent) == (22_000, 5_000)
