@@ -19,6 +19,7 @@ from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import KinesisError, Unavailable
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream
 from shard_state import Position
+from tests.support import threads
 from tests.support.kinesis.faulty_endpoint import FaultyEndpoint
 from tests.support.kinesis.own_certificate import own_certificate
 from tests.support.waiting import wait_until
@@ -86,8 +87,7 @@ def test_idle_shards_share_a_few_connections_and_one_thread(endpoint: FaultyEndp
         wait_until(partial(shards.all_have, 3), "three pages of each")
         assert endpoint.connections <= 2 * 8  # half of them botocore's, for iterators
         assert not shards.errors
-        begun = {thread.name for thread in threading.enumerate()}
-        assert "kinesis-prefetch" in begun
+        assert threads.named("kinesis-prefetch")
 
 
 def test_a_large_page_is_whole_and_holds_nobody_up(endpoint: FaultyEndpoint) -> None:
