@@ -147,6 +147,8 @@ class RecordsAtHand:
 
     def _ids(self, run: RecordRun, records: Iterable[Record]) -> list[str]:
         before, behind = f"{self._prefix}{run.shard_id}:", f"#{run.epoch}.1"
+        if not run.has_user_records:
+            return [f"{before}{record.sequence_number}{behind}" for record in records]
         return [f"{before}{record.sequence_text}{behind}" for record in records]
 
     def handed_out(self, out: Out) -> None:
