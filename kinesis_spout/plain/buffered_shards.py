@@ -243,6 +243,35 @@ class BufferedShards:
         self.retained.add(record, record.sequence, size_bytes)
         run.records[index] = _ENDED
 
+    def take_due_retries(self, now: float, most: int) -> list[Retained]:
+        """Take the retries that are due of the shard whose turn it is, if several can be handed out together."""
+        shard_id = self._turns.current(now)
+        if (
+            shard_id is None
+            or self._caution.watches(shard_id)
+            or self._consumer.manager.breaker.is_open  # they are tried one by one
+        ):
+            return []
+        taken: list[Retained] = []
+        while len(taken) < most and (retained := self._due_retry(shard_id, now)) is not None:
+            taken.append(retained)
+        return taken
+
+    def handed_out_retries(self, taken: Sequence[Retained], count: int, now: float) -> None:
+        """Take in that so many of these were handed out, the last of them at ``now``; the others are due again."""
+        consumer, shard_id = self._consumer, taken[0].record.shard_id
+        state = consumer.manager.shard(shard_id)
+        assert state is not None, "whoever takes the shard away gathers first"
+        for retained in taken[:count]:
+            state.start_deadline(retained.sequence, now)
+        for retained in taken[count:]:
+            record = retained.record
+            consumer.counters.retried -= record.attempt > 1
+            record.attempt -= 1
+            state.withdraw(retained.sequence, record.partition_key, now)
+        consumer.counters.delivered += count
+        self._turns.took_records(shard_id, count)
+
     def _is_owned(self, run: RecordRun) -> bool:
         state = self._consumer.manager.shard(run.shard_id)
         return state is not None and state.epoch == run.epoch
