@@ -3,8 +3,14 @@
 How tuples travel between them is in ``running``; how they are wired, in ``graph``. Begin with ``bolt``.
 """
 
-from kinesis_spout.storm.components.bolt import BasicBolt, BatchBolt, Bolt, FailedException, StatefulBolt
-from kinesis_spout.storm.components.combiner_bolt import CombinerBolt
+from kinesis_spout.storm.components.bolt import (
+    BasicBolt,
+    BatchBolt,
+    Bolt,
+    CombinerBolt,
+    FailedException,
+    StatefulBolt,
+)
 from kinesis_spout.storm.components.given import (
     KeyValueState,
     OutputCollector,

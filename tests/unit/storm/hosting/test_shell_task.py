@@ -15,7 +15,7 @@ from kinesis_spout.storm.hosting.component_reports import ComponentReports
 from kinesis_spout.storm.hosting.leased_child import ShellTaskSettings
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
 from kinesis_spout.storm.hosting.processes.children import Lease, OwnChildren
-from kinesis_spout.storm.hosting.shell_task import ShellTask
+from kinesis_spout.storm.hosting.shell_bolt import ShellTask
 from kinesis_spout.storm.hosting.talk import ShellComponent, Talk
 from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
