@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kinesis_spout.model.clock import SystemClock
-from kinesis_spout.storm.components import DEFAULT_STREAM
+from kinesis_spout.storm import DEFAULT_STREAM
 from kinesis_spout.storm.components.tuples import Source, Tuple
 from kinesis_spout.storm.hosting import leased_child
 from kinesis_spout.storm.hosting.component_reports import ComponentReports
