@@ -10,11 +10,11 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-import msgspec
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -33,11 +33,9 @@ MAX_QUERIES: Final = 100
 _log = logging.getLogger(__name__)
 
 
-class KinesisProgress(SourceProgress, frozen=True, kw_only=True):
-    """One Kinesis source in one micro-batch. A query that reads two such sources gives two of these a batch.
-
-    What it has of ``SourceProgress`` is of the run so far, but for the lag and what is buffered.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KinesisProgress:
+    """One Kinesis source in one micro-batch. A query that reads two such sources gives two of these a batch."""
 
     name: str | None
     """The query's name, if it has one."""
@@ -47,11 +45,31 @@ class KinesisProgress(SourceProgress, frozen=True, kw_only=True):
     batch_id: int
     timestamp: datetime
     """When the micro-batch was triggered."""
+    streams: tuple[str, ...]
+    mode: str
+    """The consumer mode: "polling" or "efo"."""
     rows: int
     """Of this micro-batch."""
     input_rows_per_second: float
     """Rates are Spark's; 0 where Spark gives no rate."""
     processed_rows_per_second: float
+    min_ms_behind_latest: int
+    avg_ms_behind_latest: int
+    max_ms_behind_latest: int
+    total_shards: int
+    closed_shards: int
+    processed_records: int
+    """This count and those below are of the run so far, not of the micro-batch."""
+    processed_bytes: int
+    throttles: int
+    buffered_bytes: int
+    """What the reader has fetched ahead, at the moment."""
+    aggregates: int
+    """Of the run so far, as the two below: aggregated records that were read and taken apart."""
+    damaged_aggregates: int
+    """Records that begin like an aggregated one and are damaged. They are rows as they are."""
+    records_outside_shard: int
+    """User records that lie outside their shard by their hash keys. They are rows like others."""
 
 
 class KinesisProgressListener(StreamingQueryListener):
@@ -135,7 +153,7 @@ def kinesis_progress(progress: StreamingQueryProgress) -> list[KinesisProgress]:
                     rows=source.numInputRows,
                     input_rows_per_second=_rate(source.inputRowsPerSecond),
                     processed_rows_per_second=_rate(source.processedRowsPerSecond),
-                    **msgspec.structs.asdict(of_source),
+                    **{field: getattr(of_source, field) for field in SourceProgress.__struct_fields__},
                 )
             )
     return found
