@@ -147,9 +147,11 @@ class OwnedShards:
         if self._breaker.is_open:
             return self._plan_probe(now, carried, resting, barred)
         ready = [
-            (shard_id, self.slices[shard_id], _carried(shard_id, carried, resting))
+            (shard_id, slices, held)
             for shard_id in self.turns.round()
-            if shard_id not in barred and not self.rests(shard_id)
+            if (slices := self.slices[shard_id]).has_work(held := _carried(shard_id, carried, resting))
+            and shard_id not in barred
+            and not self.rests(shard_id)
         ]
         left, part = math.inf, math.inf
         if most is not None:

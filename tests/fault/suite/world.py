@@ -143,6 +143,14 @@ class World:
         """The same, of all."""
         return all(self._is_member(consumer) for consumer in self.consumers)
 
+    def absent(self) -> list[str]:
+        """Name the consumers that are no members, and what each said last."""
+        return [
+            f"{each.life} was none, and said last: {each.last_words()}"
+            for each in self.consumers
+            if not self._is_member(each)
+        ]
+
     def _is_member(self, consumer: SupervisedConsumer) -> bool:
         return consumer.is_open and consumer.pid in self.history.member_pids()
 
