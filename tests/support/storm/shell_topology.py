@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from kinesis_spout.storm import ShellBolt, TopologyBuilder
-from kinesis_spout.storm.components import DEFAULT_STREAM, BasicBolt, Spout, Stream, Tuple
+from kinesis_spout.storm import DEFAULT_STREAM, BasicBolt, ShellBolt, Spout, Stream, TopologyBuilder, Tuple
 from kinesis_spout.storm.hosting.processes.children import ChildKey
 from kinesis_spout.storm.local import LocalTopology
 from kinesis_spout.storm.running.counts import Metric

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm import ShellBolt, TopologyBuilder
-from kinesis_spout.storm.components import DEFAULT_STREAM, BasicBolt, Tuple
+from kinesis_spout.storm import DEFAULT_STREAM, BasicBolt, ShellBolt, TopologyBuilder, Tuple
 from kinesis_spout.storm.hosting.component_reports import MOST_LINES, MOST_METRICS
 from kinesis_spout.storm.local import LocalResult
 from tests.support.storm.hang_clock import LEAP_SECONDS, HangClock

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.storm import ShellSpout
-from kinesis_spout.storm.components import TaskContext
+from kinesis_spout.storm import ShellSpout, TaskContext
 from tests.support.storm.shell_topology import COMPONENTS, ENVIRONMENT, Collected
 from tests.support.waiting import wait_until
 

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from kinesis_spout.model.clock import SystemClock
-from kinesis_spout.storm.components import DEFAULT_STREAM
+from kinesis_spout.storm import DEFAULT_STREAM
 from kinesis_spout.storm.components.tuples import Source, Tuple
 from kinesis_spout.storm.hosting import leased_child
 from kinesis_spout.storm.hosting.component_reports import ComponentFailed, ComponentReports
 from kinesis_spout.storm.hosting.leased_child import ShellTaskSettings
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
 from kinesis_spout.storm.hosting.processes.children import Lease, OwnChildren
-from kinesis_spout.storm.hosting.shell_task import ShellTask
+from kinesis_spout.storm.hosting.shell_bolt import ShellTask
 from kinesis_spout.storm.hosting.talk import ShellComponent, Talk
 from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
