@@ -244,10 +244,10 @@ def test_a_thread_that_times_out_fails_its_record_and_another_takes_its_place() 
             assert released.wait(PATIENCE_SECONDS)
             late.append(number)
 
-    calls = calls_of(handle, 1, 0.05)
+    calls = calls_of(handle, 1, 1.0)
     run = carry_out(calls, 3)
 
-    assert errors(run) == {0: "timed out after 0.05 s (record_timeout_seconds)"}
+    assert errors(run) == {0: "timed out after 1 s (record_timeout_seconds)"}
     assert run.failures[0].timed_out
     raised = run.failures[0].raised
     assert raised is not None
@@ -328,10 +328,10 @@ def test_a_coroutine_that_times_out_is_cancelled_and_fails_its_record() -> None:
                 ended.append("cancelled")
                 raise
 
-    calls = calls_of(handle, 2, 0.05)
+    calls = calls_of(handle, 2, 1.0)
     run = carry_out(calls, 4)
 
-    assert errors(run) == {1: "timed out after 0.05 s (record_timeout_seconds)"}
+    assert errors(run) == {1: "timed out after 1 s (record_timeout_seconds)"}
     assert run.failures[1].timed_out
     raised = run.failures[1].raised
     assert raised is not None
@@ -361,7 +361,7 @@ def test_a_coroutine_that_goes_on_after_its_cancellation_is_abandoned() -> None:
             except asyncio.CancelledError:
                 continue
 
-    calls = calls_of(handle, 1, 0.05)
+    calls = calls_of(handle, 1, 1.0)
     run = carry_out(calls, 3)
 
     assert (list(run.failures), run.begun, abandoned(calls)) == ([0], 3, 1)
