@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
+from threading import Lock
 from typing import Any, Final
 
 from kinesis_spout.kinesis.write.put_records import Entry
@@ -101,12 +102,16 @@ class InMemorySpoolFolder:
 
 
 class InMemorySpool:
-    """A `Spool` that keeps every record until it is confirmed, as ``Durability.RECORD`` does. Mutable."""
+    """A `Spool` that keeps every record until it is confirmed, as ``Durability.RECORD`` does.
+
+    Mutable; threads may append to it and confirm.
+    """
 
     def __init__(self, folder: InMemorySpoolFolder) -> None:
         self.stream: str | None = folder.stream
         """Whose records these are."""
         self._folder = folder
+        self._lock = Lock()
         self._number = 0
         self._taken_over = 0
         self._own: dict[int, Entry] = {}
@@ -118,21 +123,24 @@ class InMemorySpool:
         self._check_open()
         if self._folder.refuses_for is not None:
             raise SpoolError(f"expected to keep a record, got {self._folder.refuses_for}")
-        first = self._number + 1
-        self._own |= dict(enumerate(entries, first))
-        self._number += len(entries)
+        with self._lock:
+            first = self._number + 1
+            self._own |= dict(enumerate(entries, first))
+            self._number += len(entries)
         return first
 
     def confirm(self, numbers: Iterable[int]) -> None:
         self._check_open()
-        for number in numbers:
-            self._own.pop(number, None)
-            for inherited in self._inherited:
-                inherited.pop(number, None)
+        with self._lock:
+            for number in numbers:
+                self._own.pop(number, None)
+                for inherited in self._inherited:
+                    inherited.pop(number, None)
 
     @property
     def size_bytes(self) -> int:
-        return sum(len(each.data) for each in self._own.values())
+        with self._lock:
+            return sum(len(each.data) for each in self._own.values())
 
     def recovered(self, limit: int) -> Sequence[Spooled]:
         self._check_open()
