@@ -22,8 +22,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 from figures import Figure, Step
 
-from kinesis_spout.storm import ShellBolt
-from kinesis_spout.storm.components import DEFAULT_STREAM, TaskContext, Tuple
+from kinesis_spout.storm import DEFAULT_STREAM, ShellBolt, TaskContext, Tuple
 from kinesis_spout.storm.components.tuples import Source
 
 TUPLES: Final = 50_000

@@ -8,10 +8,9 @@ import kinesis_spout
 from kinesis_spout.cli.commands.checkpoints import checkpoints
 from kinesis_spout.cli.commands.checks import doctor, health
 from kinesis_spout.cli.commands.dead_letters import dead_letters
-from kinesis_spout.cli.commands.group import audit, members, pause, resume
+from kinesis_spout.cli.commands.group import audit, members, pause, resume, shards
 from kinesis_spout.cli.commands.reference import metrics, options
 from kinesis_spout.cli.commands.run import run
-from kinesis_spout.cli.commands.shards import shards
 from kinesis_spout.cli.commands.spool import spool
 from kinesis_spout.cli.commands.streams import fan_out, put, tail
 from kinesis_spout.cli.commands.topology import topology

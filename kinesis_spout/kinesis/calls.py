@@ -184,8 +184,15 @@ def error_code(error: ClientError) -> str:
 
 
 def said_by_boto3(error: Exception) -> str:
-    """Return the text of an error of boto3, without its number of tries: boto3's retries are off."""
-    return _TRIES.sub("", str(error))
+    """Return the text of an error of boto3, without its number of tries: boto3's retries are off.
+
+    Where a proxy refused a tunnel, which boto3's text does not say, with the answer.
+    """
+    said = _TRIES.sub("", str(error))
+    within = error.kwargs.get("error") if isinstance(error, botocore_errors.ProxyConnectionError) else None
+    answers = (str(each) for each in (within, *getattr(within, "args", ())) if isinstance(each, OSError))
+    refused = next((answer for answer in answers if answer.startswith("Tunnel connection failed")), None)
+    return said if refused is None else f"{said} ({refused})"
 
 
 def expected(reply: Mapping[str, Any], member: str, call: str) -> Any:

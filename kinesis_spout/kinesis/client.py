@@ -1,6 +1,6 @@
 """The boto3 client of Kinesis that is made from ``client_settings``.
 
-boto3 provides credentials, roles, signing, endpoints and connections. Five things are changed:
+boto3 provides credentials, roles, signing, endpoints and connections. Four things are changed:
 
 *No retries inside.* The getter and the lister own the retry policy; a retry below them would hide throttles
 and hold a thread.
@@ -8,8 +8,6 @@ and hold a thread.
 *No parsing of GetRecords.* botocore's parser takes 19 µs per record of 1 KB, msgspec 1.1 µs. So the body of a
 good JSON reply is removed before botocore parses it, and returned as bytes under ``RAW_BODY``. botocore
 parses all other replies (errors, another content type).
-
-*Bodies are read in one piece*; see ``whole_body``.
 
 *GetRecords and PutRecords are called with little CPU*; see ``wire``.
 
@@ -36,7 +34,6 @@ from kinesis_spout.kinesis.calls import CONTENT_TYPE, RAW_BODY, translated
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
 from kinesis_spout.kinesis.wire.calls import GetRecords, PutRecords, Wire, is_page
-from kinesis_spout.kinesis.wire.whole_body import WholeBodySession, endpoint_of
 from kinesis_spout.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -60,12 +57,11 @@ def made_client(settings: KinesisClientSettings) -> "KinesisClient":
         )
     _check_proxy(settings, client.meta.endpoint_url)
     client.meta.events.register("before-parse.kinesis.GetRecords", _take_body)
-    endpoint = endpoint_of(client)
-    endpoint.http_session = WholeBodySession(endpoint.http_session)
-    PushedSubscriptions(client)
     ca_bundle = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
     asks_cbor = settings.wire_format == "cbor"
-    _call_by_wire(client, Wire(client, session.get_credentials, ca_bundle, asks_cbor=asks_cbor))
+    wire = Wire(client, session.get_credentials, ca_bundle, asks_cbor=asks_cbor)
+    PushedSubscriptions(wire)
+    _call_by_wire(client, wire)
     return client
 
 

@@ -38,7 +38,7 @@ _ENDED: Final = Record(data=b"", sequence_number="")
 class RecordRun:
     """Consecutive fresh records of one shard that may be handed out together. Mutable."""
 
-    __slots__ = ("epoch", "records", "shard_id", "sizes", "tracked", "was_late")
+    __slots__ = ("epoch", "has_user_records", "records", "shard_id", "sizes", "tracked", "was_late")
 
     def __init__(self, shard_id: str, epoch: int, records: list[Record], sizes: list[int]) -> None:
         self.shard_id = shard_id
@@ -47,6 +47,8 @@ class RecordRun:
         """``_ENDED`` takes the place of those that have ended: one that stays open keeps no others in memory."""
         self.sizes = sizes
         """``size_bytes`` of each."""
+        self.has_user_records = {each.sub_sequence_number for each in records} != {None}
+        """Whether some were inside an aggregate: then numbers and sizes say less than the whole."""
         self.tracked = Run(len(records), self.sequence_of)
         """What the tracker knows of it, once it is handed out."""
         self.was_late = False
@@ -193,7 +195,7 @@ class BufferedShards:
         if manager.order is Order.KEY and state.retries.line_of:
             blocks = state.retries.blocks
             end = sum(1 for _ in takewhile(lambda record: not blocks(record.partition_key), run.records))
-        if not _are_in_order(run.records[:end], state.tracker.last_emitted):
+        if not _are_in_order(run, end, state.tracker.last_emitted):
             end = 0  # the first that is not is found one by one
         self._put_back(run, end)
         return run if end else None
@@ -210,13 +212,15 @@ class BufferedShards:
         if not count:
             return
         consumer, shard_id = self._consumer, run.shard_id
-        read_bytes = sum([len(each.data) + len(each.partition_key or "") for each in run.records])
+        size_bytes = read_bytes = sum(run.sizes)
+        if run.has_user_records:
+            read_bytes = sum([len(each.data) + len(each.partition_key or "") for each in run.records])
         consumer.counters.bytes_read += read_bytes
         consumer.sharing.read_bytes[shard_id] += read_bytes
         consumer.counters.delivered += count
         self._turns.took_records(shard_id, count)
         consumer.manager.emit_run(shard_id, run.tracked)
-        self.retained.add_in_runs(shard_id, sum(run.sizes))
+        self.retained.add_in_runs(shard_id, size_bytes)
 
     def acked_in_run(self, run: RecordRun, indices: list[int]) -> None:
         """Take in acks of open records of a run; without effect where its shard was lost."""
@@ -238,6 +242,35 @@ class BufferedShards:
         self.retained.add_in_runs(shard_id, -size_bytes)
         self.retained.add(record, record.sequence, size_bytes)
         run.records[index] = _ENDED
+
+    def take_due_retries(self, now: float, most: int) -> list[Retained]:
+        """Take the retries that are due of the shard whose turn it is, if several can be handed out together."""
+        shard_id = self._turns.current(now)
+        if (
+            shard_id is None
+            or self._caution.watches(shard_id)
+            or self._consumer.manager.breaker.is_open  # they are tried one by one
+        ):
+            return []
+        taken: list[Retained] = []
+        while len(taken) < most and (retained := self._due_retry(shard_id, now)) is not None:
+            taken.append(retained)
+        return taken
+
+    def handed_out_retries(self, taken: Sequence[Retained], count: int, now: float) -> None:
+        """Take in that so many of these were handed out, the last of them at ``now``; the others are due again."""
+        consumer, shard_id = self._consumer, taken[0].record.shard_id
+        state = consumer.manager.shard(shard_id)
+        assert state is not None, "whoever takes the shard away gathers first"
+        for retained in taken[:count]:
+            state.start_deadline(retained.sequence, now)
+        for retained in taken[count:]:
+            record = retained.record
+            consumer.counters.retried -= record.attempt > 1
+            record.attempt -= 1
+            state.withdraw(retained.sequence, record.partition_key, now)
+        consumer.counters.delivered += count
+        self._turns.took_records(shard_id, count)
 
     def _is_owned(self, run: RecordRun) -> bool:
         state = self._consumer.manager.shard(run.shard_id)
@@ -501,10 +534,14 @@ class BufferedShards:
         return state is None or state.tracker.state(sequence) is not RecordState.EXHAUSTED
 
 
-def _are_in_order(records: Sequence[Record], after: SequenceNumber) -> bool:
-    """Whether each comes after the one before it. Numbers of one length are compared as text: that takes less."""
+def _are_in_order(run: RecordRun, end: int, after: SequenceNumber) -> bool:
+    """Whether each up to ``end`` comes after the one before it.
+
+    Numbers of one length are compared as text: that takes less.
+    """
+    records = run.records[:end]
     numbers = [record.sequence_number for record in records]
-    if len(set(map(len, numbers))) > 1 or any(record.sub_sequence_number is not None for record in records):
+    if run.has_user_records or len(set(map(len, numbers))) > 1:
         sequences = [record.sequence for record in records]
         return all(map(lt, [after, *sequences], sequences))
     return not records or (after < records[0].sequence and all(map(lt, numbers, numbers[1:])))

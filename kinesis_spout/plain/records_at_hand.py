@@ -1,4 +1,4 @@
-"""The next fresh records of one shard, handed out, acked and failed without the consumer's lock.
+"""The next records of one shard, handed out, acked and failed without the consumer's lock.
 
 To decide upon a record, and to take its ack in, costs a look at everything that the lock guards. So where
 nothing has to be decided record by record, a *run* of records is decided upon together, and their hand-outs,
@@ -8,8 +8,11 @@ the tracker is told of what was handed out, acked and failed meanwhile, and the 
 shard. So under the lock everything is as if each record had been decided upon by itself, and whatever is
 decided there (a pause, a lost shard, the end) holds for the next record.
 
-What was handed out stays together, as a ``RecordRun``, until the last of it has ended: the tracker is told of acks
-run by run, a record that failed is singled out, and all deliveries of a run have one deadline.
+What is at hand is a run of fresh records, or retries that are due, each of which is tracked by itself. Those that
+were not handed out are withdrawn, as if nobody had taken them.
+
+What was handed out of a run stays together, as a ``RecordRun``, until the last of it has ended: the tracker is
+told of acks run by run, a record that failed is singled out, and all deliveries of a run have one deadline.
 
 A failure is noted here, too, if no record of the run has to wait for it. After ``_MOST_FAILED`` of them somebody
 gathers, so that the circuit breaker opens in time.
@@ -23,10 +26,10 @@ the run, and a record behind it must not be tracked before the rest.
 """
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import repeat
 from math import inf
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.model.errors import KinesisSpoutError
@@ -34,6 +37,9 @@ from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
 from kinesis_spout.plain.buffered_shards import BufferedShards, RecordRun
 from shard_state import Delivery, Order
+
+if TYPE_CHECKING:
+    from kinesis_spout.plain.retained_records import Retained
 
 _LONGEST_SECONDS: Final = 0.01
 _FEWEST, _MOST = 32, 512
@@ -66,8 +72,10 @@ class RecordsAtHand:
         self._most = _FEWEST
         self._until = 0.0
         self._run: RecordRun | None = None
+        self._retries: list[Retained] = []
+        """What is at hand, if it is no run."""
         self._waiting: deque[Out] = deque()
-        """Those of the run that were not handed out yet."""
+        """Those at hand that were not handed out yet."""
         self._handed_at = 0.0
         self._out: dict[str, Out] = {}
         """What was handed out from here and has no outcome, by message id."""
@@ -133,13 +141,20 @@ class RecordsAtHand:
             raise
 
     def _prepared(self, now: float) -> Out | None:
-        run = self._shards.take_run(now, self._most)
-        if run is None:
-            return None
         assert self._run is None, "who takes the lock gathers"
-        ids = self._ids(run, run.records)
-        self._run, self._until, self._handed_at = run, now + _LONGEST_SECONDS, now
-        waiting = zip(ids, run.records, repeat(run), range(len(ids)), strict=False)
+        assert not self._retries, "who takes the lock gathers"
+        run = self._shards.take_run(now, self._most)
+        waiting: Iterator[Out]
+        if run is not None:
+            self._run = run
+            ids = self._ids(run, run.records)
+            waiting = zip(ids, run.records, repeat(run), range(len(ids)), strict=False)
+        else:
+            self._retries = self._shards.take_due_retries(now, _FEWEST)
+            if not self._retries:
+                return None
+            waiting = iter([(self._id_of_retry(each.record), each.record, None, 0) for each in self._retries])
+        self._until, self._handed_at = now + _LONGEST_SECONDS, now
         first = next(waiting)
         self.handed_out(first)
         self._waiting.extend(waiting)
@@ -147,7 +162,14 @@ class RecordsAtHand:
 
     def _ids(self, run: RecordRun, records: Iterable[Record]) -> list[str]:
         before, behind = f"{self._prefix}{run.shard_id}:", f"#{run.epoch}.1"
+        if not run.has_user_records:
+            return [f"{before}{record.sequence_number}{behind}" for record in records]
         return [f"{before}{record.sequence_text}{behind}" for record in records]
+
+    def _id_of_retry(self, record: Record) -> str:
+        state = self._consumer.manager.shard(record.shard_id)
+        assert state is not None, "it was taken just now"
+        return f"{self._prefix}{record.message_id}#{state.epoch}.{record.attempt}"
 
     def handed_out(self, out: Out) -> None:
         """Let a record that was handed out be acked here."""
@@ -185,14 +207,17 @@ class RecordsAtHand:
 
     def gather(self) -> None:
         """Have the tracker know what was handed out and has ended, and put back what was not handed out."""
-        if self._run is None and not self._ended:
+        if self._run is None and not self._retries and not self._ended:
             return
         try:
             self._failed = 0
             ended = [self._ended.popleft() for _ in range(len(self._ended))]
             run, self._run = self._run, None
+            retries, self._retries = self._retries, []
             if run is not None:
                 self._gather_run(run)
+            if retries:
+                self._shards.handed_out_retries(retries, len(retries) - self._taken_back(), self._handed_at)
             self._gather_ended(ended)
         except BaseException as error:
             self._consumer.end_with(_interrupted(error))
@@ -206,18 +231,23 @@ class RecordsAtHand:
             del self._deadlines[run]
 
     def _gather_run(self, run: RecordRun) -> None:
+        left = self._taken_back()
+        handed_out = len(run.records) - left
+        was_cut = left or handed_out < self._most
+        self._most = max(_FEWEST, self._most // 2) if was_cut else min(_MOST, 2 * self._most)
+        self._shards.handed_out(run, handed_out)
+        if handed_out:
+            self._deadlines[run] = self._handed_at + self._timeout_seconds
+
+    def _taken_back(self) -> int:
+        """Hand out nothing more of what is at hand; returns how many that were."""
         left = 0
         try:
             while True:
                 self._waiting.pop()
                 left += 1
         except IndexError:
-            handed_out = len(run.records) - left
-        was_cut = left or handed_out < self._most
-        self._most = max(_FEWEST, self._most // 2) if was_cut else min(_MOST, 2 * self._most)
-        self._shards.handed_out(run, handed_out)
-        if handed_out:
-            self._deadlines[run] = self._handed_at + self._timeout_seconds
+            return left
 
     def _gather_ended(self, ended: Iterable[Out | _Failed]) -> None:
         acked = defaultdict[RecordRun | None, list[Out]](list)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kinesis_spout.consumer.consumer import Consumer
@@ -74,6 +75,10 @@ class Emitted(NamedTuple):
     """What the scheme made of the record; with "raw" the ``Record`` itself."""
 
 
+_emitted: Final = partial(tuple.__new__, Emitted)
+"""Makes one of its fields, as a tuple: without the call of Python that the class itself makes."""
+
+
 class StreamTuples:
     """Mutable; thread-safe. The caller makes the announcements when the lock is free."""
 
@@ -101,6 +106,10 @@ class StreamTuples:
             self._at_hand = RecordsAtHand(consumer, shards, prefix)
             consumer.lock.gather = self._at_hand.gather
             shards.forget_shards = self._at_hand.lost
+        self.ack_at_hand = self._at_hand.ack
+        """Finish a record; False if ``ack`` has to decide. It calls no listener: there is none."""
+        self.fail_at_hand = self._at_hand.fail
+        """Fail a delivery; False if ``fail`` has to decide. It calls no listener: there is none."""
 
     def at_hand(self) -> Emitted | None:
         """Give the next tuple if that takes no decision; None if ``next`` has to look."""
@@ -139,10 +148,6 @@ class StreamTuples:
                 return emitted
         return None
 
-    def ack_at_hand(self, message_id: str) -> bool:
-        """Finish a record; False if ``ack`` has to decide. It calls no listener: there is none."""
-        return self._at_hand.ack(message_id)
-
     def ack(self, delivery: MessageId, message_id: str) -> bool:
         """Finish a record, which the user knows by ``message_id``; False if that changes nothing."""
         if self._at_hand.ack(message_id):
@@ -165,10 +170,6 @@ class StreamTuples:
         if acked:
             self._announcements.acked(message_id)
         return acked
-
-    def fail_at_hand(self, message_id: str, failure: Failure) -> bool:
-        """Fail a delivery; False if ``fail`` has to decide. It calls no listener: there is none."""
-        return self._at_hand.fail(message_id, failure)
 
     def fail(self, delivery: MessageId, failure: Failure) -> bool:
         return self._fail(delivery, failure, FailReason.FAIL)
@@ -229,7 +230,7 @@ class StreamTuples:
     def _made(self, message_id: str, record: Record) -> Emitted | None:
         """The tuple of a record that is handed out; None if the scheme raised, which fails the record."""
         try:
-            return Emitted(message_id, self._scheme(record))
+            return _emitted((message_id, self._scheme(record)))
         except BaseException as error:
             self.fail(MessageId.parse(message_id.removeprefix(self._prefix)), failure_of(error))
             if isinstance(error, KeyboardInterrupt):

@@ -1,6 +1,7 @@
 """Rows of Arrow with the columns of ``format("kinesis")``, as records."""
 
 from collections.abc import Iterator
+from itertools import repeat
 
 import pyarrow as pa
 
@@ -20,14 +21,6 @@ def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
         batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
         for name in ("subSequenceNumber", "explicitHashKey")
     )
-    for at, sequence_number in enumerate(sequences):
-        yield Record(
-            data=data[at],
-            sequence_number=sequence_number,
-            partition_key=keys[at],
-            arrival_timestamp=arrivals[at],
-            stream=streams[at],
-            shard_id=shards[at],
-            sub_sequence_number=subs[at],
-            explicit_hash_key=hash_keys[at],
-        )
+    return map(
+        Record, data, sequences, keys, arrivals, repeat(None), streams, shards, repeat(1), subs, hash_keys
+    )

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.unfinished_work import refuse_unfinished_function
-from kinesis_spout.storm.components.bolt import Bolt, StatefulBolt
-from kinesis_spout.storm.components.combiner_bolt import CombinerBolt
+from kinesis_spout.storm.components.bolt import Bolt, CombinerBolt, StatefulBolt
 from kinesis_spout.storm.components.spout import Spout
 from kinesis_spout.storm.components.tuples import OutputFields, are_field_names, declared_streams
 from kinesis_spout.storm.components.windowed_bolt import WindowedBolt, windows_of
@@ -110,7 +109,7 @@ class TopologyBuilder:
     """Collects spouts and bolts, by unique ids, and makes a topology of them. Mutable."""
 
     def __init__(self) -> None:
-        self._components: dict[str, tuple[Callable[[], Component], BoltDeclarer]] = {}
+        self._components: dict[str, Callable[[], Component]] = {}
         self._own_spouts: dict[str, Spout] = {}
 
     def set_spout(
@@ -210,7 +209,7 @@ class TopologyBuilder:
                 needs=bolt.needs if isinstance(bolt, CombinerBolt) else (),
             )
 
-        self._set(name, component, declarer)
+        self._set(name, component)
         return declarer
 
     def graph(self) -> ComponentGraph:
@@ -219,7 +218,7 @@ class TopologyBuilder:
         Raises:
             InvalidConfig: see ``ComponentGraph``.
         """
-        return ComponentGraph({name: make() for name, (make, _) in self._components.items()})
+        return ComponentGraph({name: make() for name, make in self._components.items()})
 
     def build(
         self, name: str = "topology", *, conf: Mapping[str, Any] | None = None, **options: Any
@@ -244,14 +243,12 @@ class TopologyBuilder:
             plan_of(graph, spout.name)
         return Topology(name, graph, TopologyConf.of(options), _conf("topology", conf))
 
-    def _set(
-        self, name: str, component: Callable[[], Component], declarer: BoltDeclarer | None = None
-    ) -> None:
+    def _set(self, name: str, component: Callable[[], Component]) -> None:
         if not isinstance(name, str) or not name or name.startswith("__"):
             raise InvalidConfig(f"expected an id for a component, not beginning with __, got {name!r}")
         if name in self._components:
             raise InvalidConfig(f"expected ids that are unique, got {name!r} for a second component")
-        self._components[name] = (component, declarer or BoltDeclarer())
+        self._components[name] = component
 
 
 def _streams_of(name: str, spout: object, fields: Sequence[str]) -> OutputFields:

@@ -5,7 +5,7 @@ Stages, exchanges and who decides trees are as on Spark; only the way between th
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -188,7 +188,16 @@ class LocalTopology:
             return first.trees.all_decided(numbers), True
         blocks += open_trees(numbers, program.ackers, 0)  # none without ackers
         for stage in range(1, len(program.plan.stages)):
-            blocks = [each for part in self._exchanged(program, stage, blocks, ticks) for each in part]
+            here: defaultdict[int, list[Keyed]] = defaultdict(list)
+            for each in blocks:
+                here[each[0] % program.partitions].append(each)
+            blocks = [
+                each
+                for partition in range(program.partitions)
+                for each in self._stage(program, stage, partition).run(
+                    here[partition], self._open_state, ticks
+                )
+            ]
         if not program.ackers:
             self._add_counts(block for _, block in blocks)
             reported = ends_reported(
@@ -206,13 +215,6 @@ class LocalTopology:
         of_ackers = [each.ends for each in found if isinstance(each, Unfinished)]
         counts = not any(isinstance(each, ChangesDoNotCount) for each in found)
         return {number: end for each in of_ackers for number, end in each.items()}, counts
-
-    def _exchanged(
-        self, program: Program, stage: int, blocks: list[Keyed], ticks: Ticks
-    ) -> Iterator[Iterator[Keyed]]:
-        for partition in range(program.partitions):
-            here = [each for each in blocks if each[0] % program.partitions == partition]
-            yield self._stage(program, stage, partition).run(here, self._open_state, ticks)
 
     def _stage(self, program: Program, stage: int, partition: int) -> StageRun:
         key = (program.plan.spout, program.is_one_by_one, stage, partition)

@@ -1,11 +1,14 @@
-"""The application that a server runs: which address shows what, and how a refusal looks."""
+"""The application that a server runs, until it is told to end: which address shows what, how a refusal looks."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -24,6 +27,7 @@ from kinesis_spout.model.errors import (
 from kinesis_spout.operations.errors import NotFound, NotReadYet
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.grammar.http_address import HttpAddress
 from kinesis_spout.web import changes, screens
 from kinesis_spout.web.guard import Guard
 from kinesis_spout.web.page_settings import PageSettings
@@ -34,6 +38,10 @@ _STATIC: Final = Path(__file__).with_name("static")
 _SWEEP_SECONDS: Final = 20.0
 _CLOSE_SECONDS: Final = 10.0
 """How long the batch of a redrive that is being put may take when the server ends."""
+_REQUESTS_SECONDS: Final = 5
+"""How long requests may take when the server ends."""
+_LOOK_SECONDS: Final = 0.5
+"""Between two looks whether the server is to end."""
 _STATUS: Final[tuple[tuple[type[KinesisSpoutError], int], ...]] = (
     (NotFound, 404),
     (InvalidConfig, 400),
@@ -93,10 +101,8 @@ def _routes() -> list[Route]:
 
 def _forms() -> dict[str, Any]:
     return {
-        f"{_OF}/pause": changes.pause,
-        f"{_OF}/resume": changes.resume,
-        f"{_OF}/drain": changes.drain,
-        f"{_OF}/undrain": changes.undrain,
+        **{f"{_OF}/{what}": partial(changes.of_shards, what=what) for what in ("pause", "resume")},
+        **{f"{_OF}/{what}": partial(changes.of_member, what=what) for what in ("drain", "undrain")},
         f"{_OF}/redrive": changes.redrive,
         f"{_OF}/redrives/{{number:int}}/stop": changes.stop_redrive,
         f"{_OF}/reset": changes.reset,
@@ -120,3 +126,55 @@ def _not_found(request: Request, _: Exception) -> Response:
 
 def _broken(request: Request, _: Exception) -> Response:
     return Pages.of(request).error(request, "an error of this server: its log tells where", 500)
+
+
+def serve(world: World, config: SpoutConfig, settings: PageSettings, ready: Callable[[str], None]) -> None:
+    """Serve the page on this thread until SIGINT or SIGTERM; call ``ready`` with its address once it listens.
+
+    InvalidConfig: the address cannot be listened on.
+    """
+    with _listening(settings) as listener:
+        ready(f"http://{HttpAddress(*listener.getsockname()[:2])}/")
+        server_of(build(world, config, settings), settings).run(sockets=[listener])
+
+
+def server_of(app: Any, settings: PageSettings) -> uvicorn.Server:
+    """The server, which costs next to nothing while nobody looks."""
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=settings.behind_proxy,
+            forwarded_allow_ips="*" if settings.behind_proxy else None,
+            timeout_graceful_shutdown=_REQUESTS_SECONDS,
+            lifespan="on",
+        )
+    )
+    server.__dict__["main_loop"] = partial(_main_loop, server)
+    return server
+
+
+async def _main_loop(server: uvicorn.Server) -> None:
+    """Uvicorn's own, with fewer looks whether it is to end: of ten a second its idling consists."""
+    tenths = 0
+    while not await server.on_tick(tenths):
+        await asyncio.sleep(_LOOK_SECONDS)
+        tenths = (tenths + round(_LOOK_SECONDS * 10)) % 864_000
+
+
+def _listening(settings: PageSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((settings.host, settings.port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise InvalidConfig(
+            f"http: expected an address to listen on, got {settings.host}:{settings.port}: {error.strerror}; "
+            "another program may listen there"
+        ) from error
+    return listener

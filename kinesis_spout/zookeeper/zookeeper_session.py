@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from math import inf
 from typing import Any, Final, Protocol
 
@@ -37,12 +38,13 @@ _ANSWER_GRACE_SECONDS: Final = 5.0
 """How much longer than the session an answer may take; by then kazoo has noticed a dead connection."""
 
 
-def seconds_awake_or_asleep() -> float:
-    """Return monotonic seconds that include the machine's sleep: a server does not sleep with us.
+seconds_awake_or_asleep: Final[Callable[[], float]] = (
+    time.monotonic if _CLOCK is None else partial(time.clock_gettime, _CLOCK)
+)
+"""Monotonic seconds that include the machine's sleep: a server does not sleep with us.
 
-    Linux leaves sleep out of CLOCK_MONOTONIC, macOS out of the clock of ``time.monotonic``.
-    """
-    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
+Linux leaves sleep out of CLOCK_MONOTONIC, macOS out of the clock of ``time.monotonic``.
+"""
 
 
 class Certainty:
@@ -146,6 +148,8 @@ class ZooKeeperSession:
             self._ask,
             seconds_awake_or_asleep if clock is None else clock.monotonic,
         )
+        self.is_certain = self._certainty.is_certain
+        """Whether the session lives for certain, without waiting. It is asked for every record."""
         self._connection = KazooConnection(
             hosts,
             session_timeout_seconds=session_timeout_seconds,
@@ -181,10 +185,6 @@ class ZooKeeperSession:
         """Whether the connection has been down for longer than the session lives: assume it is lost."""
         since = self._suspended_since
         return since is not None and self.clock.monotonic() - since >= self.session_timeout_seconds
-
-    def is_certain(self) -> bool:
-        """Whether the session lives for certain, without waiting; see ``Certainty``."""
-        return self._certainty.is_certain()
 
     def _ask(self, ended: Callable[[bool], None]) -> None:
         if self._connected.is_set():

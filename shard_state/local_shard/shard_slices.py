@@ -80,6 +80,13 @@ class ShardSlices:
     def is_suspect(self) -> bool:
         return self._isolation[True].alone
 
+    def has_work(self, carried: int | None) -> bool:
+        """Tell whether there is anything to plan, if only later; ``carried`` is that of ``plan_some``.
+
+        Of a thousand shards most have nothing, and this is all that is looked at of them.
+        """
+        return bool(carried) or len(self.state.retries) > 0 or (carried is not None and self.backlog)
+
     def may_plan_retries(self, now: float) -> bool:
         due = self.next_due
         return due is not None and due <= now

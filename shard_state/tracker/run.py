@@ -43,7 +43,9 @@ class Run:
 
 
 def ranges(indices: Sequence[int]) -> list[tuple[int, int]]:
-    """Join indices that follow one another, as (first, end)."""
+    """Join indices that follow one another, as (first, end). Each is there once."""
+    if indices and (end := max(indices) + 1) - (first := min(indices)) == len(indices):
+        return [(first, end)]  # nearly always: records are acked in the order they were handed out
     joined: list[tuple[int, int]] = []
     first = end = -1
     for index in sorted(indices):

@@ -131,7 +131,7 @@ def test_every_door_of_a_process_answers_at_one_address_and_the_last_one_frees_i
     with spout("bounded", until="latest").foreach_record(spark, nothing) as bounded:
         assert bounded.awaitTermination(120)
         assert bounded.is_done
-        assert get(address, "/readyz")[0] == 200, "a run that came to its end is ready"
+        wait_until(lambda: get(address, "/readyz")[0] == 200, "a run that came to its end is ready")
         assert get(address, "/livez")[0] == 200
 
 
@@ -254,8 +254,7 @@ def test_an_outage_turns_no_one_dead_and_readiness_says_why(spark: SparkSession,
             wait_until(all_ready, "both are ready")
             with stopped(java_processes(zookeeper.data_dir), ZOOKEEPER_SECONDS):
                 for address in both:
-                    wait_until(lambda: get(address, "/readyz")[0] == 503, "it is said")  # noqa: B023
-                    assert "ZooKeeper does not answer" in str(reasons(address))
+                    wait_until(lambda: "ZooKeeper does not answer" in str(reasons(address)), "it is said")  # noqa: B023
             wait_until(all_ready, "both are ready again")
 
             with stopped([local._process.pid], ENDPOINT_SECONDS):

@@ -1,10 +1,10 @@
 """The script of the guide from the KCL: positions out of a lease table, and back into it, with moto's DynamoDB."""
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import boto3
@@ -241,7 +241,8 @@ def test_while_a_worker_of_the_kcl_renews_its_leases_nothing_is_taken_over(
 ) -> None:
     table.put(FIRST, NUMBER)
     table.put(SECOND, NUMBER)
-    monkeypatch.setattr(time, "sleep", lambda _: table.put(SECOND, NUMBER, leaseCounter={"N": "18"}))
+    renews = SimpleNamespace(sleep=lambda _: table.put(SECOND, NUMBER, leaseCounter={"N": "18"}))
+    monkeypatch.setattr(script, "time", renews)
     message = refusal(lambda: script.main([TABLE, stream]))
     assert f"these leases changed: {SECOND}." in message
 

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from kinesis_spout.storm import ShellBolt, ShellSpout, TopologyBuilder
-from kinesis_spout.storm.components import Bolt, Spout, TaskContext
+from kinesis_spout.storm import Bolt, ShellBolt, ShellSpout, Spout, TaskContext, TopologyBuilder
 from kinesis_spout.storm.local import LocalResult
 from tests.support.storm.shell_topology import Collected
 

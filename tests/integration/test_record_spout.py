@@ -100,7 +100,7 @@ def settings(zookeeper_server: EmbeddedZooKeeper, fresh_root: str, tmp_path: Pat
         "app": "billing",
         "zookeeper": zookeeper_server.connect_string,
         "zookeeper_root": fresh_root,
-        "session_timeout_seconds": 10.0,  # one that a busy machine loses would deliver records again
+        "session_timeout_seconds": 20.0,  # one that a busy machine loses would deliver records again
         "initial_position": "trim_horizon",
         "retry_backoff_seconds": 0.05,
         "commit_interval_seconds": 0.1,

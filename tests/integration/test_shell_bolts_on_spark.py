@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kinesis_spout.storm import Topology, TopologyBuilder
-from kinesis_spout.storm.hosting import host_conf
+from kinesis_spout.storm.running.program import SHELL_HOST
 from tests.support.spark.micro_batch_world import MicroBatchWorld
 from tests.support.storm.components import Split
 from tests.support.storm.shell_topology import LogCounts, shell_bolt
@@ -28,7 +28,7 @@ def counting(spark: SparkSession, world: MicroBatchWorld) -> Topology:
     shell = shell_bolt("counts", fields=("word", "seen", "pid"))
     builder.set_bolt("count", shell, 2).fields_grouping("split", ["word"])
     builder.set_bolt("log", LogCounts(world.log), 2).shuffle_grouping("count")
-    return builder.build("words", conf=host_conf(spark.sparkContext.applicationId))
+    return builder.build("words", conf={SHELL_HOST: spark.sparkContext.applicationId})
 
 
 def test_a_task_keeps_its_process_from_worker_to_worker(spark: SparkSession, world: MicroBatchWorld) -> None:
@@ -89,7 +89,7 @@ def test_records_that_kill_the_process_of_a_shell_bolt_hurt_no_others(
     builder = TopologyBuilder()
     builder.set_spout("words", world.spout(scheme="text", retry_limit=2), fields=["word"])
     builder.set_bolt("shell", shell_bolt(how), 2).shuffle_grouping("words")
-    topology = builder.build("words", conf=host_conf(spark.sparkContext.applicationId))
+    topology = builder.build("words", conf={SHELL_HOST: spark.sparkContext.applicationId})
     with topology.run(spark) as query:
         world.put(given)
         query.processAllAvailable()

@@ -33,7 +33,7 @@ stream = InMemoryStream("orders", clock=SystemClock())
 for number in range(50_000):
     stream.put(str(number).encode(), "key")
 backend = ZooKeeperBackend(
-    ZooKeeperSession(sys.argv[1], session_timeout_seconds=2), Paths(app="billing", stream="orders")
+    ZooKeeperSession(sys.argv[1], session_timeout_seconds=8), Paths(app="billing", stream="orders")
 )
 ports = Ports(
     lister=Lister(stream),
@@ -91,9 +91,9 @@ def test_a_woken_consumer_hands_out_nothing_before_zookeeper_has_answered(
     with consuming(address) as stopped:
         wait_until(lambda: len(stopped.handed_out) >= 200, "the first consumer works")
         os.kill(stopped.process.pid, signal.SIGSTOP)
-        before = len(stopped.handed_out)
         with consuming(address) as other:
             wait_until(lambda: len(other.handed_out) >= 200, "the other one has taken over")
+            before = len(stopped.handed_out)  # only now: what it had printed was on its way to us
             os.kill(stopped.process.pid, signal.SIGCONT)
             until = len(other.handed_out) + 500
             wait_until(lambda: len(other.handed_out) >= until, "the first one had time to go on")

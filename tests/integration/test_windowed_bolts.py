@@ -77,8 +77,7 @@ def test_windows_of_an_idle_stream_are_closed_by_the_wall_clock_and_those_that_a
     with topology.run(spark) as query:
         wait_until(lambda: len(logged(world, "Seconds")) == executed + 1, "it is, after a restart")
         wait_until(lambda: topology.read_state("seconds") == {}, "nothing of them is left")
-        ticks = [each for each in query.recentProgress if not each["numInputRows"]]
 
     assert {window[0] for window in logged(world, "Seconds")} == {"a", "b"}
-    assert len(ticks) == len(query.recentProgress), "no record came"
+    assert not any(each["numInputRows"] for each in query.recentProgress), "no record came"
     assert query.components["seconds"].executed == 0

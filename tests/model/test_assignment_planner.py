@@ -24,8 +24,11 @@ from shard_state import (
     Position,
     Shard,
 )
-from shard_state.assignment.assignment_planner import IDLE_BYTES_PER_SECOND, LASTING_SECONDS
-from shard_state.assignment.balance import TOLERATED_DIFFERENCE
+from shard_state.assignment.assignment_planner import (
+    IDLE_BYTES_PER_SECOND,
+    LASTING_SECONDS,
+    TOLERATED_DIFFERENCE,
+)
 
 RATES = st.sampled_from((0.0, 1_000.0, 20_000.0, 100_000.0, 110_000.0, 1_000_000.0))
 WEIGHTS = st.sampled_from((1.0, 1.0, 1.0, 0.5, 3.0))

@@ -45,8 +45,8 @@ def web(
     --behind-proxy.
     """
     check_extra("web", "web", ("starlette", "uvicorn", "jinja2"))
+    from kinesis_spout.web.app import serve  # noqa: PLC0415
     from kinesis_spout.web.page_settings import PageSettings  # noqa: PLC0415 - the extra may be missing
-    from kinesis_spout.web.server import serve  # noqa: PLC0415
 
     settings = PageSettings.of(
         http,

@@ -46,7 +46,6 @@ from kinesis_spout.kinesis.wire import cbor
 from kinesis_spout.kinesis.wire.connections import NON_BLOCKING, Address, Connection, Connections, Want
 from kinesis_spout.kinesis.wire.http import Reply, request, request_start
 from kinesis_spout.kinesis.wire.sigv4 import Place, Scope, SigningSecond
-from kinesis_spout.kinesis.wire.whole_body import OnePiece
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -117,13 +116,13 @@ class Wire:
         proxies = self.config.proxies
         if proxies is None:
             proxies = get_environ_proxies(client.meta.endpoint_url)
-        self._proxies = ProxyConfiguration(proxies)
+        self.proxies = ProxyConfiguration(proxies)
         self._connections: dict[Address, Connections] = {}
         self._context: ssl.SSLContext | None = None
         self._lock = threading.Lock()
 
     def is_behind_proxy(self, url: str) -> bool:
-        return self._proxies.proxy_url_for(url) is not None
+        return self.proxies.proxy_url_for(url) is not None
 
     def connections_to(self, url: str) -> Connections:
         parts = urlsplit(url)
@@ -133,22 +132,26 @@ class Wire:
             if address not in self._connections:
                 self._connections[address] = Connections(
                     address,
-                    trust=self._trust,
+                    trust=self.trust,
                     kept=self.config.max_pool_connections,
                     connect_timeout_seconds=self.config.connect_timeout,
                 )
             return self._connections[address]
 
-    def _trust(self) -> ssl.SSLContext:
+    def trust(self) -> ssl.SSLContext:
+        """Return what verifies the endpoint. Raises SSLError if its certificates cannot be read."""
         if self._context is None:
             context = create_urllib3_context()
             context.options &= ~ssl.OP_NO_TICKET  # it would keep TLS 1.2 from being resumed
             context.check_hostname = True
             ca_bundle: Any = self._ca_bundle or True
-            context.load_verify_locations(cafile=get_cert_path(ca_bundle))
             own = self.config.client_cert
-            if own is not None:
-                context.load_cert_chain(*((own,) if isinstance(own, str) else own))
+            try:
+                context.load_verify_locations(cafile=get_cert_path(ca_bundle))
+                if own is not None:
+                    context.load_cert_chain(*((own,) if isinstance(own, str) else own))
+            except OSError as error:
+                raise SSLError(endpoint_url=self.client.meta.endpoint_url, error=error) from error
             self._context = context
         return self._context
 
@@ -473,7 +476,7 @@ class _Operation:
             return
         answer, parsed = response
         is_refused = parsed.get("Error", {}).get("Code") in _SIGNATURE_REFUSED
-        if isinstance(answer.raw, OnePiece | HTTPResponse) and not is_refused:
+        if isinstance(answer.raw, HTTPResponse) and not is_refused:
             self._routes[key] = _Route.of(sent, self._wire)
 
 

@@ -71,7 +71,7 @@ class BatchPlanner:
         granted = self.grants.ask(now)
         plans = self._manager.plan(
             now,
-            carried={shard_id: len(shard.records) for shard_id, shard in shards},
+            carried={shard_id: len(shard.records) for shard_id, shard in shards if shard.records},
             resting={shard_id for shard_id, shard in shards if shard.read_at > now or not may_read},
             barred={shard_id for shard_id, shard in shards if shard.barred_until > now},
             most=granted,

@@ -246,7 +246,8 @@ class _TipReader(ShardReader[Page]):
             consumer.read_errors.worked(self._shard_id)
             if shard.error is not None:
                 self._tip.recovered(shard)
-        if page.records and self._tip.arrived_at is None:
+        is_first = bool(page.records) and self._tip.arrived_at is None
+        if is_first:
             self._tip.arrived_at = now
         consumer.counters.bytes_read += page.size_bytes
         consumer.sharing.read_bytes[self._shard_id] += page.size_bytes
@@ -270,8 +271,10 @@ class _TipReader(ShardReader[Page]):
             page.records or shard.records or page.at_end or page.says_nothing or page.millis_behind_latest
         ):
             consumer.manager.ends_at_tip(self._shard_id, begun)
-        has_news = bool(page.records or page.at_end or page.millis_behind_latest)
-        if has_news or bound is not None or self._tip.arrived_at is not None:
+        is_news = is_first or page.at_end or page.millis_behind_latest or bound is not None
+        # While polls go on, further records change nothing for the engine: it is not woken a thousand times.
+        is_gathered = self._tip.arrived_at is not None and (reads_all or not self._tip.is_polling)
+        if is_news or is_gathered:
             self._tip.wake()
         return shard.next_poll_at
 

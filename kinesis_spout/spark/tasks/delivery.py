@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.model.distribution import AGES, Distribution, sampled
@@ -25,6 +25,9 @@ from shard_state.checkpoint.hole_map import within
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis import PollingShardGetter
+
+_ROWS_FOR_ONE: Final = 32
+"""Two rows of Arrow that are made records one by one cost as much as so many together."""
 
 Failed = tuple[int, Failure]
 """The index of a record among those handed over."""
@@ -132,7 +135,7 @@ class SliceDelivery(ABC):
     def _sample_ages(self, records: Sequence[Record], first: int) -> None:
         failed, now = {failure.index for failure in self.failures}, time()
         for at, count in sampled(len(records)):
-            arrived_at = records[at].arrival_timestamp
+            arrived_at = self.arrival(records, at)
             if arrived_at is not None and first + at not in failed:
                 self.ages.add(max(0.0, now - arrived_at), count)
 
@@ -185,6 +188,9 @@ class SliceDelivery(ABC):
         if age is not None and age.expires(record.arrival_timestamp):
             return self.pass_expired
         return self.hold if may_wait and self._must_wait(record) else None
+
+    def arrival(self, records: Sequence[Record], at: int) -> float | None:
+        return records[at].arrival_timestamp
 
     def oldest(self, records: Sequence[Record]) -> float | None:
         """When the earliest record arrived; None if none has a time."""
@@ -305,6 +311,8 @@ class HandlerDelivery(SliceDelivery):
         began = self._settings.clock()
         delivered, failed = self._handler(part, until, self._notes)
         self.handling_seconds += self._settings.clock() - began
+        if len(failed) > len(part) // _ROWS_FOR_ONE:
+            part = list(part)  # they can be rows of Arrow
         for at, failure in failed:
             self.note_failed(part[at], failure, at, part[at - 1] if at else None)
         self.delivered += delivered

@@ -82,9 +82,13 @@ def delivery_to(handler: AnyHandler, plan: SlicePlan, rules: DeliverySettings) -
     """Make the delivery of a slice to a handler."""
     if isinstance(handler, ConcurrentCalls):
         return ConcurrentDelivery(plan, handler, rules)
-    if rules.coalescing is None:
-        return HandlerDelivery(plan, handler, rules)
-    return CoalescingDelivery(plan, handler, rules, rules.coalescing)
+    if rules.coalescing is not None:
+        return CoalescingDelivery(plan, handler, rules, rules.coalescing)
+    if isinstance(handler, ArrowHandler) and handler.takes_columns:
+        from kinesis_spout.spark.tasks.arrow_delivery import ArrowDelivery  # noqa: PLC0415 - it needs pyarrow
+
+        return ArrowDelivery(plan, handler, rules)
+    return HandlerDelivery(plan, handler, rules)
 
 
 class RecordHandler:
@@ -154,6 +158,9 @@ class ArrowHandler:
     should rather name the failed rows to the collector.
     """
 
+    takes_columns = True
+    """Whether it needs no more of a record than its row has."""
+
     def __init__(self, function: ArrowFunction) -> None:
         self._function = function
 
@@ -161,10 +168,9 @@ class ArrowHandler:
         self, records: Sequence[Record], until: float, notes: SliceNotes
     ) -> tuple[int, list[Failed]]:
         del until  # a batch that was begun is finished, whatever the time
-        from kinesis_spout.kinesis.read.arrow import batch_of_records  # noqa: PLC0415 - the other handlers need no pyarrow
+        from kinesis_spout.spark.tasks.arrow_delivery import ArrowRows  # noqa: PLC0415 - the other handlers need no pyarrow
 
-        batch = batch_of_records(records, stream=records[0].stream, shard_id=records[0].shard_id)
-        return len(records), self._handle(batch, 0, notes)
+        return len(records), self._handle(ArrowRows.of(records).batch, 0, notes)
 
     def _handle(self, batch: "pa.RecordBatch", offset: int, notes: SliceNotes) -> list[Failed]:
         collector = ArrowCollector(batch.num_rows)
@@ -188,6 +194,8 @@ class ArrowHandler:
 
 class TracedArrowHandler(ArrowHandler):
     """An ``ArrowHandler`` whose batches have spans."""
+
+    takes_columns = False  # The trace context of a record is no column.
 
     def __init__(self, function: ArrowFunction, application: str) -> None:
         from kinesis_spout.tracing import ProcessTracing  # noqa: PLC0415 - it needs an extra

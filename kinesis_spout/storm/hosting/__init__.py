@@ -2,9 +2,3 @@
 
 The protocol is in ``multilang``; who owns the processes, in ``processes``. Begin with ``shell_bolt``.
 """
-
-from kinesis_spout.storm.hosting.processes.hosted_children import host_conf
-from kinesis_spout.storm.hosting.shell_bolt import ShellBolt
-from kinesis_spout.storm.hosting.shell_spout import ShellSpout
-
-__all__ = ["ShellBolt", "ShellSpout", "host_conf"]

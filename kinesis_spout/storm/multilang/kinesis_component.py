@@ -77,16 +77,10 @@ _FORMS: Final[dict[DataForm, Callable[[bytes], Any]]] = {
     DataForm.JSON: _json,
 }
 
-_OTHER_FIELDS: Final[dict[str, Callable[[Record], Any]]] = {
-    "partition_key": lambda record: record.partition_key,
-    "sequence_number": lambda record: record.sequence_number,
-    "sub_sequence_number": lambda record: record.sub_sequence_number,
-    "explicit_hash_key": lambda record: record.explicit_hash_key,
-    "shard_id": lambda record: record.shard_id,
-    "arrival_timestamp": lambda record: record.arrival_timestamp,
-    "attempt": lambda record: record.attempt,
-    "stream": lambda record: record.stream,
-}
+_ALLOWED: Final = (
+    "data", "partition_key", "sequence_number", "sub_sequence_number", "explicit_hash_key", "shard_id",
+    "arrival_timestamp", "attempt", "stream",
+)  # fmt: skip
 
 FIELDS: Final = ("partition_key", "data", "sequence_number", "shard_id", "arrival_timestamp")
 """What a tuple has unless other fields are chosen. The partition key and the arrival (seconds since the epoch) can
@@ -101,16 +95,15 @@ class RecordValues:
     data: DataForm = DataForm.TEXT
 
     def __post_init__(self) -> None:
-        allowed = ("data", *_OTHER_FIELDS)
-        wrong = [name for name in self.fields if name not in allowed]
+        wrong = [name for name in self.fields if name not in _ALLOWED]
         if wrong or not self.fields or len(set(self.fields)) < len(self.fields):
             got = repr(wrong[0]) if wrong else repr(",".join(self.fields))
-            raise InvalidConfig(f"--fields: expected some of {', '.join(allowed)}, each once, got {got}")
+            raise InvalidConfig(f"--fields: expected some of {', '.join(_ALLOWED)}, each once, got {got}")
 
     def __call__(self, record: Record) -> list[Any]:
         """ValueError: the data does not have the form. That fails the record."""
         read = _FORMS[self.data]
-        return [read(record.data) if name == "data" else _OTHER_FIELDS[name](record) for name in self.fields]
+        return [read(record.data) if name == "data" else getattr(record, name) for name in self.fields]
 
 
 class _Start:

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from kinesis_spout.model.handler import failure_of, failure_saying
 from kinesis_spout.model.unfinished_work import refuse_unfinished
-from kinesis_spout.storm.components.bolt import VERDICTS, BatchBolt, Bolt, StatefulBolt
-from kinesis_spout.storm.components.combiner_bolt import CombinerBolt
+from kinesis_spout.storm.components.bolt import VERDICTS, BatchBolt, Bolt, CombinerBolt, StatefulBolt
 from kinesis_spout.storm.components.given import KeyValueState, TaskContext
 from kinesis_spout.storm.components.tuples import TICK, Source, Tuple, TupleState
 from kinesis_spout.storm.graph.grouping import Send

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from kinesis_spout.model.handler import failure_of
-from kinesis_spout.storm.components.combiner_bolt import CombinerBolt
+from kinesis_spout.storm.components.bolt import CombinerBolt
 from kinesis_spout.storm.components.tuples import Source, Tuple
 from kinesis_spout.storm.graph.grouping import Send
 from kinesis_spout.storm.running.collecting import Collector, SendAll

@@ -14,7 +14,8 @@ from kinesis_spout.storm.graph.plan import Plan, plan_of
 from kinesis_spout.storm.topology_conf import BuiltTopology
 
 SHELL_HOST: Final = "kinesis_spout.shell.host"
-"""In a component's conf: the id of the topologies that share shell processes; see ``hosting.host_conf``."""
+"""In the conf: an id such as Spark's of the application; topologies with the same one share the shell processes of
+each machine. Without it each Python process owns those of its own shell bolts, and they end with it."""
 SHELL_PLACEMENT: Final = "kinesis_spout.shell.placement"
 """In the conf: where to ask on which machine a process is, by component: a ``PlacementAddress`` for
 each whose tuples come by an exchange. Without it a task has its process on the machine where it runs."""

@@ -12,8 +12,8 @@ the marks they have seen at the end of the job.
 
 import pickle
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from pyspark import TaskContext, cloudpickle
@@ -55,7 +55,7 @@ from shard_state import SlicePlan
 
 TaskId = tuple[int, int]
 
-_ACKER: Final = -1
+_LAST: Final = -1
 _MOST_SLICES: Final = (1 << 20) + 1
 """Of one task; tells the slices of different tasks apart. It is odd, so that acker by acker they take turns."""
 
@@ -83,9 +83,8 @@ class RunMark(ForDriver):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRuns(ForDriver):
-    marks: dict[TaskId, str] = field(default_factory=dict)
-    contradiction: bool = False
-    """Whether it has seen two of one task."""
+    runs: frozenset[tuple[TaskId, str]]
+    """Of each task one, or several that do not fit together."""
 
 
 class TaskRun:
@@ -94,17 +93,16 @@ class TaskRun:
     def __init__(self, stage: int, partition: int) -> None:
         self._task = (stage, partition)
         self._run = secrets.token_hex(8)
-        self._marks: dict[TaskId, str] = {}
-        self._contradiction = False
+        self._seen: set[tuple[TaskId, str]] = set()
 
     @property
     def seen(self) -> SeenRuns:
-        return SeenRuns(marks=dict(self._marks), contradiction=self._contradiction)
+        return SeenRuns(runs=frozenset(self._seen))
 
     def without_marks(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:
         for partition, block in blocks:
             if isinstance(block, RunMark):
-                self._contradiction |= self._marks.setdefault(block.task, block.run) != block.run
+                self._seen.add((block.task, block.run))
             else:
                 yield partition, block
 
@@ -116,16 +114,13 @@ class TaskRun:
                 yield partition, mark
                 if not program.ackers:
                     yield ~partition, mark
-        if self._marks:
+        if self._seen:
             yield 0, self.seen
 
 
 def contradict(seen: Iterable[SeenRuns]) -> bool:
-    known: dict[TaskId, str] = {}
-    return any(
-        each.contradiction or any(known.setdefault(task, run) != run for task, run in each.marks.items())
-        for each in seen
-    )
+    runs = frozenset[tuple[TaskId, str]]().union(*(each.runs for each in seen))
+    return len({task for task, _ in runs}) < len(runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,18 +200,29 @@ class LaterStage:
             yield from task.marks(run.program)
 
 
+def _read_last(
+    blocks: Iterable[Keyed], read: Callable[[Iterable[Block]], Iterator[Block]]
+) -> Iterator[Block]:
+    """Read what the last exchange has brought, for the driver."""
+    task = TaskRun(_LAST, partition_here())
+    yield from read(block for _, block in task.without_marks(blocks))
+    yield task.seen
+    set_aside_imports()
+
+
 def run_acker(blocks: Iterable[Keyed]) -> Iterator[Block]:
     """Decide the trees of one acker; everything else is passed on to the driver."""
-    task = TaskRun(_ACKER, partition_here())
-    for found in decide(block for _, block in task.without_marks(blocks)):
+    return _read_last(blocks, _decided)
+
+
+def _decided(blocks: Iterable[Block]) -> Iterator[Block]:
+    for found in decide(blocks):
         if not isinstance(found, Unfinished):
             yield found
         elif found.opened.tuples:
             yield failed_trees(found)
         else:
             yield EndedTuples(ends=found.ends)
-    yield task.seen
-    set_aside_imports()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,22 +233,17 @@ class FindFailed:
     """By batch and number."""
 
     def __call__(self, blocks: Iterable[Keyed]) -> Iterator[Block]:
-        task = TaskRun(_ACKER, partition_here())
-        for _, block in task.without_marks(blocks):
+        return _read_last(blocks, self._failed)
+
+    def _failed(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        for block in blocks:
             if isinstance(block, OpenTrees) and block.batch in self.ends:
                 yield failed_trees(Unfinished(batch=block.batch, ends=self.ends[block.batch], opened=block))
-        yield task.seen
-        set_aside_imports()
 
 
 def find_groups(blocks: Iterable[Keyed]) -> Iterator[Block]:
     """Find which trees are in which groups, where the stages have left that. As ``FindFailed``."""
-    task = TaskRun(_ACKER, partition_here())
-    for _, block in task.without_marks(blocks):
-        if isinstance(block, GroupBlock):
-            yield block
-    yield task.seen
-    set_aside_imports()
+    return _read_last(blocks, lambda found: (block for block in found if isinstance(block, GroupBlock)))
 
 
 def blocks_of(keyed: Iterable[Keyed]) -> Iterator[Block]:

@@ -3,6 +3,9 @@
 A reader's threads wait for the network concurrently, but decode one after the other. That is enough for some
 hundred shards; beyond, each of ``fetchProcesses`` processes gets one call at a time. The reader keeps all
 state of a shard, so any process can make any call; one that ends is replaced, and its call is repeated.
+
+A process is this module with one end of a pair of sockets. It ends when the other end is closed: so it does not
+outlive its reader, however that ends.
 """
 
 import logging
@@ -12,12 +15,14 @@ import queue
 import socket
 import subprocess
 import sys
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
+from kinesis_spout.kinesis.read.reply_getter import call_get_records
 from kinesis_spout.model.errors import InvalidConfig, Unavailable
-from kinesis_spout.structured.pages.fetch_worker import FetchRequest, receive_outcome
+from kinesis_spout.processes.worker_log import print_log_lines
+from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.pages.page_channel import PageChannel
 
 _START_SECONDS: Final = 60.0
@@ -77,7 +82,7 @@ class _FetchProcess:
         with theirs:
             descriptor = theirs.fileno()
             self._process = subprocess.Popen(  # noqa: S603 - a module of this package
-                [sys.executable, "-m", "kinesis_spout.structured.pages.fetch_worker", str(descriptor)],
+                [sys.executable, "-m", "kinesis_spout.structured.pages.fetch_processes", str(descriptor)],
                 pass_fds=[descriptor],
                 stdin=subprocess.DEVNULL,
                 # The process can import what this one can.
@@ -99,3 +104,75 @@ class _FetchProcess:
             _log.warning("fetch process %d does not end by itself; it is killed", self._process.pid)
             self._process.kill()
             self._process.wait()
+
+
+_APART_BYTES: Final = 64 * 1024
+"""Larger buffers are sent separately, without a copy; smaller ones as a part of the outcome."""
+
+
+class FetchRequest(NamedTuple):
+    iterator: str
+    limit: int
+    form: ArrowForm
+
+
+def serve(channel: PageChannel) -> None:
+    """Answer requests until the other end closes the channel. The first message has the client's settings."""
+    try:
+        settings: KinesisClientSettings = _received(channel)
+        while True:
+            _send(channel, _outcome(settings, _received(channel)))
+    except ConnectionError:
+        return
+
+
+def receive_outcome(channel: PageChannel) -> ArrowPage:
+    """Wait for the reply. Raises the error of the call, or OSError if the process ended."""
+    content, count = _received(channel)
+    apart = [channel.receive() for _ in range(count)]
+    outcome: ArrowPage | Exception = pickle.loads(content, buffers=apart)  # noqa: S301 - as below
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def _outcome(settings: KinesisClientSettings, request: FetchRequest) -> ArrowPage | Exception:
+    form = request.form
+    try:
+        return call_get_records(
+            settings.connect(),
+            request.iterator,
+            request.limit,
+            form,
+            stream=form.stream,
+            shard_id=form.shard_id,
+        )
+    except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
+        return error
+
+
+def _send(channel: PageChannel, outcome: ArrowPage | Exception) -> None:
+    apart: list[pickle.PickleBuffer] = []
+
+    def is_small(buffer: pickle.PickleBuffer) -> bool:
+        if buffer.raw().nbytes < _APART_BYTES:
+            return True
+        apart.append(buffer)
+        return False
+
+    try:
+        content = pickle.dumps(outcome, protocol=5, buffer_callback=is_small)
+    except Exception:  # noqa: BLE001 - what some errors carry cannot travel
+        content = pickle.dumps(RuntimeError(repr(outcome)))
+    channel.send(pickle.dumps((content, len(apart))))
+    for buffer in apart:
+        channel.send(buffer)
+
+
+def _received(channel: PageChannel) -> Any:
+    return pickle.loads(channel.receive())  # noqa: S301 - only the reader has the other end
+
+
+if __name__ == "__main__":
+    print_log_lines(spell=as_option)
+    serve(PageChannel(socket.socket(fileno=int(sys.argv[1])), wait_seconds=None))

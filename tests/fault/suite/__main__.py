@@ -1,9 +1,11 @@
 """``make fault``: the fault suite, as long as you like. Exit code 1 if anything was not as promised."""
 
 import argparse
+import faulthandler
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -168,6 +170,9 @@ def doors_at_rates(given: argparse.Namespace, folder: Path) -> TrialReport:
 
 def main() -> int:
     given = arguments()
+    faulthandler.register(
+        signal.SIGTERM, chain=True
+    )  # a run that is ended by a time limit says where it stood
     bypass_proxies()
     folder = (given.folder or Path(tempfile.mkdtemp(prefix="kinesis-spout-faults-"))).resolve()
     group, trials = folder / GROUP, folder / "doors"

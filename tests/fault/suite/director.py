@@ -36,7 +36,8 @@ _TICK_SECONDS: Final = 0.05
 _SAMPLE_SECONDS: Final = 2.0
 _CALM_SECONDS: Final = 1.0
 """How long the world is whole before a fault is injected alone."""
-_START_SECONDS: Final = 120.0
+_START_SECONDS: Final = 300.0
+"""Of all, of which those on Spark start a JVM each."""
 _FRESH_SHARE: Final = 0.6
 _AGAIN_SECONDS: Final = 1.0
 """After so long a kind that is missing, and could not be done, is tried again."""
@@ -78,6 +79,8 @@ class Outcome:
     """From the last fault until everything was finished; None: it was not, and then"""
     unfinished: list[str] = field(default_factory=list)
     """who owned what was not."""
+    cut_short: list[str] = field(default_factory=list)
+    """What kept the run from going on: no consumers, or no records."""
 
 
 class Director:
@@ -118,20 +121,39 @@ class Director:
         """Until when there were not enough faults, in seconds of ``elapsed``."""
 
     def run(self) -> Outcome:
-        world, plan = self.world, self.world.plan
+        world = self.world
         for consumer in world.consumers:
             consumer.start()
-        if not self._await(lambda: world.is_complete, _START_SECONDS):
-            raise TimeoutError(f"expected every consumer to be a member within {_START_SECONDS:g} s")
+        if self._await(lambda: world.is_complete, _START_SECONDS):
+            self._have_faults()
+            self._settle()
+        else:
+            self.outcome.cut_short = [
+                f"not every consumer was a member {_START_SECONDS:g} s after the start",
+                *world.absent(),
+            ]
+        self.phase = "stopping"
+        for consumer in world.consumers:
+            self._tick()
+            consumer.end()
+        return self.outcome
+
+    def _have_faults(self) -> None:
+        world, plan = self.world, self.world.plan
         with world.prober, world.producer:
             self._begun = time.monotonic()
             for lane in self._lanes:
                 lane.due = self._begun + lane.random.uniform(*lane.gap_seconds)
-            while self.elapsed < plan.seconds and not self._has_done_enough():
+            while self.elapsed < plan.seconds and not self._has_done_enough() and not world.producer.error:
                 self._inject()
                 self._tick()
             self._end_all()
             self.outcome.fault_seconds = self.elapsed
+        if world.producer.error:
+            self.outcome.cut_short = [f"nothing more could be put: {world.producer.error!r}"]
+
+    def _settle(self) -> None:
+        world, plan = self.world, self.world.plan
         self.phase = "settling"
         ended = time.monotonic()
         if self._await(lambda: world.is_settled, plan.settle_seconds):
@@ -140,11 +162,6 @@ class Director:
             self.outcome.unfinished = world.unfinished_shards()
             for consumer in world.consumers:
                 consumer.ask_for_stacks()
-        self.phase = "stopping"
-        for consumer in world.consumers:
-            self._tick()
-            consumer.end()
-        return self.outcome
 
     @property
     def events(self) -> int:
@@ -283,7 +300,5 @@ class Director:
         if now >= self._sample_at:
             self._sample_at = now + _SAMPLE_SECONDS
             self.world.sample()
-        if self.world.producer.error is not None:
-            raise self.world.producer.error
         self._show(self)
         time.sleep(_TICK_SECONDS)

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from kinesis_spout.storm import ShellBolt, TopologyBuilder
-from kinesis_spout.storm.components import DEFAULT_STREAM, BasicBolt, Spout, Stream, Tuple
+from kinesis_spout.storm import DEFAULT_STREAM, BasicBolt, ShellBolt, Spout, Stream, TopologyBuilder, Tuple
 from kinesis_spout.storm.hosting.processes.children import ChildKey
 from kinesis_spout.storm.local import LocalTopology
 from kinesis_spout.storm.running.counts import Metric
@@ -81,7 +80,8 @@ def topology(
     builder = TopologyBuilder()
     builder.set_spout("words", Words())
     builder.set_bolt("shell", bolt).shuffle_grouping("words")
-    local = builder.build("words", **options).local(clock)
+    # Where a test says nothing of time, a busy machine may start its processes as slowly as it likes.
+    local = builder.build("words", **{"message_timeout_seconds": 600.0, **options}).local(clock)
     try:
         yield local
     finally:

@@ -424,3 +424,47 @@ def test_a_late_job_on_spark_may_be_of_an_earlier_ownership_if_there_was_one(
         pids={"c1.1": 11},
     )
     assert len(list(checkers.unexplained_duplicates(evidence))) == found
+
+
+def in_a_row(count: int) -> Evidence:
+    """So many records fail one after the other, the last of them twice, though its retry limit is 0."""
+    failures = [
+        each
+        for number in range(1, count + 1)
+        for each in (entry(number, Kind.DELIVERED, number), entry(number + 0.1, Kind.FAILED, number))
+    ]
+    again = [entry(20.0, Kind.DELIVERED, count, attempt=2), entry(20.1, Kind.EXHAUSTED, count, attempt=2)]
+    return Evidence(
+        ledger=[put(count, act=Act.POISON)],
+        entries=[*done(0.6, 99), *failures, *again],
+        checkpoints=[stored(0.5, 0, acquires=True)],
+        letters=[Letter(record=RecordId(SHARD, count), attempts=2, reason="exhausted")],
+        retry_limit=0,
+    )
+
+
+def test_from_the_sixth_failure_in_a_row_on_none_need_be_an_attempt() -> None:
+    assert list(checkers.attempts(in_a_row(6))) == list(checkers.letters(in_a_row(6))) == []
+
+
+@pytest.mark.parametrize("succeeds", [False, True])
+def test_before_the_sixth_failure_in_a_row_and_after_a_success_each_is_one(*, succeeds: bool) -> None:
+    evidence = in_a_row(6 if succeeds else 5)
+    if succeeds:
+        entries = sorted([*evidence.entries, *done(5.5, 98)], key=lambda each: each.time)
+        evidence = replace(evidence, entries=entries)
+    (record,) = [each.record for each in evidence.ledger]
+    assert list(checkers.attempts(evidence)) == [f"{SHARD}:{record.sequence}: attempt 2 is beyond the limit"]
+    assert len(list(checkers.letters(evidence))) == 1
+
+
+def test_the_failures_of_one_record_are_no_row() -> None:
+    one = [
+        entry(number + later, kind, 1, attempt=number)
+        for number in range(1, 8)
+        for later, kind in ((0.0, Kind.DELIVERED), (0.1, Kind.FAILED))
+    ]
+    evidence = Evidence(
+        ledger=[put(1)], entries=one, checkpoints=[stored(0.5, 0, acquires=True)], retry_limit=5
+    )
+    assert list(checkers.attempts(evidence)) == [f"{SHARD}:1: attempt 7 is beyond the limit"]

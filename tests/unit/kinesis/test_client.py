@@ -2,14 +2,12 @@ import os
 import pickle
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError
 
 from kinesis_spout.kinesis.calls import RAW_BODY, stream_arguments, translated
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
-from kinesis_spout.kinesis.wire.whole_body import endpoint_of
 from kinesis_spout.model.errors import InvalidConfig, Unavailable
 
 if TYPE_CHECKING:
@@ -144,22 +142,3 @@ def test_a_stream_is_named_by_name_or_by_arn() -> None:
 
     assert stream_arguments("s") == {"StreamName": "s"}
     assert stream_arguments(arn) == {"StreamARN": arn}
-
-
-def test_botocore_has_the_private_members_that_are_used_of_it() -> None:
-    """A release of botocore without them must fail here, and not in a consumer."""
-    client = boto3.client(
-        "kinesis", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
-    )
-    endpoint = endpoint_of(client)
-
-    assert callable(endpoint.create_request)
-    members = {
-        "_proxy_config",
-        "_get_connection_manager",
-        "_setup_ssl_cert",
-        "_verify",
-        "_get_request_target",
-    }
-    assert members - set(dir(endpoint.http_session)) == set()
-    client.close()

@@ -18,12 +18,14 @@ import pytest
 from kinesis_spout.model.errors import Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.monitoring import MonitoringServer
+from kinesis_spout.monitoring import server as server_module
 from kinesis_spout.monitoring.readings import Sources
 from kinesis_spout.monitoring.server import Awake
 from kinesis_spout.ports import Page, ShardGetter
-from kinesis_spout.testing import InMemoryShardGetter
+from kinesis_spout.testing import InMemoryShardGetter, ManualClock
 from shard_state import Position
 from tests.support.probes import get, reasons
+from tests.support.process_clock import ProcessClock
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, RunningQuery
 
@@ -31,11 +33,27 @@ QUICK: dict[str, Any] = {"stalled_after_seconds": 0.6}
 ANY = "127.0.0.1:0"
 
 
+@contextmanager
+def engine_world(shards: int) -> Iterator[EngineWorld]:
+    """A world in which nothing stands still because the machine is busy."""
+    with ProcessClock() as clock:
+        made = EngineWorld(shards, clock)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
 @pytest.fixture
 def world() -> Iterator[EngineWorld]:
-    made = EngineWorld(shards=2)
-    yield made
-    made.close()
+    with engine_world(shards=2) as made:
+        yield made
+
+
+def passes(world: EngineWorld, seconds: float) -> None:
+    """Let so much of the world's time pass."""
+    until = world.clock.monotonic() + seconds
+    wait_until(lambda: world.clock.monotonic() > until, f"{seconds:g} s have passed")
 
 
 class Faults:
@@ -115,11 +133,10 @@ def test_a_shard_whose_reads_fail_is_named_after_eight_seconds_and_the_other_is_
     with MonitoringServer(ANY, running.query) as server:
         wait_until(lambda: is_ready(server), "it is ready")
         faults.failing.add(FIRST)
-        begun = time.monotonic()
-        wait_until(
-            lambda: not is_ready(server), "it is not ready", seconds=20
-        )  # one of the eight, not of turns
-        assert time.monotonic() - begun > 7, "one failure is no reason yet"
+        begun = world.clock.monotonic()
+        wait_until(lambda: not is_ready(server), "it is not ready")
+        assert world.clock.monotonic() - begun > 7, "one failure is no reason yet"
+        assert world.clock.monotonic() - begun < 20, "it waits its turn no longer"
         assert named(server) == {FIRST}
         assert "the endpoint does not answer" in reasons(server.address)[0]["reason"]
         shards = json.loads(get(server.address, "/readyz")[1])["consumers"][0]["shards"]
@@ -147,11 +164,11 @@ def test_a_handler_that_hangs_is_named_by_its_shard_after_eight_seconds_while_th
         try:
             world.put_in(FIRST, "hang")
             assert hangs.wait(60)
-            begun = time.monotonic()
+            begun = world.clock.monotonic()
             while is_ready(server):
                 world.put_in(SECOND, "goes on")
-                time.sleep(0.2)
-                assert time.monotonic() - begun < 20, "it waits its turn no longer"
+                passes(world, 0.2)
+                assert world.clock.monotonic() - begun < 20, "it waits its turn no longer"
             assert named(server) == {FIRST}
             assert "a slice of it is under way" in reasons(server.address)[0]["reason"]
         finally:
@@ -195,13 +212,13 @@ def test_a_loop_that_hangs_turns_it_dead_after_three_seconds_also_where_it_keeps
 
     with MonitoringServer(ANY, running.query) as server:
         wait_until(lambda: is_ready(server), "it is ready")
-        begun = time.monotonic()
+        begun = world.clock.monotonic()
         running.engine._calls.put(hang)
         try:
-            wait_until(lambda: get(server.address, "/livez")[0] == 503, "it is dead", seconds=20)
-            assert time.monotonic() - begun >= 2.5
+            wait_until(lambda: get(server.address, "/livez")[0] == 503, "it is dead")
+            assert world.clock.monotonic() - begun >= 2.5
             assert re.search("its loop has not turned for [0-9.]+ s", get(server.address, "/livez")[1])
-            wait_until(lambda: not is_ready(server), "it is not ready", seconds=20)
+            wait_until(lambda: not is_ready(server), "it is not ready")
         finally:
             goes_on.set()
         wait_until(lambda: get(server.address, "/livez")[0] == 200 and is_ready(server), "it is well again")
@@ -233,9 +250,7 @@ def test_a_call_that_keeps_assignments_and_commits_waiting_is_a_reason(
         with monkeypatch.context() as patched:
             patched.setattr(running.consumer._leading, "lead", lambda _now: goes_on.wait(60))
             try:
-                wait_until(
-                    lambda: "a call has lasted" in str(reasons(server.address)), "it is said", seconds=20
-                )
+                wait_until(lambda: "a call has lasted" in str(reasons(server.address)), "it is said")
                 assert get(server.address, "/livez")[0] == 200
             finally:
                 goes_on.set()
@@ -250,13 +265,13 @@ def test_a_single_failed_read_of_a_shard_that_was_idle_is_no_reason(world: Engin
     running = world.start(Diary(), **QUICK)
     at_tip(world, running)
     with MonitoringServer(ANY, running.query) as server, never_red(server):
-        time.sleep(1.5)  # idle for longer than it may be still
+        passes(world, 1.5)  # idle for longer than it may be still
         faults.failing.add(FIRST)
         wait_until(lambda: running.consumer.retried_error, "a read fails")
         faults.failing.clear()
         wait_until(lambda: not running.consumer.retried_error, "a read works")
         world.put_in(FIRST, "one")
-        time.sleep(1.0)
+        passes(world, 1.0)
 
 
 def test_retries_in_back_off_are_no_reason_in_any_order(world: EngineWorld) -> None:
@@ -279,8 +294,7 @@ def test_retries_in_back_off_are_no_reason_in_any_order(world: EngineWorld) -> N
 
 @pytest.mark.parametrize("which", ["max_deliveries_per_second", "max_total_deliveries_per_second"])
 def test_a_rate_of_deliveries_is_no_reason(which: str) -> None:
-    world = EngineWorld(shards=4)
-    try:
+    with engine_world(shards=4) as world:
         for shard in world.stream.list_shards():
             world.put_in(shard.shard_id, *map(str, range(5)))
         rate: dict[str, Any] = {**QUICK, which: 1.0}
@@ -288,10 +302,8 @@ def test_a_rate_of_deliveries_is_no_reason(which: str) -> None:
         with MonitoringServer(ANY, running.query) as server:
             wait_until(lambda: running.query.counters.acked, "it has begun")
             with never_red(server):
-                time.sleep(6)
+                passes(world, 6)
             assert running.query.counters.acked < 20, "the rate held it back"
-    finally:
-        world.close()
 
 
 def test_a_shard_that_waits_at_its_bound_while_others_go_on_is_no_reason(world: EngineWorld) -> None:
@@ -308,7 +320,7 @@ def test_a_shard_that_waits_at_its_bound_while_others_go_on_is_no_reason(world: 
         with never_red(server, most_seconds=0.0):
             world.put_in(FIRST, *map(str, range(50)))  # behind the bound: a backlog that is for another run
             wait_until(lambda: running.query.is_done, "the run is done")
-            time.sleep(1.0)
+            passes(world, 1.0)
         assert is_ready(server), "a run that came to its end is ready"
         assert get(server.address, "/livez")[0] == 200
         running.stop()
@@ -334,7 +346,7 @@ def test_a_reshard_and_a_hand_over_are_no_reasons(world: EngineWorld) -> None:
                 wait_until(lambda: len(running.consumer.manager.owned) == 3, "the children are read")
                 other = world.start(Diary(), **QUICK)
                 wait_until(lambda: other.consumer.manager.owned, "the other has some")
-                time.sleep(2.0)
+                passes(world, 2.0)
                 other.stop()
                 wait_until(lambda: len(running.consumer.manager.owned) == 3, "all are back")
         finally:
@@ -344,8 +356,7 @@ def test_a_reshard_and_a_hand_over_are_no_reasons(world: EngineWorld) -> None:
 
 def test_a_backlog_under_full_load_is_no_reason() -> None:
     """A task of eight shards, whose handler is slow: each job takes about as long as a job may."""
-    world = EngineWorld(shards=8)
-    try:
+    with engine_world(shards=8) as world:
         for shard in world.stream.list_shards():
             world.put_in(shard.shard_id, *map(str, range(2_500)))
 
@@ -359,8 +370,6 @@ def test_a_backlog_under_full_load_is_no_reason() -> None:
         )  # fmt: skip
         with MonitoringServer(ANY, running.query) as server, never_red(server):
             wait_until(lambda: running.query.counters.acked > 10_000, "half of it is done")
-    finally:
-        world.close()
 
 
 def test_a_stop_while_zookeeper_is_away_is_no_death(world: EngineWorld) -> None:
@@ -371,10 +380,9 @@ def test_a_stop_while_zookeeper_is_away_is_no_death(world: EngineWorld) -> None:
         stopping = threading.Thread(target=running.stop)
         stopping.start()
         try:
-            until = time.monotonic() + 5
-            while time.monotonic() < until:
+            for _ in range(50):
                 assert get(server.address, "/livez") == (200, "alive\n")
-                time.sleep(0.1)
+                passes(world, 0.1)
         finally:
             world.zookeeper.set_available(available=True)
             stopping.join()
@@ -405,11 +413,14 @@ def test_a_process_that_was_stopped_is_alive_when_it_goes_on() -> None:
             process.kill()
 
 
-def test_time_without_a_gap_counts() -> None:
+def test_time_without_a_gap_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    monkeypatch.setattr(server_module, "monotonic", clock.monotonic)
     awake = Awake()
-    time.sleep(0.1)
-    awake.beat()
-    assert 0.1 <= awake.seconds() < 1.0
+    for _ in range(3):
+        clock.advance(0.5)
+        awake.beat()
+    assert awake.seconds() == 1.5
 
 
 # Figures

@@ -17,6 +17,7 @@ from kinesis_spout.monitoring import METRICS, MonitoringServer
 from kinesis_spout.monitoring.consumer_watch import _has_work
 from kinesis_spout.monitoring.doors import _servers
 from shard_state import ShardPhase, ShardStatus
+from tests.fault.suite.consumers.prober import free_address
 from tests.support.consumer.world import FIRST, World
 from tests.support.probes import get, reasons
 
@@ -151,18 +152,17 @@ def test_series_of_shards_are_there_when_they_are_asked_for(world: World) -> Non
 
 
 def test_doors_of_one_process_share_an_address_and_the_last_one_frees_it(world: World) -> None:
-    with MonitoringServer("127.0.0.1:0") as other:
-        taken = other.address
-    settings = {**QUICK, "http": taken}
+    address = free_address()
+    settings = {**QUICK, "http": address}
     one, two = world.spout(**settings), world.spout(**settings)
-    document = json.loads(get(taken, "/status")[1])
+    document = json.loads(get(address, "/status")[1])
     assert len(document["several"]) == 2
     one.close()
-    assert json.loads(get(taken, "/status")[1])["member"] == document["several"][1]["member"]
+    assert json.loads(get(address, "/status")[1])["member"] == document["several"][1]["member"]
     two.close()
     assert not _servers
     with pytest.raises(urllib.error.URLError):
-        get(taken, "/livez")
+        get(address, "/livez")
 
 
 def test_an_address_that_is_taken_is_an_error_of_the_start(world: World) -> None:

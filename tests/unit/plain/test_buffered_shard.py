@@ -11,6 +11,7 @@ from kinesis_spout.plain.buffered_shard import BufferedShard
 from kinesis_spout.ports import Page
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryStream
 from shard_state import Position
+from tests.support import threads
 from tests.support.consumer.buffered_shard import buffered_shard
 from tests.support.waiting import wait_until
 
@@ -204,12 +205,12 @@ def test_a_hanging_shard_does_not_hold_up_the_others(stream: InMemoryStream, pre
 def test_a_thousand_idle_shards_need_no_thread_each_and_delay_nobody() -> None:
     idle, busy = InMemoryStream(shards=1000), InMemoryStream()
     with Prefetcher(most=4) as prefetcher:
-        before = set(threading.enumerate())
+        before = threads.named()
         getters = [_buffered(idle, prefetcher, shard_id=shard.shard_id) for shard in idle.list_shards()]
         wait_until(
             lambda: all(getter.millis_behind_latest is not None for getter in getters), "a page of each"
         )
-        assert len(set(threading.enumerate()) - before) <= 5  # one that polls, and those of what may block
+        assert len(threads.named() - before) <= 5  # one that polls, and those of what may block
 
         getter = _buffered(busy, prefetcher)
         for number in range(100):

@@ -267,6 +267,164 @@ def test_a_run_goes_on_behind_single_failures_which_are_due_from_when_they_were_
     assert runs < 12
 
 
+def due_retries(count: int, **others: object) -> tuple[Scene, list[Emitted]]:
+    """A scene in which so many records have failed and are due again, and as many others are acked."""
+    scene = Scene(retry_jitter=0.0, **others)
+    for number in range(count):
+        scene.stream.put(b"%d" % number, "key")
+        scene.stream.put(b"good", "key")
+    scene.step()
+    failed = []
+    while (emitted := scene.spout.next_tuple()) is not None:
+        if emitted.values.data == b"good":
+            assert scene.spout.ack(emitted.message_id)
+        else:
+            assert scene.spout.fail(emitted.message_id)
+            failed.append(emitted)
+    scene.clock.advance(1.0)
+    return scene, failed
+
+
+def test_retries_that_are_due_together_are_handed_out_and_acked_without_the_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, _ = due_retries(30)
+    acquired = 0
+    acquire = GatheringLock.acquire
+
+    def counted(self: GatheringLock, timeout: float = -1) -> bool:
+        nonlocal acquired
+        acquired += 1
+        return acquire(self, timeout)
+
+    monkeypatch.setattr(GatheringLock, "acquire", counted)
+    again = []
+    while (emitted := scene.spout.next_tuple()) is not None:
+        assert scene.spout.ack(emitted.message_id)
+        again.append(emitted)
+
+    assert [each.values.attempt for each in again] == [2] * 30
+    assert acquired < 30, "a lock for each retry would be more than sixty"
+    assert (scene.spout.counters.retried, scene.spout.counters.acked) == (30, 60)
+
+
+def test_retries_at_hand_wait_on_for_all_who_look_and_come_as_the_same_delivery() -> None:
+    scene, failed = due_retries(5)
+    first = scene.spout.next_tuple()
+    assert first is not None
+    waiting = sum(shard.waiting for shard in scene.spout.shards())
+    in_flight = sum(shard.in_flight for shard in scene.spout.shards())
+
+    assert (waiting, in_flight) == (4, 1)
+    assert scene.spout.counters.retried == 1
+    others = [each for each in failed if each.values.data != first.values.data]
+    still_waiting = scene.spout.record(others[0].message_id)
+    assert still_waiting is not None
+    assert still_waiting.attempt == 1, "it was delivered once"
+    assert {(each.values.data, each.values.attempt) for each in scene.take()} == {
+        (each.values.data, 2) for each in others
+    }
+    assert scene.spout.counters.retried == 5
+
+
+def test_a_late_ack_cancels_a_retry_that_is_at_hand() -> None:
+    scene, failed = due_retries(5)
+    first = scene.spout.next_tuple()
+    assert first is not None
+    late = next(each for each in failed if each.values.data != first.values.data)
+
+    assert scene.spout.ack(late.message_id), "the record was handled, if late"
+    assert late.values.data not in {each.values.data for each in scene.take()}
+    assert not scene.spout.ack(late.message_id)
+
+
+def test_a_late_fail_changes_nothing_of_a_retry_that_is_at_hand() -> None:
+    scene, failed = due_retries(5)
+    first = scene.spout.next_tuple()
+    assert first is not None
+    late = next(each for each in failed if each.values.data != first.values.data)
+
+    assert not scene.spout.fail(late.message_id), "this delivery has failed"
+    assert len(scene.take()) == 4
+
+
+def test_a_retry_times_out_after_it_was_handed_out() -> None:
+    scene, _ = due_retries(2, message_timeout_seconds=60.0)
+    first = scene.spout.next_tuple()
+    scene.clock.advance(0.009)
+    second = scene.spout.next_tuple()
+    assert first is not None
+    assert second is not None
+
+    scene.clock.advance(59.995)
+    scene.spout.do_what_is_due()
+    assert scene.spout.counters.timed_out == 0, "the last was handed out 59.995 s ago"
+    scene.clock.advance(0.01)
+    scene.spout.do_what_is_due()
+    assert scene.spout.counters.timed_out == 2
+
+
+def test_nothing_of_the_retries_at_hand_is_handed_out_of_a_deactivated_spout() -> None:
+    scene, _ = due_retries(5)
+    assert scene.spout.next_tuple() is not None
+    scene.spout.deactivate()
+    assert scene.spout.next_tuple() is None
+    scene.spout.activate()
+    assert [each.values.attempt for each in scene.take()] == [2] * 4
+
+
+def test_a_retry_that_was_at_hand_at_a_crash_has_lost_no_attempt() -> None:
+    scene, _ = due_retries(5, retry_limit=1)
+    first = scene.spout.next_tuple()
+    assert first is not None
+    scene.step()  # a commit
+    scene.spout.crash()
+    scene.open()
+    again = scene.take()
+    for each in again:
+        assert scene.spout.ack(each.message_id)
+    again += scene.take_and_ack()
+    assert {each.values.attempt for each in again if each.values.data in {b"%d" % at for at in range(5)}} == {
+        2
+    }
+
+
+def test_retries_of_a_lost_shard_that_were_at_hand_are_nobodys() -> None:
+    scene, _ = due_retries(5)
+    first = scene.spout.next_tuple()
+    assert first is not None
+    scene.zookeeper.expire(tuples_of(scene.spout).consumer.ports.coordinator.member)
+    again: list[Emitted] = []
+    while len(again) < 5:
+        scene.step()
+        again.extend(scene.take_and_ack())
+    assert not scene.spout.fail(first.message_id)
+    assert len({each.values.data for each in again} & {b"%d" % at for at in range(5)}) == 5
+    assert held_in(scene.spout) == 0
+
+
+def test_a_failed_retry_of_a_key_holds_up_what_waits_behind_it() -> None:
+    scene = Scene(order="key", retry_jitter=0.0)
+    for number in range(6):
+        scene.stream.put(b"%d" % number, KEYS[number % 3])
+    scene.step()
+    for each in scene.take():
+        assert scene.spout.fail(each.message_id)
+    scene.clock.advance(1.0)
+    retries = list(iter(scene.spout.next_tuple, None))
+    assert [each.values.data for each in sorted(retries, key=lambda each: each.values.data)] == [
+        b"0",
+        b"1",
+        b"2",
+    ]
+    for each in retries[:2]:
+        assert scene.spout.ack(each.message_id)
+    assert scene.spout.fail(retries[2].message_id)
+
+    behind = [each.values.partition_key for each in scene.take()]
+    assert retries[2].values.partition_key not in behind
+
+
 def test_a_deactivated_spout_hands_out_nothing_of_a_run_and_an_active_one_goes_on() -> None:
     scene = Scene()
     for number in range(10):
@@ -506,6 +664,9 @@ class Histories(RuleBasedStateMachine):
         self.acked: set[bytes] = set()
         self.failed: set[bytes] = set()
         self.data_of: dict[str, bytes] = {}
+        self.failures = Counter[bytes]()
+        self.before_crash = 0
+        """So many records were put before the last crash: how often these have failed is not known here."""
 
     @rule(count=st.integers(1, 40))
     def put(self, count: int) -> None:
@@ -531,6 +692,8 @@ class Histories(RuleBasedStateMachine):
                 key = emitted.values.partition_key
                 earlier = [each for each in self.failed if int(each) < int(data)]
                 assert not any(KEYS[int(each) % 3] == key for each in earlier), "it waits behind its key"
+            if int(data) >= self.before_crash:
+                assert emitted.values.attempt == 1 + self.failures[data], "each failure is one delivery"
             self.out[data] = emitted.message_id
             self.data_of[emitted.message_id] = data
             self.known.append(emitted.message_id)
@@ -556,10 +719,12 @@ class Histories(RuleBasedStateMachine):
         data = [*self.out][int(at * len(self.out))]
         assert self.scene.spout.fail(self.out.pop(data))
         self.failed.add(data)
+        self.failures[data] += 1
 
     @rule()
     def crash(self) -> None:
         self.scene.spout.crash()
+        self.before_crash = self.put_so_far
         self.failed.clear()
         self.out.clear()
         self.known.clear()

@@ -28,7 +28,7 @@ from kinesis_spout.testing import (
 )
 from tests.support.kinesis.in_memory_client import client_error
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_SECONDS, wait_until
 
 pytestmark = pytest.mark.usefixtures("each_packer")
 
@@ -355,7 +355,7 @@ def test_a_large_batch_gets_room_although_others_put_all_the_time() -> None:
         max_buffered_records=100,
         max_records_per_call=10,
         max_concurrent_calls=2,
-        block_timeout_seconds=5.0,
+        block_timeout_seconds=DEADLINE_SECONDS,
     ) as producer:
 
         def put_on_and_on() -> None:

@@ -144,19 +144,20 @@ def test_dropping_the_oldest_takes_as_long_for_the_last_record_as_for_the_first_
     )
 
     def put(count: int) -> float:
-        started = time.process_time()
+        started = time.thread_time()
         for number in range(count):
             producer.put(b"1", f"key-{number}")
-        return time.process_time() - started
+        return time.thread_time() - started
 
     put(5_000)
     hanging = [producer.next_work() for _ in range(4)]
     first = put(2_000)
     put(10_000)
-    assert put(2_000) < 3 * first
+    # The shortest of several: what else the machine did is in the others.
+    assert min(put(2_000) for _ in range(5)) < 3 * first
     for work in hanging:
         assert work is not None
         producer.do(work)
     producer.flush()
     counts = producer.counts()
-    assert (counts.dropped, counts.sent) == (14_000, 5_000)
+    assert (counts.dropped, counts.sent) == (22_000, 5_000)

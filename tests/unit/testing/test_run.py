@@ -1,6 +1,5 @@
 """``run``: a handler's whole story, told by the real rules on a clock that nobody waits for."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.testing import Ending, InMemoryStream, InMemoryZooKeeper, ManualClock, Outcomes, run
+from tests.support import threads
 
 FIRST = "shardId-000000000000"
 
@@ -240,10 +240,7 @@ class TestTheClock:
         assert story() == story()
 
     def test_no_thread_is_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def start(thread: threading.Thread) -> None:
-            raise AssertionError(f"{thread.name} was started")
-
-        monkeypatch.setattr(threading.Thread, "start", start)
+        threads.forbid_starts(monkeypatch)
         outcomes = run(bill, [b"5", b"-5"])
         assert (len(outcomes.acked), len(outcomes.dead_lettered)) == (1, 1)
 

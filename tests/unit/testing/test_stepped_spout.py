@@ -1,6 +1,5 @@
 """The plain-Python door on the public fakes, where nothing happens but by the clock of the test."""
 
-import threading
 from collections.abc import Callable
 from math import inf
 
@@ -10,6 +9,7 @@ from kinesis_spout.model.errors import AccessDenied, DeadLetterError, SpoutClose
 from kinesis_spout.testing import (
     SteppedSpout,
 )
+from tests.support import threads
 from tests.support.consumer.world import SteppedWorld
 
 FIRST = "shardId-000000000000"
@@ -22,10 +22,7 @@ def world() -> SteppedWorld:
 
 @pytest.fixture(autouse=True)
 def _without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(thread: threading.Thread) -> None:
-        raise AssertionError(f"{thread.name} was started")
-
-    monkeypatch.setattr(threading.Thread, "start", start)
+    threads.forbid_starts(monkeypatch)
 
 
 @pytest.mark.parametrize("end", [SteppedSpout.close, SteppedSpout.crash], ids=["close", "crash"])

@@ -1,8 +1,9 @@
 """The SubscribeToShard call: botocore makes and signs the request; we read its answer.
 
 botocore would parse every record (19 µs for 1 KB), block a thread for each stream, and refuse a stream
-without an initial response. So the signed request is sent over a separate connection (made by botocore's
-session: certificates, proxies), and the socket returned. botocore gets every other answer, to raise its errors.
+without an initial response. So the signed request is sent over a separate connection of urllib3 (with
+botocore's certificates and proxies), and the socket returned. botocore gets every other answer, to raise its
+errors.
 
 | endpoint | proxy | how the request goes |
 | --- | --- | --- |
@@ -21,11 +22,11 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import botocore.exceptions
 import urllib3.exceptions
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict, create_request_object
 from botocore.exceptions import (
     BotoCoreError,
     ConnectionClosedError,
@@ -36,12 +37,14 @@ from botocore.exceptions import (
 )
 from botocore.httpsession import mask_proxy_url
 from botocore.parsers import create_parser
+from urllib3.connection import HTTPConnection, HTTPSConnection, ProxyConfig
+from urllib3.util import Url, parse_url
 from urllib3.util.ssl_match_hostname import CertificateError
 
 from kinesis_spout.kinesis.calls import translated
 from kinesis_spout.kinesis.read.fan_out.subscription import OPERATION
+from kinesis_spout.kinesis.wire.calls import Wire
 from kinesis_spout.kinesis.wire.http import Chunks, ProtocolError
-from kinesis_spout.kinesis.wire.whole_body import TunnelRefused, endpoint_of, is_refused_tunnel
 from kinesis_spout.model.errors import Unavailable
 from shard_state import Position
 
@@ -93,16 +96,19 @@ class PushedEvents:
 class PushedSubscriptions:
     """Makes a client's ``subscribe_to_shard`` return ``PushedEvents`` under ``PUSHED``. Thread-safe."""
 
-    def __init__(self, client: "KinesisClient") -> None:
-        self._endpoint = endpoint_of(client)
-        self._read_timeout = client.meta.config.read_timeout  # type: ignore[attr-defined]
-        events: Any = client.meta.events  # its stubs know no handler that answers
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        events: Any = wire.client.meta.events  # its stubs know no handler that answers
         events.register_first(f"before-call.kinesis.{OPERATION}", self._exchange)
 
-    def _exchange(self, *, model: Any, params: Any, **_event: object) -> tuple[AWSResponse, dict[str, Any]]:
-        request = self._endpoint.create_request(params, model)
-        connection = open_connection(self._endpoint.http_session.within, request)
-        connection.settimeout(self._read_timeout)
+    def _exchange(
+        self, *, model: Any, params: Any, request_signer: Any, **_event: object
+    ) -> tuple[AWSResponse, dict[str, Any]]:
+        unsigned = create_request_object(params)
+        request_signer.sign(model.name, unsigned)
+        request = unsigned.prepare()
+        connection = _sent(request, self._wire)
+        connection.settimeout(self._wire.config.read_timeout)
         try:
             with HTTPResponse(_Unbuffered(connection)) as answer:  # type: ignore[arg-type]
                 answer.begin()
@@ -159,24 +165,45 @@ def starting_position(position: Position) -> dict[str, Any]:
     return starting
 
 
-def open_connection(session: Any, request: AWSPreparedRequest) -> socket.socket:
+def _sent(request: AWSPreparedRequest, wire: Wire) -> socket.socket:
     """Send a signed request over a new connection, and return the socket; raises as botocore's session."""
-    proxy_url = session._proxy_config.proxy_url_for(request.url)  # noqa: SLF001 - botocore offers no other way
-    pool = session._get_connection_manager(request.url, proxy_url).connection_from_url(request.url)  # noqa: SLF001
-    session._setup_ssl_cert(pool, request.url, session._verify)  # noqa: SLF001
-    connection = pool._new_conn()  # noqa: SLF001
-    headers = _as_text(request.headers)
-    with _named_as_botocore_does(connection, request, proxy_url):
-        if proxy_url is not None and request.url.startswith("https"):
-            pool._prepare_proxy(connection)  # noqa: SLF001
+    url, proxy_url = parse_url(request.url), wire.proxies.proxy_url_for(request.url)
+    proxy = None if proxy_url is None else parse_url(proxy_url)
+    connection, target, headers = _connection(url, proxy, wire), url.request_uri, _as_text(request.headers)
+    if proxy is not None:
+        password = wire.proxies.proxy_headers_for(proxy_url)
+        if url.scheme == "https":
+            connection.set_tunnel(_host(url), url.port, password, str(proxy.scheme))
         else:
-            connection.connect()
-            headers |= pool.proxy_headers  # the proxy's password, which a request without a tunnel carries
-        target = session._get_request_target(request.url, proxy_url)  # noqa: SLF001
-        connection.request(request.method, target, body=request.body, headers=headers)
-    opened: socket.socket = connection.sock
+            target, headers = request.url, headers | password
+    with _named_as_botocore_does(connection, request, proxy_url):
+        connection.connect()
+        connection.request(request.method, target, body=cast("bytes", request.body), headers=headers)
+    opened = cast("socket.socket", connection.sock)
     connection.sock = None  # it would be closed with the connection
     return opened
+
+
+def _connection(url: Url, proxy: Url | None, wire: Wire) -> HTTPConnection:
+    to = proxy or url
+    port = to.port or (443 if to.scheme == "https" else 80)
+    keep_alive = (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options: dict[str, Any] = {
+        "timeout": wire.config.connect_timeout,
+        "socket_options": [*HTTPConnection.default_socket_options, keep_alive],
+        "proxy": proxy,
+    }
+    if "https" not in {url.scheme, to.scheme}:
+        return HTTPConnection(_host(to), port, **options)
+    trust = wire.trust()
+    to_proxy = ProxyConfig(
+        trust, use_forwarding_for_https=False, assert_hostname=None, assert_fingerprint=None
+    )
+    return HTTPSConnection(_host(to), port, ssl_context=trust, proxy_config=to_proxy, **options)
+
+
+def _host(url: Url) -> str:
+    return str(url.host).strip("[]")
 
 
 @contextmanager
@@ -196,9 +223,7 @@ def _named_as_botocore_does(
         raise
 
 
-def _failed_at_proxy(error: Exception, endpoint_url: str, proxy_url: str) -> BotoCoreError:
-    if is_refused_tunnel(error):
-        return TunnelRefused(endpoint_url=endpoint_url, proxy_url=proxy_url, error=error)
+def _failed_at_proxy(error: Exception, _endpoint_url: str, proxy_url: str) -> BotoCoreError:
     if isinstance(error, ssl.SSLCertVerificationError | CertificateError):
         return SSLError(endpoint_url=proxy_url, error=error)
     return ProxyConnectionError(proxy_url=proxy_url, error=error)

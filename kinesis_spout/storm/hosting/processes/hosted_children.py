@@ -40,20 +40,10 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
     send,
 )
 from kinesis_spout.storm.hosting.processes.placement import PlacementAddress
-from kinesis_spout.storm.running.program import SHELL_HOST
 
 _ANSWER_SECONDS: Final = 20.0
 """How long a host process of another machine may take for an answer, beyond the time that it should wait."""
 _log = logging.getLogger(__name__)
-
-
-def host_conf(application: str) -> dict[str, str]:
-    """What a topology's conf needs so that its shell bolts use one host process on each machine.
-
-    Without it each Python process owns the processes of its own shell bolts, and they end with it. Topologies
-    with the same ``application``, an id such as Spark's, share the processes.
-    """
-    return {SHELL_HOST: application}
 
 
 class HostedChildren:

@@ -210,7 +210,7 @@ class SupervisedConsumer:
         else:
             if status:
                 self.ends.by_themselves.append(
-                    f"{self.life} stopped with status {status}: {self._last_words()}"
+                    f"{self.life} stopped with status {status}: {self.last_words()}"
                 )
 
     def close(self) -> None:
@@ -237,6 +237,11 @@ class SupervisedConsumer:
             )
         except (OSError, IndexError):  # it has just ended
             return None
+
+    def last_words(self) -> str:
+        """Give the last line that its process wrote."""
+        lines = [line for line in self._output.read_text(errors="replace").splitlines() if line.strip()]
+        return lines[-1][:300] if lines else "(it said nothing)"
 
     @property
     def _log(self) -> Path:
@@ -267,15 +272,11 @@ class SupervisedConsumer:
         elif self._expected_end:
             return
         elif not self._has_started():
-            self.ends.at_start[self._last_words().partition(":")[0]] += 1
+            self.ends.at_start[self.last_words().partition(":")[0]] += 1
         else:
             self.ends.by_themselves.append(
-                f"{self.life} ended with {process.returncode}: {self._last_words()}"
+                f"{self.life} ended with {process.returncode}: {self.last_words()}"
             )
-
-    def _last_words(self) -> str:
-        lines = [line for line in self._output.read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1][:300] if lines else "(it said nothing)"
 
 
 def _parts_of(parent: int, named: str) -> list[int]:

@@ -215,7 +215,10 @@ def children_too_early(evidence: Evidence) -> Iterator[str]:
 
 
 def attempts(evidence: Evidence) -> Iterator[str]:
-    """Attempts count up one by one, also from owner to owner, and stay within the limit."""
+    """Attempts count up one by one, also from owner to owner, and stay within the limit.
+
+    A failure that may be the beginning of an outage is an attempt more.
+    """
     for record, entries in evidence.by_record.items():
         last: dict[int, int] = {}
         for entry in entries:
@@ -232,7 +235,7 @@ def attempts(evidence: Evidence) -> Iterator[str]:
             uncounted = entry.attempt == before and _is_on_spark(entry)
             if entry.attempt != before + 1 and not uncounted:
                 yield f"{_named(record)}: attempt {entry.attempt} came after {before}, under epoch {epoch}"
-            if entry.attempt > 1 + evidence.retry_limit:
+            if entry.attempt > 1 + evidence.retry_limit + evidence.spared[record, epoch]:
                 yield f"{_named(record)}: attempt {entry.attempt} is beyond the limit"
             last[epoch] = entry.attempt
 
@@ -242,9 +245,12 @@ def letters(evidence: Evidence) -> Iterator[str]:
     acts = {put.record: put.act for put in evidence.ledger}
     for letter in evidence.letters:
         act = acts.get(letter.record)
-        expected = {Act.POISON: ("exhausted", 1 + evidence.retry_limit), Act.REJECT: ("rejected", None)}
-        reason, count = expected.get(act, (None, None)) if act else (None, None)
-        if letter.reason != reason or (count is not None and letter.attempts != count):
+        spared = max((count for (of, _), count in evidence.spared.items() if of == letter.record), default=0)
+        over = letter.attempts - 1 - evidence.retry_limit
+        expected = {Act.POISON: "exhausted", Act.REJECT: "rejected"}
+        if letter.reason != (expected.get(act) if act else None) or (
+            act is Act.POISON and not 0 <= over <= spared
+        ):
             yield f"{_named(letter.record)} ({act}) has a letter: {letter.reason} after {letter.attempts}"
     for record, act in acts.items():
         if act in {Act.POISON, Act.REJECT} and record not in evidence.lettered:

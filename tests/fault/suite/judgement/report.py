@@ -65,12 +65,13 @@ def _kinesis_answers(world: World) -> Counter[str]:
 def reported(world: World, outcome: Outcome, evidence: Evidence) -> Report:
     violations = {name: list(check(evidence)) for name, check in CHECKERS.items()}
     violations["ended by themselves"] = [end for each in world.consumers for end in each.ends.by_themselves]
+    violations["cut short"] = outcome.cut_short
     violations["not finished in time"] = (
         [
             f"not everything was finished {world.plan.settle_seconds:g} s after the last fault",
             *outcome.unfinished,
         ]
-        if outcome.settle_seconds is None
+        if outcome.settle_seconds is None and outcome.fault_seconds
         else []
     )
     kinds = outcome.by_kind | Counter({FAILED_BY_CHANCE: failures_by_chance(evidence)})

@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_spout.operations.applications import UNNAMED
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.web import server
+from kinesis_spout.web import app
 from kinesis_spout.web.page_settings import PageSettings
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
@@ -28,7 +28,7 @@ class Served:
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     served = Served()
-    monkeypatch.setattr(server, "serve", served)
+    monkeypatch.setattr(app, "serve", served)
     return served
 
 
@@ -80,7 +80,7 @@ def test_without_its_extra_one_line_says_what_to_install(
 
 
 def test_an_address_that_is_taken_is_refused() -> None:
-    with server._listening(PageSettings(port=0)) as other:
+    with app._listening(PageSettings(port=0)) as other:
         port = other.getsockname()[1]
         _, error = FakeWorld().call("web", "--http", f"127.0.0.1:{port}", *SETTINGS, exit_code=2)
     assert "another program may listen there" in error

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.cli.failures import SparkFailed
-from kinesis_spout.cli.runs.spark_output import LOG, SparkOutput
-from kinesis_spout.cli.runs.spark_session import start_spark
+from kinesis_spout.cli.runs.spark_session import LOG, SparkOutput, start_spark
 from tests.support.waiting import wait_until
 
 CHATTER = """

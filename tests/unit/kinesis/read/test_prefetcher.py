@@ -7,7 +7,10 @@ import pytest
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, Blocking, Steps
 from kinesis_spout.model.clock import SystemClock
+from tests.support import threads
 from tests.support.waiting import wait_until
+
+_START = threading.Thread.start
 
 
 def test_a_fetch_runs_when_it_is_due_and_not_before() -> None:
@@ -97,19 +100,14 @@ def test_a_due_time_does_not_wake_the_threads_that_have_nothing_to_do() -> None:
 
 def test_a_new_first_one_is_watched_for_although_a_thread_watches_for_a_later_one() -> None:
     clock = SystemClock()
-    together = threading.Barrier(2, timeout=30)
-    met: list[int] = []
-    order: list[int] = []
-    with Prefetcher(most=2) as prefetcher:
-        for _ in range(2):  # so that both threads are there
-            prefetcher.submit(Blocking(lambda: met.append(together.wait())), 0.0)
-        wait_until(lambda: len(met) == 2, "two threads")
-        begun = clock.monotonic()
-        for number in range(5, 0, -1):
-            prefetcher.submit(Blocking(partial(order.append, number)), begun + 2 + number / 50)
-        wait_until(lambda: len(order) == 5, "all five")
-
-    assert order == [1, 2, 3, 4, 5]
+    ran: list[int] = []
+    with Prefetcher() as prefetcher:
+        prefetcher.submit(Blocking(partial(ran.append, 0)), 0.0)
+        wait_until(lambda: ran == [0], "its thread is there")
+        for number in range(5, 1, -1):
+            prefetcher.submit(Blocking(partial(ran.append, number)), clock.monotonic() + 1_000 * number)
+        prefetcher.submit(Blocking(partial(ran.append, 1)), clock.monotonic() + 0.1)
+        wait_until(lambda: ran == [0, 1], "the first of them")
 
 
 def test_one_that_is_submitted_while_it_runs_runs_once_more_and_not_beside_itself() -> None:
@@ -154,7 +152,7 @@ def test_one_that_is_withdrawn_does_not_run_and_nothing_is_due() -> None:
 
 
 def test_closing_ends_the_threads_and_later_fetches_do_nothing() -> None:
-    before = set(threading.enumerate())
+    before = threads.named("kinesis-prefetch")
     runs: list[int] = []
     prefetcher = Prefetcher(most=2)
     prefetcher.submit(Blocking(lambda: runs.append(1)), 0.0)
@@ -164,7 +162,7 @@ def test_closing_ends_the_threads_and_later_fetches_do_nothing() -> None:
     prefetcher.close()
     prefetcher.submit(Blocking(lambda: runs.append(2)), 0.0)
 
-    assert set(threading.enumerate()) <= before
+    wait_until(lambda: threads.named("kinesis-prefetch") <= before, "its threads end")
     assert runs == [1]
 
 
@@ -174,7 +172,6 @@ def test_a_machine_that_starts_no_more_threads_ends_no_polling(
 ) -> None:
     ran: list[int] = []
     errors: list[Exception] = []
-    start = threading.Thread.start
     started: list[threading.Thread] = []
 
     def start_few(thread: threading.Thread) -> None:
@@ -182,7 +179,7 @@ def test_a_machine_that_starts_no_more_threads_ends_no_polling(
             if len(started) == there_are:
                 raise RuntimeError("can't start new thread")
             started.append(thread)
-        start(thread)
+        _START(thread)
 
     def fetching(number: int) -> Callable[[], Steps[None]]:
         def fetch() -> Steps[None]:
@@ -231,5 +228,7 @@ def test_one_whose_thread_could_not_be_started_can_be_closed(monkeypatch: pytest
     prefetcher.close()
 
 
-def no_start(_thread: threading.Thread) -> None:
-    raise RuntimeError("can't start new thread")
+def no_start(thread: threading.Thread) -> None:
+    if thread.name.startswith("kinesis-prefetch"):
+        raise RuntimeError("can't start new thread")
+    _START(thread)

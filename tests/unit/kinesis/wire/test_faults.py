@@ -130,7 +130,7 @@ def test_a_poll_whose_kept_connection_ends_without_an_answer_is_made_again_once(
 
 
 def test_a_server_that_stops_inside_an_answer_times_out(server: Server) -> None:
-    client = client_of(server, read_timeout_seconds=1.0)
+    client = client_of(server, read_timeout_seconds=5.0)
     server.answers = [answer_of(EMPTY)[:-1]]
 
     with pytest.raises(ReadTimeoutError):
@@ -142,7 +142,7 @@ def test_a_server_that_stops_inside_an_answer_times_out(server: Server) -> None:
 def test_a_poll_that_waited_in_vain_on_a_kept_connection_is_not_made_again_below_its_caller(
     server: Server,
 ) -> None:
-    client = client_of(server, read_timeout_seconds=1.0)
+    client = client_of(server, read_timeout_seconds=5.0)
     read(client)
     server.answers = [SILENCE]
 

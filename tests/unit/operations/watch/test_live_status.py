@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.monitoring.status import status_of
+from kinesis_spout.operations.watch import live_status
 from kinesis_spout.operations.watch.live_status import LiveStatus, ask_members
 from kinesis_spout.operations.watch.live_status import ask as ask_for
 from kinesis_spout.settings import SpoutConfig
@@ -39,6 +40,12 @@ def served() -> Iterator[Callable[[Answering], str]]:
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def _answers_come_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a busy machine."""
+    monkeypatch.setattr(live_status, "_TIMEOUT_SECONDS", 60.0)
 
 
 def ask(address: str, member: str = "worker") -> LiveStatus:
@@ -91,7 +98,10 @@ def test_an_answer_that_cannot_be_read_is_a_problem(served: Callable[[Answering]
     assert ask(served(says(body))).problem is not None
 
 
-def test_an_answer_that_comes_in_drops_is_not_waited_for(served: Callable[[Answering], str]) -> None:
+def test_an_answer_that_comes_in_drops_is_not_waited_for(
+    served: Callable[[Answering], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_status, "_TIMEOUT_SECONDS", 1.0)
     gone = threading.Event()
 
     def drip(handler: Any) -> None:

@@ -16,6 +16,7 @@ from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.concurrency.record_run import RecordRun, RunRules
 from kinesis_spout.spark.tasks.handlers import record_handler
 from kinesis_spout.spark.tasks.journal import SliceNotes
+from tests.support import threads
 from tests.support.waiting import wait_until
 
 PATIENCE_SECONDS = 120.0
@@ -211,16 +212,12 @@ def test_it_can_be_pickled_after_it_was_used() -> None:
 # Threads
 
 
-def handler_threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith(NAMES[0])}
-
-
 @pytest.fixture(autouse=True)
 def _threads_end_with_their_handler() -> Iterator[None]:
-    before = handler_threads()
+    before = threads.named(NAMES[0])
     yield
     gc.collect()
-    wait_until(lambda: handler_threads() <= before, "the threads of the handlers have ended")
+    wait_until(lambda: threads.named(NAMES[0]) <= before, "the threads of the handlers have ended")
 
 
 def test_threads_stay_for_the_next_run() -> None:
@@ -247,10 +244,10 @@ def test_a_thread_that_times_out_fails_its_record_and_another_takes_its_place() 
             assert released.wait(PATIENCE_SECONDS)
             late.append(number)
 
-    calls = calls_of(handle, 1, 0.05)
+    calls = calls_of(handle, 1, 1.0)
     run = carry_out(calls, 3)
 
-    assert errors(run) == {0: "timed out after 0.05 s (record_timeout_seconds)"}
+    assert errors(run) == {0: "timed out after 1 s (record_timeout_seconds)"}
     assert run.failures[0].timed_out
     raised = run.failures[0].raised
     assert raised is not None
@@ -282,7 +279,7 @@ def test_no_more_threads_are_abandoned_than_may_be_under_way() -> None:
     for _ in range(overdue):
         looked.wait(0.01)
     assert run.under_way == stuck
-    assert len(handler_threads()) == 4
+    assert len(threads.named(NAMES[0])) == 4
     released.set()
     task.join(PATIENCE_SECONDS)
 
@@ -331,10 +328,10 @@ def test_a_coroutine_that_times_out_is_cancelled_and_fails_its_record() -> None:
                 ended.append("cancelled")
                 raise
 
-    calls = calls_of(handle, 2, 0.05)
+    calls = calls_of(handle, 2, 1.0)
     run = carry_out(calls, 4)
 
-    assert errors(run) == {1: "timed out after 0.05 s (record_timeout_seconds)"}
+    assert errors(run) == {1: "timed out after 1 s (record_timeout_seconds)"}
     assert run.failures[1].timed_out
     raised = run.failures[1].raised
     assert raised is not None
@@ -364,7 +361,7 @@ def test_a_coroutine_that_goes_on_after_its_cancellation_is_abandoned() -> None:
             except asyncio.CancelledError:
                 continue
 
-    calls = calls_of(handle, 1, 0.05)
+    calls = calls_of(handle, 1, 1.0)
     run = carry_out(calls, 3)
 
     assert (list(run.failures), run.begun, abandoned(calls)) == ([0], 3, 1)

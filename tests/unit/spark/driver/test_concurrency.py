@@ -164,12 +164,12 @@ def test_a_record_that_times_out_is_failed_and_counted_and_delays_no_other(world
         seen.append(record.data.decode())
 
     world.put("a", "hangs", "b")
-    running = world.start(handle, concurrency=2, record_timeout_seconds=0.05, retry_limit=1)
+    running = world.start(handle, concurrency=2, record_timeout_seconds=1.0, retry_limit=1)
     running.query.processAllAvailable()
 
     (letter,) = world.dead_letters.letters
     assert (letter.data, letter.attempts) == (b"hangs", 2)
-    assert letter.error == "timed out after 0.05 s (record_timeout_seconds)"
+    assert letter.error == "timed out after 1 s (record_timeout_seconds)"
     assert "in handle" in (letter.traceback or "")
     assert running.query.counters.timed_out == 2
     assert sorted(seen) == ["a", "b"]

@@ -1,12 +1,12 @@
 """What the micro-batches do when Kinesis refuses: the same as the plain-Python door."""
 
 import logging
-import threading
 
 import pytest
 
 from kinesis_spout.model.errors import AccessDenied, KeyUnavailable, ShardNotFound
 from shard_state import SliceKind
+from tests.support import threads
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, Diary, EngineWorld, RunningQuery
 
@@ -31,11 +31,7 @@ def test_a_query_that_an_error_ended_leaves_no_thread_that_polls(world: EngineWo
     running = world.start(Diary())
     wait_until(lambda: not running.query.isActive, "the query ends")
 
-    wait_until(lambda: not polling_threads(), "the threads that polled end")
-
-
-def polling_threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("kinesis-spout-fetch")]
+    wait_until(lambda: not threads.named("kinesis-spout-fetch"), "the threads that polled end")
 
 
 def test_a_key_that_is_refused_ends_no_query_and_is_said_once(

@@ -22,7 +22,7 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import OpenGetter, Ports
 from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.kinesis.pace import ShardPaces
-from kinesis_spout.model.clock import SystemClock
+from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.model.handler import failure_of
 from kinesis_spout.model.record import Record
@@ -258,7 +258,8 @@ class RunningQuery:
 class EngineWorld:
     """Mutable. Close it at the end."""
 
-    def __init__(self, shards: int = 1) -> None:
+    def __init__(self, shards: int = 1, clock: Clock | None = None) -> None:
+        self.clock = clock or SystemClock()
         self.stream = InMemoryStream("orders", shards=shards, clock=ManualClock())
         self.client = StreamClient(self.stream)
         self.zookeeper = InMemoryZooKeeper()
@@ -306,7 +307,8 @@ class EngineWorld:
             coordinator=process.coordinator,
             group=process.group,
             dead_letters=self.dead_letters,
-            paces=paces or ShardPaces(SystemClock()),
+            clock=self.clock,
+            paces=paces or ShardPaces(self.clock),
         )
         config = SpoutConfig.of(
             **{

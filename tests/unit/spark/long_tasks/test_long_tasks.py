@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kinesis_spout.spark.tasks.jobs import Ticks
 
 REST_SECONDS = 10.0
-MOST_DELAY_SECONDS = 10.0
+MOST_DELAY_SECONDS = 60.0
 _ATTEMPT = """
 import sys
 from types import SimpleNamespace

@@ -28,7 +28,8 @@ class Task:
 
     def __init__(self, folder: Path, stream: InMemoryStream, **settings: object) -> None:
         self.file = folder / "0.0"
-        self.settings: TaskSettings = task_settings(StreamClient(stream), **settings)
+        # No slice may end because its process was slow, as one is that imports Arrow on a busy machine.
+        self.settings: TaskSettings = task_settings(StreamClient(stream), max_seconds=3_600.0, **settings)
 
     def run(
         self, pack: list[WorkSlice], handle: Callable[[Record], None], *, arrow: bool = False

@@ -6,15 +6,21 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from msgspec.structs import replace as replaced
 
 from kinesis_spout.consumer.limits.record_age import RecordAge
+from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
 from kinesis_spout.kinesis.read.polled_getter import Cursor
+from kinesis_spout.model.columns import HANDLED_SCHEMA
 from kinesis_spout.model.errors import DataLoss, KeyUnavailable, KinesisError, Throttled, Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.dataframe.caching_delivery import CachingDelivery
+from kinesis_spout.spark.rows import records_of
+from kinesis_spout.spark.tasks.arrow_delivery import ArrowDelivery
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
-from kinesis_spout.spark.tasks.handlers import RecordHandler
+from kinesis_spout.spark.tasks.handlers import ArrowCollector, ArrowHandler, RecordHandler, delivery_to
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
@@ -329,7 +335,7 @@ def bounded(position: Position, **changes: Any) -> WorkSlice:
     return read_slice(bound=bound, **changes)
 
 
-@pytest.mark.parametrize("kind", [HandlerDelivery, CachingDelivery])
+@pytest.mark.parametrize("kind", [HandlerDelivery, ArrowDelivery, CachingDelivery])
 @pytest.mark.parametrize("by", ["time", "number"])
 def test_a_slice_ends_before_the_record_that_ends_its_shard(
     world: World, kind: type[SliceDelivery], by: str
@@ -345,6 +351,8 @@ def test_a_slice_ends_before_the_record_that_ends_its_shard(
     def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
         if kind is CachingDelivery:
             return CachingDelivery(plan, rules)
+        if kind is ArrowDelivery:
+            return ArrowDelivery(plan, ArrowHandler(lambda *_: None), rules)
         return HandlerDelivery(plan, RecordHandler(lambda _: None, lambda record: record), rules)
 
     (result,) = run_slices([bounded(end)], task_settings(world.client, records_per_fetch=7), deliver)
@@ -367,7 +375,7 @@ def test_records_that_were_not_reached_come_back_before_the_bound_is_told(world:
     assert result.cursor.iterator is None
 
 
-@pytest.mark.parametrize("kind", [HandlerDelivery, CachingDelivery])
+@pytest.mark.parametrize("kind", [HandlerDelivery, ArrowDelivery, CachingDelivery])
 @pytest.mark.parametrize("skips", [True, False])
 def test_records_that_are_too_old_are_passed_over_wherever_they_stand(
     world: World, kind: type[SliceDelivery], *, skips: bool
@@ -384,6 +392,8 @@ def test_records_that_are_too_old_are_passed_over_wherever_they_stand(
     def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
         if kind is CachingDelivery:
             return CachingDelivery(plan, rules)
+        if kind is ArrowDelivery:
+            return ArrowDelivery(plan, ArrowHandler(lambda batch, _: seen.extend(records_of(batch))), rules)
         return HandlerDelivery(plan, RecordHandler(seen.append, lambda record: record), rules)
 
     work = replace(read_slice(), age=age)
@@ -391,4 +401,45 @@ def test_records_that_are_too_old_are_passed_over_wherever_they_stand(
     assert (result.outcome.count, result.delivered, result.expired) == (8, 4, 4)
     failed = [(failure.index, failure.attempt, failure.fate) for failure in result.outcome.failures]
     assert failed == ([] if skips else [(at, 0, Fate.EXPIRED) for at in (0, 1, 4, 5)])
-    assert len(seen) == (4 if kind is HandlerDelivery else 0)
+    assert len(seen) == (0 if kind is CachingDelivery else 4)
+
+
+@pytest.mark.parametrize("share", [2, 100], ids=["many fail", "few fail"])
+@pytest.mark.parametrize("restored", [False, True], ids=["as at first", "after a restart"])
+def test_the_columns_of_a_page_mean_what_its_records_would_to_an_arrow_handler(
+    world: World, share: int, *, restored: bool
+) -> None:
+    records = world.put(200)
+    world.stream.put(aggregate([UserRecord("one", b"a"), UserRecord("two", b"b")]), "carrier")
+    attempts = ((records[0].sequence, 3),) if restored else ()
+    seen: dict[type, list[pa.RecordBatch]] = {}
+
+    def result_of(kind: type[HandlerDelivery]) -> WorkResult:
+        batches = seen.setdefault(kind, [])
+
+        def handle(batch: pa.RecordBatch, collector: ArrowCollector) -> None:
+            batches.append(batch)
+            collector.fail([*range(0, batch.num_rows, share), batch.num_rows - 1], "bad")
+
+        def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+            return kind(plan, ArrowHandler(handle), rules)
+
+        (result,) = run_slices([read_slice(attempts=attempts)], task_settings(world.client), deliver)
+        return result
+
+    by_record, by_column = result_of(HandlerDelivery), result_of(ArrowDelivery)
+    assert by_column.outcome == by_record.outcome
+    assert by_column.delivered == 202
+    assert by_column.outcome.failures[0].attempt == (4 if restored else 1)
+    without_encryption = [replaced(each.record, encryption_type=None) for each in by_record.unfinished]
+    assert [each.record for each in by_column.unfinished] == without_encryption
+    assert pa.Table.from_batches(seen[ArrowDelivery]) == pa.Table.from_batches(seen[HandlerDelivery])
+    assert seen[ArrowDelivery][0].schema == HANDLED_SCHEMA
+
+
+def test_an_arrow_handler_is_given_columns_unless_it_looks_for_trace_contexts() -> None:
+    rules = DeliverySettings(order=Order.UNORDERED, clock=monotonic)
+    plain, traced = ArrowHandler(print), ArrowHandler(print)
+    traced.takes_columns = False
+    kinds = [type(delivery_to(handler, read_slice().plan, rules)) for handler in (plain, traced)]
+    assert kinds == [ArrowDelivery, HandlerDelivery]

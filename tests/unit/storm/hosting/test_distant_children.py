@@ -17,7 +17,6 @@ import pytest
 
 from kinesis_spout.processes.keyed_connections import connect
 from kinesis_spout.storm import ShellBolt
-from kinesis_spout.storm.hosting import host_conf
 from kinesis_spout.storm.hosting.processes import host_process
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
 from kinesis_spout.storm.hosting.processes.host_process import HostServer
@@ -30,7 +29,7 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
 )
 from kinesis_spout.storm.hosting.processes.placement import Placement
 from kinesis_spout.storm.local import LocalTopology
-from kinesis_spout.storm.running.program import SHELL_PLACEMENT
+from kinesis_spout.storm.running.program import SHELL_HOST, SHELL_PLACEMENT
 from tests.support.storm.shell_topology import KEY, shell_bolt, topology, words
 from tests.support.waiting import wait_until
 from tests.unit.storm.hosting.test_host_process import host_processes
@@ -53,7 +52,7 @@ class Machines:
     @contextmanager
     def on(self, address: str, bolt: ShellBolt) -> Iterator[LocalTopology]:
         self.go_to(address)
-        conf = {**host_conf(self.application), SHELL_PLACEMENT: {"shell": self.placement.address}}
+        conf = {SHELL_HOST: self.application, SHELL_PLACEMENT: {"shell": self.placement.address}}
         with topology(bolt, conf=conf) as local:
             yield local
 

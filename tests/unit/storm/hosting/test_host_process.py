@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.storm import ShellBolt
-from kinesis_spout.storm.hosting import host_conf
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
 from kinesis_spout.storm.hosting.processes.children import Lease, NotYet
 from kinesis_spout.storm.hosting.processes.host_socket import folder_of
 from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
+from kinesis_spout.storm.running.program import SHELL_HOST
 from tests.support.storm.shell_topology import ENVIRONMENT, KEY, command, shell_bolt, topology, words
 from tests.support.waiting import wait_until
 
@@ -67,7 +67,7 @@ def lease(children: HostedChildren, wait_seconds: float = 20) -> Lease:
 def test_another_worker_goes_on_with_the_same_child(application: str) -> None:
     seen = []
     for _ in range(2):
-        with topology(counting(), conf=host_conf(application)) as local:
+        with topology(counting(), conf={SHELL_HOST: application}) as local:
             result = local.run(words("a", "b"))
             seen += [list(values) for values in result.emitted["shell"]["default"]]
     assert [number for _, number, _ in seen] == [1, 2, 3, 4]
@@ -113,7 +113,7 @@ def test_the_child_of_a_worker_that_is_lost_goes_on_with_the_next(application: s
     assert worker.stdout.readline() == b"given\n"
     worker.kill()
     worker.communicate()
-    with topology(counting(), conf=host_conf(application)) as local:
+    with topology(counting(), conf={SHELL_HOST: application}) as local:
         result = local.run(words("c"))
     # It had counted the two of the worker that was lost; what it said of them was dropped.
     assert [list(values)[:2] for values in result.emitted["shell"]["default"]] == [["c", 3]]
@@ -121,7 +121,7 @@ def test_the_child_of_a_worker_that_is_lost_goes_on_with_the_next(application: s
 
 
 def test_a_child_that_died_is_said_with_its_last_words_and_replaced(application: str) -> None:
-    with topology(shell_bolt("dies"), conf=host_conf(application)) as local:
+    with topology(shell_bolt("dies"), conf={SHELL_HOST: application}) as local:
         result = local.run(words("a", "poison"))
         again = local.run(words("b"))
     assert "exit code 3" in result.reasons[0]
@@ -130,7 +130,7 @@ def test_a_child_that_died_is_said_with_its_last_words_and_replaced(application:
 
 
 def test_a_host_process_that_was_killed_is_replaced(application: str) -> None:
-    with topology(counting(), conf=host_conf(application)) as local:
+    with topology(counting(), conf={SHELL_HOST: application}) as local:
         local.run(words("a"))
         (pid,) = host_processes(application)
         os.kill(pid, signal.SIGKILL)

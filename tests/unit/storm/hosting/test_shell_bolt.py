@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.storm import ShellBolt, TopologyBuilder
-from kinesis_spout.storm.components import DEFAULT_STREAM, BasicBolt, Tuple
+from kinesis_spout.storm import DEFAULT_STREAM, BasicBolt, ShellBolt, TopologyBuilder, Tuple
 from kinesis_spout.storm.hosting.component_reports import MOST_LINES, MOST_METRICS
 from kinesis_spout.storm.local import LocalResult
 from tests.support.storm.hang_clock import LEAP_SECONDS, HangClock
@@ -130,7 +129,7 @@ def test_a_stray_print_is_put_aside_and_shown_once(caplog: pytest.LogCaptureFixt
 
 @pytest.mark.usefixtures("hang_clock")
 def test_a_component_that_only_prints_is_ended_with_what_it_printed_in_the_reason() -> None:
-    result = run(shell_bolt("only_prints"), "a", message_timeout_seconds=LONG_SECONDS)
+    result = run(shell_bolt("only_prints"), "a")
     assert "I do not speak multilang" in result.reasons[0]
 
 
@@ -194,6 +193,7 @@ def test_of_several_tuples_that_a_component_had_begun_when_it_died_none_is_to_bl
 def test_what_there_is_no_time_for_after_a_death_is_put_off_and_is_no_attempt() -> None:
     given = numbered(400, 5)
     with topology(shell_bolt("dies_of_some"), message_timeout_seconds=1) as local:
+        wait_until(lambda: local.run(words("a")).acked, "its process has begun")
         result = local.run(words(*given))
     put_off = [values[0] for values, end in result.failed if end.failure.put_off]
     failed = [values[0] for values, end in result.failed if not end.failure.put_off]
@@ -218,7 +218,7 @@ def test_what_a_component_says_of_a_tuple_that_its_own_emit_has_failed_comes_too
 
 @pytest.mark.usefixtures("hang_clock")
 def test_a_component_that_hangs_is_replaced_after_the_time_out() -> None:
-    with topology(shell_bolt("hangs"), message_timeout_seconds=LONG_SECONDS) as local:
+    with topology(shell_bolt("hangs")) as local:
         result = local.run(words("a", "poison"))
         again = local.run(words("b"))
     assert result.acked == words("a")
@@ -296,7 +296,7 @@ def test_what_a_component_says_of_itself_is_bounded_and_costs_no_tuple(
 )
 @pytest.mark.usefixtures("hang_clock")
 def test_a_component_with_a_pipe_that_leads_nowhere_is_replaced(how: str, why: str) -> None:
-    with topology(shell_bolt(how), message_timeout_seconds=LONG_SECONDS) as local:
+    with topology(shell_bolt(how)) as local:
         result = local.run(words("a", "poison", "b"))
         again = local.run(words("c"))
     assert result.acked == words("a", "b")

@@ -46,7 +46,7 @@ def test_marks_are_taken_out_and_everything_else_is_passed_on(program: Program) 
     other = CountsBlock(counts={})
     task = TaskRun(1, 0)
     assert read(task, [*sent(program, TaskRun(0, 0))[0], other]) == [other]
-    assert list(task.seen.marks) == [(0, 0)]
+    assert [seen for seen, _ in task.seen.runs] == [(0, 0)]
 
 
 def test_tasks_that_have_read_the_same_runs_do_not_contradict(program: Program) -> None:

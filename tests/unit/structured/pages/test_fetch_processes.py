@@ -2,13 +2,13 @@
 
 import base64
 import json
-import os
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -205,6 +205,6 @@ def test_pages_come_on_a_system_that_refuses_md5(
 
 
 def test_systems_without_it_say_so(monkeypatch: pytest.MonkeyPatch, settings: KinesisClientSettings) -> None:
-    monkeypatch.setattr(os, "name", "nt")
+    monkeypatch.setattr(fetch_processes, "os", SimpleNamespace(name="nt"))
     with pytest.raises(InvalidConfig, match="fetchProcesses: expected 0"):
         FetchProcesses(2, settings)

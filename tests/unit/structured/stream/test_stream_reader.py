@@ -4,7 +4,6 @@ import itertools
 import json
 import logging
 import pickle
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,7 +25,9 @@ from kinesis_spout.structured.pages.page_buffer import PageBuffer
 from kinesis_spout.structured.stream import fetched_shards, shard_fetcher
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader, ReadAllAvailable
 from kinesis_spout.testing import InMemoryStream, ManualClock
+from tests.support import threads
 from tests.support.kinesis.in_memory_client import InMemoryKinesisClient, client_error
+from tests.support.waiting import wait_until
 from tests.unit.structured import spark_in_memory
 from tests.unit.structured.spark_in_memory import Batch, Row, SparkInMemory, options, rows_of
 
@@ -487,11 +488,11 @@ def test_a_reader_that_cannot_begin_leaves_no_threads(query: Start, monkeypatch:
     stream = InMemoryStream("first")
     spark = query(stream, streamName="first,second")
     monkeypatch.setitem(spark_in_memory._clients, "first", SecondIsGone(stream))
-    before = set(threading.enumerate())
+    before = threads.named()
     with pytest.raises(StreamNotFound):
         spark.trigger()
     # Not their number: a thread of an earlier test may end meanwhile.
-    assert set(threading.enumerate()) <= before
+    wait_until(lambda: threads.named() <= before, "its threads end")
 
 
 def test_a_page_that_cannot_be_kept_ends_the_query_and_hangs_nobody(
