@@ -11,6 +11,7 @@ from shard_state.breaker.circuit_breaker import (
     CircuitBreaker,
 )
 from shard_state.checkpoint.checkpoint import Checkpoint
+from shard_state.lineage import Shard, ShardPhase
 from shard_state.local_shard.guarantee import Guarantee
 from shard_state.local_shard.local_shard_state import Capacity, Emission, LocalShardState
 from shard_state.local_shard.shard_slices import SliceLimits
@@ -20,7 +21,6 @@ from shard_state.retries.ordered_retries import Order
 from shard_state.retries.retry_policy import OUTAGE_CAP_SECONDS, GiveUp, Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds, ShardBound
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
-from shard_state.shards.lineage import Shard, ShardPhase
 from shard_state.slices.slices import (
     Delivery,
     Exhausted,

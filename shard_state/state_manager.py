@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from shard_state.breaker.circuit_breaker import BreakerRule
 from shard_state.breaker.outcome_watch import OutcomeWatch
 from shard_state.checkpoint.checkpoint import Checkpoint
+from shard_state.lineage import KnownShards, Shard, ShardPhase
 from shard_state.local_shard.guarantee import Guarantee
 from shard_state.local_shard.local_shard_state import Capacity, Emission, LocalShardState
 from shard_state.local_shard.shard_slices import ShardSlices, SliceLimits
@@ -43,7 +44,6 @@ from shard_state.retries.ordered_retries import Order
 from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
-from shard_state.shards.lineage import KnownShards, Shard, ShardPhase
 from shard_state.slices.slices import Delivery, Exhausted, Fate, Redelivery, SliceOutcome, SlicePlan
 from shard_state.tracker.run import Run
 

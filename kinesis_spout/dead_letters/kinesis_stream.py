@@ -29,7 +29,7 @@ from kinesis_spout.kinesis.write.record_putter import put_all
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, KinesisError
 from shard_state import Position
-from shard_state.shards.lineage import parents_first
+from shard_state.lineage import parents_first
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -26,7 +26,7 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.positions import parse_position, resolved
 from kinesis_spout.settings.setting_messages import NotAllowed
 from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, SequenceNumber, Shard
-from shard_state.shards.lineage import parents_first
+from shard_state.lineage import parents_first
 
 TARGETS: Final = (
     "trim_horizon, latest, an ISO 8601 time with its zone, seconds since the epoch, or at_sequence_number and the "

@@ -12,7 +12,7 @@ from kinesis_spout.operations.stored_progress import StoredProgress
 from kinesis_spout.operations.world import Stream, World, begun_progress
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Checkpoint, Position, Shard
-from shard_state.shards.lineage import blocking_parents, parents_first
+from shard_state.lineage import blocking_parents, parents_first
 
 _READERS: Final = 16
 

@@ -101,10 +101,8 @@ def _routes() -> list[Route]:
 
 def _forms() -> dict[str, Any]:
     return {
-        f"{_OF}/pause": changes.pause,
-        f"{_OF}/resume": changes.resume,
-        f"{_OF}/drain": changes.drain,
-        f"{_OF}/undrain": changes.undrain,
+        **{f"{_OF}/{what}": partial(changes.of_shards, what=what) for what in ("pause", "resume")},
+        **{f"{_OF}/{what}": partial(changes.of_member, what=what) for what in ("drain", "undrain")},
         f"{_OF}/redrive": changes.redrive,
         f"{_OF}/redrives/{{number:int}}/stop": changes.stop_redrive,
         f"{_OF}/reset": changes.reset,

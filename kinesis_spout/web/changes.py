@@ -31,23 +31,7 @@ class Refused(WrongArguments):
     """A form was not filled in as it asks."""
 
 
-async def pause(request: Request) -> Response:
-    return await _of_shards(request, "pause")
-
-
-async def resume(request: Request) -> Response:
-    return await _of_shards(request, "resume")
-
-
-async def drain(request: Request) -> Response:
-    return await _of_member(request, "drain", group.drain)
-
-
-async def undrain(request: Request) -> Response:
-    return await _of_member(request, "undrain", group.end_drain)
-
-
-async def _of_shards(request: Request, what: str) -> Response:
+async def of_shards(request: Request, *, what: str) -> Response:
     pages = Pages.of(request)
     shard_id = request.query_params.get("shard") or None
 
@@ -60,8 +44,7 @@ async def _of_shards(request: Request, what: str) -> Response:
 
     def carry_out(fields: Mapping[str, Any]) -> Response:
         observation = pages.observation(request)
-        change = group.pause if what == "pause" else group.resume
-        change(
+        (group.pause if what == "pause" else group.resume)(
             pages.watched.world,
             observation.config,
             [] if shard_id is None else [shard_id],
@@ -73,7 +56,7 @@ async def _of_shards(request: Request, what: str) -> Response:
     return await _form(request, _page(request, "change_shards.html", values), carry_out)
 
 
-async def _of_member(request: Request, what: str, change: Callable[..., object]) -> Response:
+async def of_member(request: Request, *, what: str) -> Response:
     pages = Pages.of(request)
     member = request.query_params.get("member", "")
 
@@ -86,7 +69,9 @@ async def _of_member(request: Request, what: str, change: Callable[..., object])
 
     def carry_out(fields: Mapping[str, Any]) -> Response:
         observation = pages.observation(request)
-        change(pages.watched.world, observation.config, member, by=pages.operator(request, _reason(fields)))
+        (group.drain if what == "drain" else group.end_drain)(
+            pages.watched.world, observation.config, member, by=pages.operator(request, _reason(fields))
+        )
         observation.changed()
         return _back(request)
 

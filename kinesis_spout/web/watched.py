@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from kinesis_spout.operations.applications import (
@@ -33,8 +34,8 @@ class Watched:
         self._lock = threading.Lock()
         """Guards the observations."""
         self._observations: dict[tuple[str, str], Observation] = {}
-        self._list = Refreshed(self._read_list, _LIST_SECONDS)
-        self._overview = Refreshed(self._read_overview, _LIST_SECONDS)
+        self._list = Refreshed(partial(list_applications, world, config), _LIST_SECONDS)
+        self._overview = Refreshed(partial(view_applications, world, config), _LIST_SECONDS)
 
     @property
     def only(self) -> tuple[str, str] | None:
@@ -87,9 +88,3 @@ class Watched:
     def _config_of(self, key: tuple[str, str]) -> SpoutConfig:
         # One that was named may have its stream's ARN.
         return self.config if key == self.only else config_of(self.config, *key)
-
-    def _read_list(self) -> Sequence[tuple[str, str]]:
-        return list_applications(self.world, self.config)
-
-    def _read_overview(self) -> Sequence[ApplicationView]:
-        return view_applications(self.world, self.config)

@@ -34,8 +34,8 @@ from shard_state import form_level
 from shard_state.assignment.assignment import Assignment
 from shard_state.assignment.group_member import GroupMember, MemberMode
 from shard_state.checkpoint.checkpoint import Checkpoint
+from shard_state.lineage import Lineage, Shard
 from shard_state.position import Position
-from shard_state.shards.lineage import Lineage, Shard
 
 TOLERATED_DIFFERENCE: Final = 0.2
 """Loads, each as a part of its member's share, that differ by no more are left as they are."""

@@ -15,13 +15,13 @@ from typing import Final
 
 from shard_state.checkpoint.checkpoint import Checkpoint
 from shard_state.errors import OutOfOrder
+from shard_state.lineage import Shard, ShardPhase
 from shard_state.local_shard.guarantee import Claims, Guarantee, handed_out
 from shard_state.position import Position
 from shard_state.retries.ordered_retries import Order, OrderedRetries
 from shard_state.retries.retry_policy import GiveUp, Retry, RetryPolicy
 from shard_state.run_bounds import ShardBound
 from shard_state.sequence_number import SHARD_END, SequenceNumber
-from shard_state.shards.lineage import Shard, ShardPhase
 from shard_state.slices.slices import Exhausted, Fate, Redelivery
 from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
 from shard_state.tracker.record_life import RecordEvent, RecordState

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from shard_state.shards.round_robin import RoundRobin
+from shard_state.owned_shards import RoundRobin
 
 MEMBERS = st.sampled_from("abcdef")
 

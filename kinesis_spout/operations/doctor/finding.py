@@ -1,5 +1,6 @@
 """What an examination finds, without secrets."""
 
+import dataclasses
 import os
 import re
 from collections.abc import Iterable
@@ -58,12 +59,7 @@ class Finding:
         return cls(about=about, condition=Condition.UNKNOWN, text=text, next=next_)
 
     def document(self) -> dict[str, Any]:
-        return {
-            "about": self.about,
-            "condition": self.condition.value,
-            "text": self.text,
-            "next": self.next,
-        }
+        return dataclasses.asdict(self) | {"condition": self.condition.value}
 
 
 class Redaction:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kinesis_spout.model.errors import StoreError
@@ -74,8 +75,8 @@ class Observation:
         self._stored = Refreshed(self._read_stored, _STORED_SECONDS)
         self._lags = Refreshed(self._read_lags, _STREAM_SECONDS)
         self._live = Refreshed(self._ask_members, _LIVE_SECONDS)
-        self._letters = Refreshed(self._read_letters, _LETTERS_SECONDS)
-        self._audit = Refreshed(self._read_audit, _STORED_SECONDS)
+        self._letters = Refreshed(partial(view_letters, world, config), _LETTERS_SECONDS)
+        self._audit = Refreshed(partial(read_audit, world, config), _STORED_SECONDS)
 
     def look(self) -> Sight:
         """How the application is now.
@@ -221,9 +222,3 @@ class Observation:
 
     def _ask_members(self) -> Mapping[str, LiveStatus]:
         return ask_members(self._look_at_store().group.members, self.config)
-
-    def _read_audit(self) -> Sequence[AuditEntry]:
-        return read_audit(self._world, self.config)
-
-    def _read_letters(self) -> LettersView:
-        return view_letters(self._world, self.config)

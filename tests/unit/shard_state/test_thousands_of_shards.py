@@ -11,9 +11,9 @@ from shard_state import (
     Position,
     Shard,
     StateManager,
+    lineage,
 )
-from shard_state.shards import lineage
-from shard_state.shards.round_robin import RoundRobin
+from shard_state.owned_shards import RoundRobin
 
 _SHARDS = 1_000
 

@@ -2,7 +2,7 @@ import random
 from collections.abc import Collection
 
 from shard_state import Shard
-from shard_state.shards.lineage import blocking_parents, parents_first
+from shard_state.lineage import blocking_parents, parents_first
 
 
 def blocked_by(

@@ -1,6 +1,6 @@
 """Whose turn it is: round by round, and record by record."""
 
-from shard_state.shards.round_robin import RECORDS_PER_TURN, REST_SECONDS_PER_SHARD, RoundRobin
+from shard_state.owned_shards import RECORDS_PER_TURN, REST_SECONDS_PER_SHARD, RoundRobin
 
 
 def ring(members: str) -> RoundRobin:
