@@ -29,7 +29,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # A busy machine is no fault: no test here is about how long it takes.
-hypothesis.settings.register_profile("no deadline", deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "no deadline", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("no deadline")
 
 pytest_plugins = [

@@ -33,6 +33,9 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         alone_seconds=8.0,
         combined_seconds=FAULT_SECONDS,
         records_per_second=24.0,
+        # Enough, also of a slow machine, that some failed at first, and some for good.
+        least_records=400,
+        failure_rates=(0.05, 0.3),
     )
     with made(plan, tmp_path, endpoint.settings) as made_world:
         yield made_world

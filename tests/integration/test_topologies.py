@@ -219,7 +219,7 @@ def test_tuples_of_a_spout_that_makes_one_each_tenth_of_a_second_flow_at_once(
 
     with builder.build("slow").run(spark):
         wait_until(lambda: len(numbers.acked) >= 3, "the first ones are acked, long before 1,000 are there")
-    assert numbers.emitted < 500
+    assert numbers.emitted < 1_000
 
 
 def test_a_bolt_that_is_rebalanced_works_at_one_shard_in_as_many_processes_as_it_has_tasks(

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from random import Random
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -157,6 +157,4 @@ class OwnersOnDisk(SpoolOwners):
 TestOwnersInMemory = OwnersInMemory.TestCase
 TestOwnersInMemory.settings = settings(deadline=None, max_examples=50, stateful_step_count=30)
 TestOwnersOnDisk = OwnersOnDisk.TestCase
-TestOwnersOnDisk.settings = settings(
-    deadline=None, max_examples=12, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow]
-)
+TestOwnersOnDisk.settings = settings(max_examples=12, stateful_step_count=25)

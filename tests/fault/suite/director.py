@@ -139,18 +139,24 @@ class Director:
         return self.outcome
 
     def _have_faults(self) -> None:
-        world, plan = self.world, self.world.plan
+        world = self.world
         with world.prober, world.producer:
             self._begun = time.monotonic()
             for lane in self._lanes:
                 lane.due = self._begun + lane.random.uniform(*lane.gap_seconds)
-            while self.elapsed < plan.seconds and not self._has_done_enough() and not world.producer.error:
+            while self._goes_on():
                 self._inject()
                 self._tick()
             self._end_all()
             self.outcome.fault_seconds = self.elapsed
         if world.producer.error:
             self.outcome.cut_short = [f"nothing more could be put: {world.producer.error!r}"]
+
+    def _goes_on(self) -> bool:
+        plan, producer = self.world.plan, self.world.producer
+        if producer.error or self._has_done_enough():
+            return False
+        return self.elapsed < plan.seconds or len(producer.ledger) < plan.least_records
 
     def _settle(self) -> None:
         world, plan = self.world, self.world.plan

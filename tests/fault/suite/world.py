@@ -49,6 +49,8 @@ class Plan:
     """How many faults, at most."""
     seconds: float
     """For how long faults are injected, at most."""
+    least_records: int = 0
+    """And for longer, until so many records were put."""
     pace: float = 1.0
     """How long the pauses between faults are, as a factor."""
     consumers: int = 3
