@@ -171,19 +171,42 @@ def found_at(frame: FrameType, kind: str, call: FrameType | None = None) -> Rais
 
 
 def _raised_at(error: BaseException) -> RaisedAt | None:
-    chain = [(_type_name(each), _frames(each)) for each in _with_causes(error)]
-    name, frames = chain[0]
-    if not frames:
-        return None
-    way = tuple((name, tuple((frame.f_code, line) for frame, line in frames)) for name, frames in chain)
+    way, codes = _way(error)
     known = _known.get(way)
     if known is None:
+        chain = [(_type_name(each), _frames(each)) for each in _with_causes(error)]
+        name, frames = chain[0]
+        if not frames:
+            return None
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
         text = _shortened("\nwhich led to\n".join(_stack_text(*each) for each in reversed(chain)))
-        known = RaisedAt(_encodable(f"{name} at {_place(frames[-1])}"), _encodable(text))
-        _known[way] = known
-    return known
+        raised = RaisedAt(_encodable(f"{name} at {_place(frames[-1])}"), _encodable(text))
+        known = _known[way] = raised, codes
+    return known[0]
+
+
+def _way(error: BaseException) -> tuple[tuple[object, ...], list[CodeType]]:
+    """Name the types of the exceptions and the places they came through, for the price of a dictionary's key.
+
+    Code is named by its id, for to hash it takes longer than all else here; so whoever keeps the way keeps the
+    code, which is returned beside it.
+    """
+    way: list[object] = []
+    codes: list[CodeType] = []
+    for each in _with_causes(error):
+        passed: list[CodeType] = []
+        places: list[int] = []
+        at = each.__traceback__
+        while at is not None:
+            code = at.tb_frame.f_code
+            passed.append(code)
+            places += id(code), at.tb_lasti
+            at = at.tb_next
+        way.append(type(each))
+        way += places[-2 * _MAX_FRAMES :]
+        codes += passed[-_MAX_FRAMES:]
+    return tuple(way), codes
 
 
 def _place(at: _Frame) -> str:
@@ -257,8 +280,8 @@ def _one_line(text: str) -> str:
 
 def _encodable(text: str) -> str:
     """Replace lone surrogates: they cannot be stored as UTF-8, and the dead letter must be."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-_known: Final[dict[tuple[tuple[str, tuple[tuple[CodeType, int], ...]], ...], RaisedAt]] = {}
-"""By the types of the exceptions and the lines they came through."""
+_known: Final[dict[tuple[object, ...], tuple[RaisedAt, list[CodeType]]]] = {}
+"""By ``_way``, with the code that it names."""

@@ -155,15 +155,16 @@ class FailureKinds:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
-    def add(self, raised: RaisedAt | None) -> None:
-        """Count a failure; one that was not raised is not counted here."""
+    def add(self, raised: RaisedAt | None, count: int = 1) -> None:
+        """Count failures from one place; those that were not raised are not counted here."""
         if raised is None:
             return
         kind = raised.kind
         if kind not in self._counts and len(self._counts) >= MAX_KINDS:
             kind = OTHERS
-        self._counts[kind] += 1
-        if self._counts[kind] == 1 and kind != OTHERS:
+        is_new = kind not in self._counts
+        self._counts[kind] += count
+        if is_new and kind != OTHERS:
             _log.warning(
                 "a handler failed with %s; later failures of this kind are only counted\n%s",
                 kind,

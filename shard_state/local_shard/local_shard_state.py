@@ -7,9 +7,9 @@ What is *dirty* is kept as a revision number: a commit takes a copy and its revi
 is under way raise the revision, so the shard stays dirty (and is committed again) although that commit succeeds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import starmap, takewhile
 from math import ceil, inf
 from typing import Final
 
@@ -383,7 +383,10 @@ class LocalShardState:
         With ``whole_lines`` what is held behind a record comes along; a ``single`` record is handed out by itself.
         """
         taken: list[Redelivery] = []
-        while len(taken) < limit:
+        while True:
+            taken += self._redelivered(self.retries.take_alone(now, limit - len(taken), single))
+            if len(taken) >= limit:
+                break
             first = self.retries.first_due(now)
             by_itself = first is not None and single(first)
             if first is None or (by_itself and taken):
@@ -391,16 +394,18 @@ class LocalShardState:
             line = [first]
             if whole_lines and not by_itself:
                 line.extend(takewhile(lambda held: not single(held), self.retries.behind(first, now)))
-            for sequence in line[: limit - len(taken)]:
+            del line[limit - len(taken) :]
+            for sequence in line:
                 self.retries.take(sequence)
-                if self.tracker.apply(sequence, RecordEvent.REDELIVER):
-                    attempt = self.tracker.attempts(sequence)
-                    taken.append(Redelivery(sequence=sequence, attempt=attempt))
+            taken += self._redelivered(line)
             if by_itself:
                 break
         if taken:
             self.revision += 1
         return tuple(taken)
+
+    def _redelivered(self, sequences: Sequence[SequenceNumber]) -> Iterator[Redelivery]:
+        return starmap(Redelivery, self.tracker.redelivered(sequences))
 
     def withdraw(self, sequence: SequenceNumber, partition_key: str | None, due_at: float = -inf) -> None:
         """Take back a delivery that did not reach the handler: the record waits on, uncounted.

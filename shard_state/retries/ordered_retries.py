@@ -13,6 +13,7 @@ before them is finished. Without order every line has one record.
 import heapq
 import math
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
@@ -93,7 +94,7 @@ class OrderedRetries:
             return
         self.take(sequence)
         name = self.line_of.pop(sequence)
-        line = self._lines.get(name)
+        line = self._lines.get(name) if self._lines else None
         if line is None:
             return
         at = bisect_left(line, sequence)
@@ -106,9 +107,25 @@ class OrderedRetries:
 
     def take(self, sequence: SequenceNumber) -> None:
         """Note that a record is delivered again: it stays in its line until it is finished."""
-        self._due.pop(sequence, None)
-        if len(self._offered) > _COMPACT_ABOVE and len(self._offered) > 2 * len(self._due):
-            self._offered = sorted({entry for entry in self._offered if self._counts(*entry)})
+        if self._due.pop(sequence, None) is not None:
+            self._compact()
+
+    def take_alone(
+        self, now: float, most: int, stops_at: Callable[[SequenceNumber], bool]
+    ) -> list[SequenceNumber]:
+        """Take the records that are due first, at most so many: those before one that has a line, or stops it."""
+        taken: list[SequenceNumber] = []
+        due, offered, lines = self._due, self._offered, self._lines
+        while offered and len(taken) < most:
+            due_at, sequence = offered[0]
+            if due.get(sequence) == due_at:
+                if due_at > now or stops_at(sequence) or (lines and self.line_of[sequence] in lines):
+                    break
+                del due[sequence]
+                taken.append(sequence)
+            heapq.heappop(offered)
+        self._compact()
+        return taken
 
     def first_due(self, now: float) -> SequenceNumber | None:
         due_at = self.next_due()
@@ -140,6 +157,10 @@ class OrderedRetries:
                 break
             held.append(other)
         return held
+
+    def _compact(self) -> None:
+        if len(self._offered) > _COMPACT_ABOVE and len(self._offered) > 2 * len(self._due):
+            self._offered = sorted({entry for entry in self._offered if self._counts(*entry)})
 
     def _join(self, sequence: SequenceNumber, partition_key: str | None) -> _Line:
         if sequence in self.line_of:

@@ -30,7 +30,7 @@ again yet. They are kept beside the list (``restored``) until reading has passed
 both.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from shard_state.checkpoint.checkpoint import Checkpoint, Hole, fits
@@ -236,6 +236,20 @@ class InflightRecordTracker:
             del self._unresolved[sequence]
             self._finish(span)
         return True
+
+    def redelivered(self, sequences: Iterable[SequenceNumber]) -> list[tuple[SequenceNumber, int]]:
+        """Do what ``apply`` does with REDELIVER, for less; returns those that it changed, with their attempts."""
+        changed: list[tuple[SequenceNumber, int]] = []
+        for sequence in sequences:
+            span = self._unresolved.get(sequence)
+            if span is None or span.state is not _WAITING:
+                continue
+            span.state = _IN_FLIGHT
+            span.attempts += 1
+            span.deadline = None
+            changed.append((sequence, span.attempts))
+        self.waiting -= len(changed)
+        return changed
 
     def settle(self, first: SequenceNumber, carved: Sequence[Carved] = ()) -> bool:
         """Finish the span that begins with ``first``, but for the records in ``carved``.

@@ -5,7 +5,7 @@ was not reached is held, and comes with the next slice. That also holds for erro
 read now says nothing about its records, so none of them is blamed.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -32,14 +32,19 @@ class RetryBuffer:
         self._records: dict[str, dict[SequenceNumber, Record]] = {}
         self.size_bytes = 0
 
-    def keep(self, shard_id: str, sequence: SequenceNumber, record: Record) -> None:
-        """Keep a record under its sequence number, of which the caller has an object: a second one would cost."""
-        shard = self._records.setdefault(shard_id, {})
-        self._forget(shard, sequence)
-        weight = _weight(record)
-        if self.size_bytes + weight <= self._max_bytes():
-            shard[sequence] = record
-            self.size_bytes += weight
+    def keep(self, shard_id: str, records: Iterable[tuple[SequenceNumber, Record]]) -> None:
+        """Keep records under their sequence numbers, of which the caller has objects: others would cost."""
+        shard, most = self._records.setdefault(shard_id, {}), self._max_bytes()
+        room = most - self.size_bytes
+        for sequence, record in records:
+            before = shard.pop(sequence, None)
+            if before is not None:
+                room += _weight(before)
+            weight = _weight(record)
+            if weight <= room:
+                shard[sequence] = record
+                room -= weight
+        self.size_bytes = most - room
 
     def get(self, shard_id: str, sequence: SequenceNumber) -> Record | None:
         """None if the record's data was not kept. It stays until dropped."""

@@ -7,6 +7,7 @@ far the others came is unknown: they are planned again, and halved if they die a
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from time import monotonic
@@ -103,13 +104,14 @@ class Settling:
             self._tip.recovered(shard)
         exhausted = self._manager.settle(plan, outcome, now, delivered=result.delivered)
         failed = {failure.sequence: failure.sequence for failure in outcome.failures}
-        for unfinished in result.unfinished:
-            self._retry_data.keep(shard_id, failed[unfinished.record.sequence], unfinished.record)
-            failures.add(unfinished.raised)
+        waiting = [(failed[each.record.sequence], each) for each in result.unfinished]
+        self._retry_data.keep(shard_id, ((sequence, each.record) for sequence, each in waiting))
+        for raised, count in Counter(each.raised for each in result.unfinished).items():
+            failures.add(raised, count)
         finished = {retry.sequence for retry in plan.retries} - failed.keys()
         if finished or exhausted:
             self._retry_data.drop(shard_id, finished | {gone.sequence for gone in exhausted})
-        records = {each.record.sequence: each for each in result.unfinished} if exhausted else {}
+        records = dict(waiting) if exhausted else {}
         for given_up in exhausted:
             unfinished = records[given_up.sequence]
             self._consumer.dead_letter(given_up, unfinished.record, unfinished.error, unfinished.raised)
@@ -227,10 +229,9 @@ class Settling:
             self._retry_data.drop(plan.shard_id, [given_up.sequence])
         if plan.kind is SliceKind.CARRIED and before is not None and before.position != position:
             # They wait now, to be halved.
-            for unfinished in held.unfinished:
-                sequence = unfinished.record.sequence
-                if before.tracker.state(sequence) is RecordState.WAITING:
-                    self._retry_data.keep(plan.shard_id, sequence, unfinished.record)
+            own = ((each.record.sequence, each.record) for each in held.unfinished)
+            waiting = (pair for pair in own if before.tracker.state(pair[0]) is RecordState.WAITING)
+            self._retry_data.keep(plan.shard_id, waiting)
             shard.settled(held.count)
             self._tip.end_if_carried(plan.shard_id, shard)
 

@@ -119,7 +119,7 @@ class SliceNotes:
 
     def ended(self, result: WorkResult) -> WorkResult:
         if self._journal is not None:
-            self._journal.append((self._number, None, result))
+            self._journal.append((self._number, None, result.pickled_once()))
         return result
 
 

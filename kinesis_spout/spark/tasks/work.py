@@ -7,11 +7,13 @@ Slices and results are pickled as columns: pickling each record and each failure
 own, costs several times as much, also in collections of the driver's garbage.
 """
 
+import pickle
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -89,6 +91,7 @@ class WorkResult:
     """The worker died, and the slice's progress is unknown."""
     error: KinesisError | None = None
     """Why reading stopped early, if by an error. What was read before still counts."""
+    _pickled: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def speaks_of_death(self) -> bool:
@@ -103,7 +106,14 @@ class WorkResult:
         """Of those that were handed to the handler, how many were not acked."""
         return sum(failure.was_delivered for failure in self.outcome.failures) - self.gone
 
+    def pickled_once(self) -> Self:
+        """Keep what it is when pickled: a task writes it down and returns it, and all its records are in it."""
+        object.__setattr__(self, "_pickled", pickle.dumps(self, pickle.HIGHEST_PROTOCOL))
+        return self
+
     def __reduce__(self) -> "tuple[Callable[..., WorkResult], tuple[Any, ...]]":
+        if self._pickled is not None:
+            return pickle.loads, (self._pickled,)
         unfinished = self.unfinished
         return _result_of, (
             _packed_plan(self.plan),
@@ -147,8 +157,14 @@ _PackedRecords = list[tuple[type[Record], Sequence[_Column]]]
 _PackedPlan = tuple[SlicePlan, Sequence[_Column]]
 
 _RESULT_NAMES: Final = tuple(
-    field.name for field in fields(WorkResult) if field.name not in ("plan", "outcome", "unfinished", "left")
+    each.name
+    for each in fields(WorkResult)
+    if each.init and each.name not in ("plan", "outcome", "unfinished", "left")
 )
+# Named tuples are made by a function of Python, which takes longer than all else here.
+_new_failed: Final = partial(tuple.__new__, FailedRecord)
+_new_sequence: Final = partial(tuple.__new__, SequenceNumber)
+_new_redelivery: Final = partial(tuple.__new__, Redelivery)
 _REST_OF_RESULT: Final = attrgetter(*_RESULT_NAMES)
 
 
@@ -171,9 +187,8 @@ def _failures(packed: Sequence[_Column]) -> Iterable[FailedRecord]:
     if not packed:
         return ()
     indexes, numbers, subs, numbers_before, subs_before, *others = packed
-    return map(
-        FailedRecord, indexes, _sequences(numbers, subs), _sequences(numbers_before, subs_before), *others
-    )
+    sequences, previous = _sequences(numbers, subs), _sequences(numbers_before, subs_before)
+    return map(_new_failed, zip(indexes, sequences, previous, *others, strict=True))
 
 
 def _packed_sequences(sequences: Sequence[SequenceNumber | None]) -> tuple[_Column, _Column]:
@@ -183,10 +198,10 @@ def _packed_sequences(sequences: Sequence[SequenceNumber | None]) -> tuple[_Colu
 def _sequences(numbers: _Column, subs: _Column) -> Iterable[Any]:
     if None in numbers:
         return [
-            None if number is None else SequenceNumber(number, sub)
+            None if number is None else _new_sequence((number, sub))
             for number, sub in zip(numbers, subs, strict=True)
         ]
-    return map(SequenceNumber, numbers, subs)
+    return map(_new_sequence, zip(numbers, subs, strict=True))
 
 
 def _packed_plan(plan: SlicePlan) -> _PackedPlan:
@@ -201,7 +216,9 @@ def _plan(packed: _PackedPlan) -> SlicePlan:
     if not retries:
         return plan
     numbers, subs, attempts = retries
-    return replace(plan, retries=tuple(map(Redelivery, _sequences(numbers, subs), attempts)))
+    return replace(
+        plan, retries=tuple(map(_new_redelivery, zip(_sequences(numbers, subs), attempts, strict=True)))
+    )
 
 
 def _slice_of(plan: _PackedPlan, records: _PackedRecords, *others: Any) -> WorkSlice:

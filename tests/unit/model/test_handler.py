@@ -147,6 +147,19 @@ def test_failures_of_one_kind_share_what_is_told_of_them() -> None:
     assert failure_from(broken, "{").raised is not one
 
 
+def test_code_that_comes_and_goes_is_told_apart() -> None:
+    """Its address may be that of code which is gone; the places of all are the same bytes of it."""
+    for number in range(100):
+        names: dict[str, Callable[[], None]] = {}
+        exec(f"def made_{number}(): raise ValueError", names)
+        with pytest.raises(ValueError) as caught:  # noqa: PT011 - it says nothing
+            names[f"made_{number}"]()
+        raised = failure_of(caught.value).raised
+        del caught, names
+        assert raised is not None
+        assert raised.kind.endswith(f"in made_{number}")
+
+
 def test_verdicts_and_what_was_never_raised_have_no_place() -> None:
     def reject(_: str) -> None:
         raise Reject("no")

@@ -352,3 +352,29 @@ def test_a_record_inside_an_unsettled_slice_cannot_be_acked_by_itself() -> None:
     assert not tracker.acked(n(1))
     assert tracker.settle(n(1))
     assert tracker.base == n(3)
+
+
+@pytest.mark.parametrize("state", S)
+@pytest.mark.parametrize("deadline", [None, 7.0])
+def test_redelivered_does_what_the_table_says_of_a_redelivery(
+    state: RecordState, deadline: float | None
+) -> None:
+    by_table, written_out = restored(), restored()
+    for tracker in (by_table, written_out):
+        for number in (1, 2, 3):
+            tracker.emitted(n(number), deadline=deadline)
+        for event in INTO[state]:
+            tracker.apply(n(2), event)
+    changed = by_table.apply(n(2), E.REDELIVER)
+
+    assert written_out.redelivered([n(2), n(99)]) == [(n(2), 2)] * changed
+    for tracker in (by_table, written_out):
+        tracker.apply(n(1), E.ACK)
+    assert written_out.state(n(2)) is by_table.state(n(2))
+    assert written_out.expired(9.0) == by_table.expired(9.0)
+    assert (written_out.unresolved, written_out.waiting, written_out.exhausted, written_out.hole_map()) == (
+        by_table.unresolved,
+        by_table.waiting,
+        by_table.exhausted,
+        by_table.hole_map(),
+    )

@@ -169,7 +169,7 @@ def test_executors_that_come_after_the_start_get_tasks_too() -> None:
 
 
 def keep(buffer: RetryBuffer, kept: Record) -> None:
-    buffer.keep("shard", kept.sequence, kept)
+    buffer.keep("shard", [(kept.sequence, kept)])
 
 
 def test_the_buffer_keeps_records_until_they_are_dropped_and_counts_their_bytes() -> None:
