@@ -188,9 +188,6 @@ class _TipReader(ShardReader[Page]):
             return 0
         due_at = shard.next_poll_at
         if not shard.may_read or not self._consumer.manager.wants_page(self._shard_id):
-            if self._consumer.manager.is_for_executors(self._shard_id):
-                # Only the end of a slice changes this, and it resumes the reader: nothing is looked at meanwhile.
-                return self._declined()
             due_at = now + _LOOK_AGAIN_SECONDS
         if due_at > now:
             self._prefetcher.submit(self.fetch, due_at)
