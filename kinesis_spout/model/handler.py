@@ -171,7 +171,7 @@ def found_at(frame: FrameType, kind: str, call: FrameType | None = None) -> Rais
 
 
 def _raised_at(error: BaseException) -> RaisedAt | None:
-    way, codes = _way(error)
+    way, named = _way(error)
     known = _known.get(way)
     if known is None:
         chain = [(_type_name(each), _frames(each)) for each in _with_causes(error)]
@@ -182,18 +182,18 @@ def _raised_at(error: BaseException) -> RaisedAt | None:
             _known.clear()
         text = _shortened("\nwhich led to\n".join(_stack_text(*each) for each in reversed(chain)))
         raised = RaisedAt(_encodable(f"{name} at {_place(frames[-1])}"), _encodable(text))
-        known = _known[way] = raised, codes
+        known = _known[way] = raised, named
     return known[0]
 
 
-def _way(error: BaseException) -> tuple[tuple[object, ...], list[CodeType]]:
+def _way(error: BaseException) -> tuple[tuple[int, ...], list[object]]:
     """Name the types of the exceptions and the places they came through, for the price of a dictionary's key.
 
-    Code is named by its id, for to hash it takes longer than all else here; so whoever keeps the way keeps the
-    code, which is returned beside it.
+    Types and code are named by their ids, for to hash code takes longer than all else here; so whoever keeps the
+    way keeps these, which are returned beside it.
     """
-    way: list[object] = []
-    codes: list[CodeType] = []
+    way: list[int] = []
+    named: list[object] = []
     for each in _with_causes(error):
         passed: list[CodeType] = []
         places: list[int] = []
@@ -203,10 +203,11 @@ def _way(error: BaseException) -> tuple[tuple[object, ...], list[CodeType]]:
             passed.append(code)
             places += id(code), at.tb_lasti
             at = at.tb_next
-        way.append(type(each))
+        way.append(id(type(each)))
         way += places[-2 * _MAX_FRAMES :]
-        codes += passed[-_MAX_FRAMES:]
-    return tuple(way), codes
+        named.append(type(each))
+        named += passed[-_MAX_FRAMES:]
+    return tuple(way), named
 
 
 def _place(at: _Frame) -> str:
@@ -283,5 +284,5 @@ def _encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-_known: Final[dict[tuple[object, ...], tuple[RaisedAt, list[CodeType]]]] = {}
-"""By ``_way``, with the code that it names."""
+_known: Final[dict[tuple[int, ...], tuple[RaisedAt, list[object]]]] = {}
+"""By ``_way``, with the types and the code that it names."""

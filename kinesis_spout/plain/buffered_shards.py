@@ -67,6 +67,9 @@ _ENDED_THE_PROCESS: Final = (
     "the process ended while it handled this record, or lost its shard before the outcome was stored"
 )
 
+DueRetry = tuple[Retained, float]
+"""One that is due, and since when."""
+
 MAX_CLAIMED: Final = 500
 """With AT_MOST_ONCE: so many records of a shard are claimed by one commit. A crash may lose as many."""
 
@@ -243,32 +246,41 @@ class BufferedShards:
         self.retained.add(record, record.sequence, size_bytes)
         run.records[index] = _ENDED
 
-    def take_due_retries(self, now: float, most: int) -> list[Retained]:
+    def take_due_retries(self, now: float, most: int) -> list[DueRetry]:
         """Take the retries that are due of the shard whose turn it is, if several can be handed out together."""
         shard_id = self._turns.current(now)
+        state = None if shard_id is None else self._consumer.manager.shard(shard_id)
         if (
             shard_id is None
+            or state is None
             or self._caution.watches(shard_id)
             or self._consumer.manager.breaker.is_open  # they are tried one by one
         ):
             return []
-        taken: list[Retained] = []
-        while len(taken) < most and (retained := self._due_retry(shard_id, now)) is not None:
-            taken.append(retained)
+        taken: list[DueRetry] = []
+        while len(taken) < most:
+            due_at = state.retries.next_due()
+            retained = self._due_retry(shard_id, now)
+            if due_at is None or retained is None:
+                break
+            taken.append((retained, due_at))
         return taken
 
-    def handed_out_retries(self, taken: Sequence[Retained], count: int, now: float) -> None:
-        """Take in that so many of these were handed out, the last of them at ``now``; the others are due again."""
-        consumer, shard_id = self._consumer, taken[0].record.shard_id
+    def handed_out_retries(self, taken: Sequence[DueRetry], count: int, now: float) -> None:
+        """Take in that so many of these were handed out, the last of them at ``now``.
+
+        The others wait on as before: those that became due first come first, or some would never come.
+        """
+        consumer, shard_id = self._consumer, taken[0][0].record.shard_id
         state = consumer.manager.shard(shard_id)
         assert state is not None, "whoever takes the shard away gathers first"
-        for retained in taken[:count]:
+        for retained, _ in taken[:count]:
             state.start_deadline(retained.sequence, now)
-        for retained in taken[count:]:
+        for retained, due_at in taken[count:]:
             record = retained.record
             consumer.counters.retried -= record.attempt > 1
             record.attempt -= 1
-            state.withdraw(retained.sequence, record.partition_key, now)
+            state.withdraw(retained.sequence, record.partition_key, due_at)
         consumer.counters.delivered += count
         self._turns.took_records(shard_id, count)
 

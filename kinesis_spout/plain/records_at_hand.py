@@ -19,7 +19,7 @@ gathers, so that the circuit breaker opens in time.
 
 A run ends after ``_LONGEST_SECONDS`` at the latest: then retries are due, deadlines pass, other shards have their
 turn. One that was as long as it might be, and was handed out whole, is followed by a longer one; any other by a
-shorter one.
+shorter one. So it is with retries: to take some and put them back costs more than to take one.
 
 An error while somebody gathers, which can be the caller's Ctrl-C, ends the consumer: the tracker knows a part of
 the run, and a record behind it must not be tracked before the rest.
@@ -29,17 +29,14 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator
 from itertools import repeat
 from math import inf
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
-from kinesis_spout.plain.buffered_shards import BufferedShards, RecordRun
+from kinesis_spout.plain.buffered_shards import BufferedShards, DueRetry, RecordRun
 from shard_state import Delivery, Order
-
-if TYPE_CHECKING:
-    from kinesis_spout.plain.retained_records import Retained
 
 _LONGEST_SECONDS: Final = 0.01
 _FEWEST, _MOST = 32, 512
@@ -69,10 +66,10 @@ class RecordsAtHand:
         self._timeout_seconds = inf if timeout_seconds is None else timeout_seconds
         self._monotonic = consumer.ports.clock.monotonic
         self._is_certain = consumer.ports.coordinator.is_certain
-        self._most = _FEWEST
+        self._most = self._most_retries = _FEWEST
         self._until = 0.0
         self._run: RecordRun | None = None
-        self._retries: list[Retained] = []
+        self._retries: list[DueRetry] = []
         """What is at hand, if it is no run."""
         self._waiting: deque[Out] = deque()
         """Those at hand that were not handed out yet."""
@@ -150,10 +147,11 @@ class RecordsAtHand:
             ids = self._ids(run, run.records)
             waiting = zip(ids, run.records, repeat(run), range(len(ids)), strict=False)
         else:
-            self._retries = self._shards.take_due_retries(now, _FEWEST)
+            self._retries = self._shards.take_due_retries(now, self._most_retries)
             if not self._retries:
                 return None
-            waiting = iter([(self._id_of_retry(each.record), each.record, None, 0) for each in self._retries])
+            records = [retained.record for retained, _ in self._retries]
+            waiting = iter([(self._id_of_retry(record), record, None, 0) for record in records])
         self._until, self._handed_at = now + _LONGEST_SECONDS, now
         first = next(waiting)
         self.handed_out(first)
@@ -217,7 +215,11 @@ class RecordsAtHand:
             if run is not None:
                 self._gather_run(run)
             if retries:
-                self._shards.handed_out_retries(retries, len(retries) - self._taken_back(), self._handed_at)
+                left = self._taken_back()
+                self._most_retries = (
+                    max(1, self._most_retries // 2) if left else min(_FEWEST, 2 * self._most_retries)
+                )
+                self._shards.handed_out_retries(retries, len(retries) - left, self._handed_at)
             self._gather_ended(ended)
         except BaseException as error:
             self._consumer.end_with(_interrupted(error))

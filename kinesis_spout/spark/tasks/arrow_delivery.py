@@ -5,7 +5,7 @@ A row becomes a ``Record`` only where records must be checked one by one, or whe
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Final, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,10 @@ from kinesis_spout.spark.tasks.delivery import HandlerDelivery, SliceDelivery
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis import PollingShardGetter
+
+
+_NO_TIMES: Final = tuple(name for name in HANDLED_COLUMNS if name != "approximateArrivalTimestamp")
+"""A time is read as a number: an object of Python needs the data of time zones, and a year of four digits."""
 
 
 class ArrowRows(Sequence[Record]):
@@ -60,8 +64,8 @@ class ArrowRows(Sequence[Record]):
 
     def _record(self, row: int) -> Record:
         """Give what ``records_of`` would, for a part of the price of a batch of one row."""
-        key, data, stream, shard_id, number, _, sub, hash_key = (
-            column[row].as_py() for column in self.batch.columns
+        key, data, stream, shard_id, number, sub, hash_key = (
+            self.batch.column(name)[row].as_py() for name in _NO_TIMES
         )
         return Record(data, number, key, self.arrival(row), None, stream, shard_id, 1, sub, hash_key)
 

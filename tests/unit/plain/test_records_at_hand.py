@@ -327,6 +327,26 @@ def test_retries_at_hand_wait_on_for_all_who_look_and_come_as_the_same_delivery(
     assert scene.spout.counters.retried == 5
 
 
+def test_however_few_are_handed_out_at_once_each_retry_has_its_turn() -> None:
+    scene = Scene(retry_jitter=0.0, retry_backoff_cap_seconds=1.0, breaker_failure_ratio=None)
+    for number in range(100):
+        scene.stream.put(b"%d" % number, "key")
+    scene.step()
+    for emitted in scene.take():
+        scene.spout.fail(emitted.message_id)
+    scene.clock.advance(5.0)
+
+    again: list[int] = []
+    while len(again) < 500:
+        due = scene.spout.next_tuple()
+        assert due is not None, "some are always due"
+        again.append(int(due.values.data))
+        scene.clock.advance(0.02)  # longer than records stay at hand
+        scene.spout.fail(due.message_id)
+
+    assert again == [*range(100)] * 5
+
+
 def test_a_late_ack_cancels_a_retry_that_is_at_hand() -> None:
     scene, failed = due_retries(5)
     first = scene.spout.next_tuple()
