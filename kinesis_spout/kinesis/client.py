@@ -56,7 +56,7 @@ def made_client(settings: KinesisClientSettings) -> "KinesisClient":
             ),
         )
     _check_proxy(settings, client.meta.endpoint_url)
-    client.meta.events.register("before-parse.kinesis.GetRecords", _take_body)
+    client.meta.events.register("before-parse.kinesis", _look_at_body)
     ca_bundle = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
     asks_cbor = settings.wire_format == "cbor"
     wire = Wire(client, session.get_credentials, ca_bundle, asks_cbor=asks_cbor)
@@ -179,11 +179,19 @@ def _call_by_wire(client: "KinesisClient", wire: Wire) -> None:
     client.close = close_both  # type: ignore[method-assign]
 
 
-def _take_body(
-    *, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_event: object
+def _look_at_body(
+    *,
+    operation_model: Any,
+    response_dict: dict[str, Any],
+    customized_response_dict: dict[str, Any],
+    **_event: object,
 ) -> None:
-    content_type = response_dict["headers"].get("content-type", "")
-    if is_page(response_dict["status_code"], content_type):
-        customized_response_dict[RAW_BODY] = response_dict["body"]
+    """Take a page. Refuse a body that was cut off: of a throttle botocore would make an unknown error."""
+    headers, body = response_dict["headers"], response_dict["body"]
+    length, content_type = headers.get("content-length", ""), headers.get("content-type", "")
+    if length.isdigit() and isinstance(body, bytes) and len(body) < int(length):
+        raise botocore.exceptions.IncompleteReadError(actual_bytes=len(body), expected_bytes=int(length))
+    if operation_model.name == "GetRecords" and is_page(response_dict["status_code"], content_type):
+        customized_response_dict[RAW_BODY] = body
         customized_response_dict[CONTENT_TYPE] = content_type
         response_dict["body"] = b"{}"

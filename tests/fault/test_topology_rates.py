@@ -28,7 +28,7 @@ ROWS: Mapping[str, tuple[dict[str, Any], float]] = {
     "sink, at least once": ({"sink_rate": 0.05, **AT_LEAST_ONCE}, 3.0),
 }
 """What fails, and how many times as long as without failures it may take."""
-TAIL_SECONDS = 10.0
+TAIL_SECONDS = 25.0
 """On top: with 5 % of the sink's calls a third of the sentences fails each time, so that a few need a dozen
 deliveries, each with its back-off and its job, however fast all others were."""
 

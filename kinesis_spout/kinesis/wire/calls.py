@@ -118,7 +118,6 @@ class Wire:
             proxies = get_environ_proxies(client.meta.endpoint_url)
         self.proxies = ProxyConfiguration(proxies)
         self._connections: dict[Address, Connections] = {}
-        self._context: ssl.SSLContext | None = None
         self._lock = threading.Lock()
 
     def is_behind_proxy(self, url: str) -> bool:
@@ -139,21 +138,22 @@ class Wire:
             return self._connections[address]
 
     def trust(self) -> ssl.SSLContext:
-        """Return what verifies the endpoint. Raises SSLError if its certificates cannot be read."""
-        if self._context is None:
-            context = create_urllib3_context()
-            context.options &= ~ssl.OP_NO_TICKET  # it would keep TLS 1.2 from being resumed
-            context.check_hostname = True
-            ca_bundle: Any = self._ca_bundle or True
-            own = self.config.client_cert
-            try:
-                context.load_verify_locations(cafile=get_cert_path(ca_bundle))
-                if own is not None:
-                    context.load_cert_chain(*((own,) if isinstance(own, str) else own))
-            except OSError as error:
-                raise SSLError(endpoint_url=self.client.meta.endpoint_url, error=error) from error
-            self._context = context
-        return self._context
+        """Make what verifies the endpoint. Raises SSLError if the certificates cannot be read.
+
+        Each user has its own: urllib3 can turn the check of names off, which it does itself then.
+        """
+        context: ssl.SSLContext = create_urllib3_context()
+        context.options &= ~ssl.OP_NO_TICKET  # it would keep TLS 1.2 from being resumed
+        context.check_hostname = True
+        ca_bundle: Any = self._ca_bundle or True
+        own = self.config.client_cert
+        try:
+            context.load_verify_locations(cafile=get_cert_path(ca_bundle))
+            if own is not None:
+                context.load_cert_chain(*((own,) if isinstance(own, str) else own))
+        except OSError as error:
+            raise SSLError(endpoint_url=self.client.meta.endpoint_url, error=error) from error
+        return context
 
     def close(self) -> None:
         with self._lock:
@@ -572,6 +572,8 @@ def _opened(route: _Route) -> Connection:
     """Open a connection; raises as botocore does."""
     try:
         return route.connections.open()
+    except BotoCoreError:  # of certificates that cannot be read
+        raise
     except OSError as error:
         kind: type[BotoCoreError] = EndpointConnectionError
         if isinstance(error, ssl.SSLError):

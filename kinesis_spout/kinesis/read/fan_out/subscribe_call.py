@@ -19,9 +19,10 @@ import contextlib
 import math
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.client import HTTPException, HTTPResponse
+from functools import cache
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import botocore.exceptions
@@ -98,6 +99,7 @@ class PushedSubscriptions:
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
+        self._trust = cache(wire.trust)
         events: Any = wire.client.meta.events  # its stubs know no handler that answers
         events.register_first(f"before-call.kinesis.{OPERATION}", self._exchange)
 
@@ -107,7 +109,7 @@ class PushedSubscriptions:
         unsigned = create_request_object(params)
         request_signer.sign(model.name, unsigned)
         request = unsigned.prepare()
-        connection = _sent(request, self._wire)
+        connection = _sent(request, self._wire, self._trust)
         connection.settimeout(self._wire.config.read_timeout)
         try:
             with HTTPResponse(_Unbuffered(connection)) as answer:  # type: ignore[arg-type]
@@ -118,7 +120,7 @@ class PushedSubscriptions:
                     connection.settimeout(0.0)  # TLS within a proxy's TLS has no setblocking
                     pushed = PushedEvents(connection, length=answer.length, chunked=bool(answer.chunked))
                     return response, {PUSHED: pushed, "ResponseMetadata": {}}
-                body = answer.read(_LONGEST_ERROR_BYTES)
+                body = _error_in(answer)
         except TimeoutError as error:
             connection.close()
             raise botocore.exceptions.ReadTimeoutError(endpoint_url=request.url, error=error) from error
@@ -128,6 +130,16 @@ class PushedSubscriptions:
         connection.close()
         reply = {"status_code": answer.status, "headers": headers, "body": body, "context": {}}
         return response, create_parser("json").parse(reply, model.output_shape)
+
+
+def _error_in(answer: HTTPResponse) -> bytes:
+    """Read what an answer says of an error, in as many pieces as it comes."""
+    body = b""
+    while piece := answer.read(_LONGEST_ERROR_BYTES - len(body)):
+        body += piece
+    if answer.length and len(body) < _LONGEST_ERROR_BYTES:
+        raise IncompleteRead(body, answer.length)
+    return body
 
 
 class _Unbuffered:
@@ -165,15 +177,19 @@ def starting_position(position: Position) -> dict[str, Any]:
     return starting
 
 
-def _sent(request: AWSPreparedRequest, wire: Wire) -> socket.socket:
+def _sent(request: AWSPreparedRequest, wire: Wire, trust: Callable[[], ssl.SSLContext]) -> socket.socket:
     """Send a signed request over a new connection, and return the socket; raises as botocore's session."""
     url, proxy_url = parse_url(request.url), wire.proxies.proxy_url_for(request.url)
     proxy = None if proxy_url is None else parse_url(proxy_url)
-    connection, target, headers = _connection(url, proxy, wire), url.request_uri, _as_text(request.headers)
+    connection, target, headers = (
+        _connection(url, proxy, wire, trust),
+        url.request_uri,
+        _as_text(request.headers),
+    )
     if proxy is not None:
         password = wire.proxies.proxy_headers_for(proxy_url)
         if url.scheme == "https":
-            connection.set_tunnel(_host(url), url.port, password, str(proxy.scheme))
+            connection.set_tunnel(_host(url), url.port or 443, password, str(proxy.scheme))
         else:
             target, headers = request.url, headers | password
     with _named_as_botocore_does(connection, request, proxy_url):
@@ -184,7 +200,9 @@ def _sent(request: AWSPreparedRequest, wire: Wire) -> socket.socket:
     return opened
 
 
-def _connection(url: Url, proxy: Url | None, wire: Wire) -> HTTPConnection:
+def _connection(
+    url: Url, proxy: Url | None, wire: Wire, trust: Callable[[], ssl.SSLContext]
+) -> HTTPConnection:
     to = proxy or url
     port = to.port or (443 if to.scheme == "https" else 80)
     keep_alive = (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -195,11 +213,11 @@ def _connection(url: Url, proxy: Url | None, wire: Wire) -> HTTPConnection:
     }
     if "https" not in {url.scheme, to.scheme}:
         return HTTPConnection(_host(to), port, **options)
-    trust = wire.trust()
+    context = trust()
     to_proxy = ProxyConfig(
-        trust, use_forwarding_for_https=False, assert_hostname=None, assert_fingerprint=None
+        context, use_forwarding_for_https=False, assert_hostname=None, assert_fingerprint=None
     )
-    return HTTPSConnection(_host(to), port, ssl_context=trust, proxy_config=to_proxy, **options)
+    return HTTPSConnection(_host(to), port, ssl_context=context, proxy_config=to_proxy, **options)
 
 
 def _host(url: Url) -> str:
@@ -213,7 +231,7 @@ def _named_as_botocore_does(
     """Close the connection if something fails, and raise what botocore would."""
     try:
         yield
-    except (OSError, urllib3.exceptions.HTTPError, CertificateError) as error:
+    except (OSError, HTTPException, urllib3.exceptions.HTTPError, CertificateError) as error:
         has_a_way = proxy_url is None or connection.has_connected_to_proxy
         connection.close()
         named = _failed_at_endpoint if has_a_way else _failed_at_proxy

@@ -82,6 +82,15 @@ def test_a_body_that_is_cut_off_may_be_asked_for_again(server: Server) -> None:
         decode_reply(get_records(server))
 
 
+@pytest.mark.parametrize("count", [0, 20])
+def test_an_error_that_is_cut_off_may_be_asked_for_again(server: Server, count: int) -> None:
+    body = b'{"__type":"ProvisionedThroughputExceededException"}'
+    head = HEAD.replace(b"200 OK", b"400 Bad Request")
+    server.answer = head + b"Content-Length: %d\r\n\r\n" % len(body) + body[:count]
+    with pytest.raises(Unavailable, match=f"{count} read, but total bytes expected is {len(body)}"):
+        get_records(server)
+
+
 def test_a_body_that_does_not_go_on_times_out_and_may_be_asked_for_again(server: Server) -> None:
     server.answer = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY[:5_000]
     server.silent_afterwards = True

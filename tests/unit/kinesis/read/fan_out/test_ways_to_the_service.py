@@ -1,15 +1,21 @@
 """Subscriptions over TLS and through proxies, to a service and through a proxy on loopback."""
 
+import socketserver
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from urllib3.util import ssl_
 
-from kinesis_spout.kinesis.read.fan_out.subscribe_call import subscribe
+from kinesis_spout.kinesis.calls import ResourceInUse, ResourceNotFound
+from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions, subscribe
+from kinesis_spout.kinesis.wire.calls import Wire
 from kinesis_spout.model.errors import InvalidConfig, KinesisError, Unavailable
 from kinesis_spout.testing import InMemoryStream
 from shard_state import Position
@@ -122,6 +128,47 @@ def test_authorities_of_the_environment_that_are_not_there_are_one_error(
     monkeypatch.setenv("AWS_CA_BUNDLE", "/no/authorities.pem")
     with pytest.raises(Unavailable, match=r"SubscribeToShard failed: SSL validation failed .*`ca_bundle`"):
         way.subscribe(way.client())
+
+
+def test_names_are_verified_for_polls_also_where_urllib3_verifies_them_itself(
+    way: Way, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssl_, "HAS_NEVER_CHECK_COMMON_NAME", False)  # as with LibreSSL
+    address = way.to_service(tls=True).url.replace("127.0.0.1", "localhost")
+    client = way.trusting()
+    wire = Wire(client, lambda: None, str(certificate))
+    PushedSubscriptions(wire)
+    with pytest.raises(ResourceNotFound, match="no such consumer"):
+        way.subscribe(client)
+
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        wire.connections_to(address).open()
+
+
+@pytest.mark.parametrize(("reaches", "raised"), [(99, ResourceInUse), (40, Unavailable)])
+def test_an_error_is_read_in_as_many_pieces_as_it_comes(
+    reaches: int, raised: type[KinesisError], way: Way
+) -> None:
+    body = b'{"__type":"ResourceInUseException","message":"subscribed to"}'
+    head = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/x-amz-json-1.1\r\n"
+
+    class Pieces(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline() not in {b"\r\n", b""}:
+                pass
+            self.wfile.write(head + b"Content-Length: %d\r\n\r\n" % len(body))
+            for at in range(0, min(reaches, len(body)), 20):
+                self.wfile.write(body[at : at + 20])
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Pieces) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        way.to_service(tls=False)
+        endpoint_url = f"http://127.0.0.1:{server.server_address[1]}"
+        client = replace(way.server.settings(), endpoint_url=endpoint_url).create()
+        way.opened.callback(client.close)
+        with pytest.raises(raised):
+            way.subscribe(client)
+        server.shutdown()
 
 
 @pytest.mark.parametrize(("tls_to_service", "tls_to_proxy"), [(False, False), (True, False), (True, True)])
