@@ -114,6 +114,8 @@ class KinesisSpout(RecordSpout):
 
         Returning acks all rows but those given to ``collector.fail(rows, reason)``. When it raises, the batch
         is halved until the failing rows stand alone. The columns are those of ``kinesis_spout.kinesis.SCHEMA``.
+        Their buffers are the page's own, and immutable as in all of Arrow: who writes into them, by NumPy for
+        example, changes what is delivered again.
 
         Raises:
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or the
