@@ -100,27 +100,32 @@ def interrupted_by(error: type[BaseException]) -> Callable[..., None]:
     return raises
 
 
+def counted_locks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let each taking of the consumer's lock add a one."""
+    acquired: list[int] = []
+    acquire = GatheringLock.acquire
+
+    def counted(self: GatheringLock, timeout: float = -1) -> bool:
+        acquired.append(1)
+        return acquire(self, timeout)
+
+    monkeypatch.setattr(GatheringLock, "acquire", counted)
+    return acquired
+
+
 def test_most_records_are_handed_out_and_acked_without_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     for number in range(400):
         scene.stream.put(b"%d" % number, "key")
     scene.step()
-    acquired = 0
-    acquire = GatheringLock.acquire
-
-    def counted(self: GatheringLock, timeout: float = -1) -> bool:
-        nonlocal acquired
-        acquired += 1
-        return acquire(self, timeout)
-
-    monkeypatch.setattr(GatheringLock, "acquire", counted)
+    acquired = counted_locks(monkeypatch)
     handed_out = 0
     while (emitted := scene.spout.next_tuple()) is not None:
         assert scene.spout.ack(emitted.message_id)
         handed_out += 1
 
     assert handed_out == 400
-    assert acquired < 200, "a lock for each record would be a thousand"
+    assert len(acquired) < 200, "a lock for each record would be a thousand"
 
 
 def test_what_was_handed_out_and_acked_is_counted_at_once() -> None:
@@ -289,22 +294,14 @@ def test_retries_that_are_due_together_are_handed_out_and_acked_without_the_lock
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene, _ = due_retries(30)
-    acquired = 0
-    acquire = GatheringLock.acquire
-
-    def counted(self: GatheringLock, timeout: float = -1) -> bool:
-        nonlocal acquired
-        acquired += 1
-        return acquire(self, timeout)
-
-    monkeypatch.setattr(GatheringLock, "acquire", counted)
+    acquired = counted_locks(monkeypatch)
     again = []
     while (emitted := scene.spout.next_tuple()) is not None:
         assert scene.spout.ack(emitted.message_id)
         again.append(emitted)
 
     assert [each.values.attempt for each in again] == [2] * 30
-    assert acquired < 30, "a lock for each retry would be more than sixty"
+    assert len(acquired) < 30, "a lock for each retry would be more than sixty"
     assert (scene.spout.counters.retried, scene.spout.counters.acked) == (30, 60)
 
 

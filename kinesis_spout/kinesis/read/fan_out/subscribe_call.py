@@ -19,7 +19,7 @@ import contextlib
 import math
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from http.client import HTTPException, HTTPResponse, IncompleteRead
@@ -109,7 +109,7 @@ class PushedSubscriptions:
         unsigned = create_request_object(params)
         request_signer.sign(model.name, unsigned)
         request = unsigned.prepare()
-        connection = _sent(request, self._wire, self._trust)
+        connection = self._sent(request)
         connection.settimeout(self._wire.config.read_timeout)
         try:
             with HTTPResponse(_Unbuffered(connection)) as answer:  # type: ignore[arg-type]
@@ -130,6 +130,43 @@ class PushedSubscriptions:
         connection.close()
         reply = {"status_code": answer.status, "headers": headers, "body": body, "context": {}}
         return response, create_parser("json").parse(reply, model.output_shape)
+
+    def _sent(self, request: AWSPreparedRequest) -> socket.socket:
+        """Send a signed request over a new connection, and return the socket; raises as botocore's session."""
+        proxies = self._wire.proxies
+        url, proxy_url = parse_url(request.url), proxies.proxy_url_for(request.url)
+        proxy = None if proxy_url is None else parse_url(proxy_url)
+        connection = self._connection(url, proxy)
+        target, headers = url.request_uri, _as_text(request.headers)
+        if proxy is not None:
+            password = proxies.proxy_headers_for(proxy_url)
+            if url.scheme == "https":
+                connection.set_tunnel(_host(url), url.port or 443, password, str(proxy.scheme))
+            else:
+                target, headers = request.url, headers | password
+        with _named_as_botocore_does(connection, request, proxy_url):
+            connection.connect()
+            connection.request(request.method, target, body=cast("bytes", request.body), headers=headers)
+        opened = cast("socket.socket", connection.sock)
+        connection.sock = None  # it would be closed with the connection
+        return opened
+
+    def _connection(self, url: Url, proxy: Url | None) -> HTTPConnection:
+        to = proxy or url
+        port = to.port or (443 if to.scheme == "https" else 80)
+        keep_alive = (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        options: dict[str, Any] = {
+            "timeout": self._wire.config.connect_timeout,
+            "socket_options": [*HTTPConnection.default_socket_options, keep_alive],
+            "proxy": proxy,
+        }
+        if "https" not in {url.scheme, to.scheme}:
+            return HTTPConnection(_host(to), port, **options)
+        context = self._trust()
+        to_proxy = ProxyConfig(
+            context, use_forwarding_for_https=False, assert_hostname=None, assert_fingerprint=None
+        )
+        return HTTPSConnection(_host(to), port, ssl_context=context, proxy_config=to_proxy, **options)
 
 
 def _error_in(answer: HTTPResponse) -> bytes:
@@ -175,49 +212,6 @@ def starting_position(position: Position) -> dict[str, Any]:
         # Arrivals are whole milliseconds: a finer start would skip what arrived in the same millisecond.
         starting["Timestamp"] = math.floor(position.timestamp * 1000) / 1000
     return starting
-
-
-def _sent(request: AWSPreparedRequest, wire: Wire, trust: Callable[[], ssl.SSLContext]) -> socket.socket:
-    """Send a signed request over a new connection, and return the socket; raises as botocore's session."""
-    url, proxy_url = parse_url(request.url), wire.proxies.proxy_url_for(request.url)
-    proxy = None if proxy_url is None else parse_url(proxy_url)
-    connection, target, headers = (
-        _connection(url, proxy, wire, trust),
-        url.request_uri,
-        _as_text(request.headers),
-    )
-    if proxy is not None:
-        password = wire.proxies.proxy_headers_for(proxy_url)
-        if url.scheme == "https":
-            connection.set_tunnel(_host(url), url.port or 443, password, str(proxy.scheme))
-        else:
-            target, headers = request.url, headers | password
-    with _named_as_botocore_does(connection, request, proxy_url):
-        connection.connect()
-        connection.request(request.method, target, body=cast("bytes", request.body), headers=headers)
-    opened = cast("socket.socket", connection.sock)
-    connection.sock = None  # it would be closed with the connection
-    return opened
-
-
-def _connection(
-    url: Url, proxy: Url | None, wire: Wire, trust: Callable[[], ssl.SSLContext]
-) -> HTTPConnection:
-    to = proxy or url
-    port = to.port or (443 if to.scheme == "https" else 80)
-    keep_alive = (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    options: dict[str, Any] = {
-        "timeout": wire.config.connect_timeout,
-        "socket_options": [*HTTPConnection.default_socket_options, keep_alive],
-        "proxy": proxy,
-    }
-    if "https" not in {url.scheme, to.scheme}:
-        return HTTPConnection(_host(to), port, **options)
-    context = trust()
-    to_proxy = ProxyConfig(
-        context, use_forwarding_for_https=False, assert_hostname=None, assert_fingerprint=None
-    )
-    return HTTPSConnection(_host(to), port, ssl_context=context, proxy_config=to_proxy, **options)
 
 
 def _host(url: Url) -> str:

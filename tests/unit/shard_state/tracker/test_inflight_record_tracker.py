@@ -327,15 +327,20 @@ class TestTheHoleMap:
         assert tracker.was_finished(n(5))
 
 
+def second_in(state: RecordState, deadline: float | None) -> InflightRecordTracker:
+    """A tracker of three records, the second of which is in a state."""
+    tracker = restored()
+    for number in (1, 2, 3):
+        tracker.emitted(n(number), deadline=deadline)
+    for event in INTO[state]:
+        tracker.apply(n(2), event)
+    return tracker
+
+
 @pytest.mark.parametrize("state", S)
 @pytest.mark.parametrize("deadline", [None, 30.0])
 def test_acked_does_what_the_table_says_of_an_ack(state: RecordState, deadline: float | None) -> None:
-    by_table, written_out = restored(), restored()
-    for tracker in (by_table, written_out):
-        for number in (1, 2, 3):
-            tracker.emitted(n(number), deadline=deadline)
-        for event in INTO[state]:
-            tracker.apply(n(2), event)
+    by_table, written_out = second_in(state, deadline), second_in(state, deadline)
     assert TRANSITIONS[state, E.ACK] is S.FINISHED
     assert written_out.acked(n(2)) == by_table.apply(n(2), E.ACK) == (state is not S.FINISHED)
     for tracker in (by_table, written_out):
@@ -359,12 +364,7 @@ def test_a_record_inside_an_unsettled_slice_cannot_be_acked_by_itself() -> None:
 def test_redelivered_does_what_the_table_says_of_a_redelivery(
     state: RecordState, deadline: float | None
 ) -> None:
-    by_table, written_out = restored(), restored()
-    for tracker in (by_table, written_out):
-        for number in (1, 2, 3):
-            tracker.emitted(n(number), deadline=deadline)
-        for event in INTO[state]:
-            tracker.apply(n(2), event)
+    by_table, written_out = second_in(state, deadline), second_in(state, deadline)
     changed = by_table.apply(n(2), E.REDELIVER)
 
     assert written_out.redelivered([n(2), n(99)]) == [(n(2), 2)] * changed
