@@ -35,16 +35,12 @@ class RetryBuffer:
     def keep(self, shard_id: str, records: Iterable[tuple[SequenceNumber, Record]]) -> None:
         """Keep records under their sequence numbers, of which the caller has objects: others would cost."""
         shard, most = self._records.setdefault(shard_id, {}), self._max_bytes()
-        room = most - self.size_bytes
         for sequence, record in records:
-            before = shard.pop(sequence, None)
-            if before is not None:
-                room += _weight(before)
+            self._forget(shard, sequence)
             weight = _weight(record)
-            if weight <= room:
+            if self.size_bytes + weight <= most:
                 shard[sequence] = record
-                room -= weight
-        self.size_bytes = most - room
+                self.size_bytes += weight
 
     def get(self, shard_id: str, sequence: SequenceNumber) -> Record | None:
         """None if the record's data was not kept. It stays until dropped."""

@@ -118,7 +118,6 @@ class ArrowDelivery(ColumnsDelivery, HandlerDelivery):
 
     def deliver(self, records: Sequence[Record], until: float) -> int:
         if self._holes or self._attempts:
-            records = list(
-                records
-            )  # After a restart each is looked at, and keeps how often it was delivered.
+            # After a restart each is looked at, and keeps how often it was delivered.
+            records = list(records)
         return super().deliver(records, until)
