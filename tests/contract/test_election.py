@@ -15,6 +15,9 @@ from tests.support.waiting import wait_until
 from tests.support.zookeeper.proxy import ZooKeeperProxy
 from tests.support.zookeeper.server import SESSION_TIMEOUT_SECONDS, end_session
 
+_DELETE = 2
+"""The operation code of the removal of a node."""
+
 
 class Office(Protocol):
     def candidate(self, member: str) -> Election: ...
@@ -28,10 +31,16 @@ class Office(Protocol):
 
     def reconnect(self, member: str) -> None: ...
 
+    def lose_departure(self, member: str) -> None:
+        """Cut the connection of a candidate when it next leaves the queue, which so never hears of it."""
+
 
 class OfficeInMemory(InMemoryOffice):
     def candidates(self) -> int:
         return len(self.queue)
+
+    def lose_departure(self, member: str) -> None:
+        """Nothing: a fake's queue is left at once."""
 
 
 class RealOffice:
@@ -65,6 +74,12 @@ class RealOffice:
 
     def reconnect(self, member: str) -> None:
         self._proxies[member].open_door()
+
+    def remove_queue(self) -> None:
+        self.client.delete(f"{self._path}/queue", recursive=True)
+
+    def lose_departure(self, member: str) -> None:
+        self._proxies[member].lose_next_request(_DELETE)
 
     def close(self) -> None:
         for session in self._sessions.values():
@@ -205,3 +220,27 @@ def test_who_is_no_longer_elected_does_not_occupy_the_office(office: Office) -> 
     wait_until(lambda: confirmed(one, first) is None, "one learns that its term is over")
     one.occupy(first)
     assert not two.is_occupied()
+
+
+def test_a_candidate_that_could_not_leave_the_queue_does_not_wait_behind_itself(office: Office) -> None:
+    one, two = office.candidate("one"), office.candidate("two")
+    first = elected_of(one)
+    office.lose_departure("two")
+    assert two.campaign() is None
+    waiting = Campaign(two)
+    wait_until(lambda: office.candidates() == 2, "two is in the queue once")
+    one.resign(first)
+    assert waiting.result() is not None
+
+
+@pytest.mark.zookeeper
+def test_a_candidate_whose_queue_was_removed_stands_again(real_office: RealOffice) -> None:
+    one, two = real_office.candidate("one"), real_office.candidate("two")
+    first = elected_of(one)
+    waiting = Campaign(two)
+    wait_until(lambda: real_office.candidates() == 2, "two has queued up")
+    real_office.remove_queue()
+    between = waiting.result()  # elected, if one's node went first
+    assert between is None or two.confirm(between, 10) is None
+    assert one.confirm(first, 10) is None
+    assert elected_of(two).token > first.token

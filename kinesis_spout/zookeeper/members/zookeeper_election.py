@@ -56,13 +56,18 @@ class ZooKeeperElection:
         self._is_cancelled = False
         self._left: list[Elected] = []
         """Terms that ended while there was no connection: their nodes may still exist."""
+        self._own_nodes: list[str] = []
+        """How the nodes of campaigns that ended in vain begin. kazoo does not say when it could not remove one,
+        and a candidate behind its own older node would wait for itself as long as its session lives."""
 
     def campaign(self) -> Elected | None:
         self._session.ready()
         while self._left:
             self._clear(self._left[-1])
             self._left.pop()
+        self._leave_queue()
         candidacy = self._client.Lock(self._queue, self._member)
+        self._own_nodes.append(candidacy.prefix)
         with self._lock:
             if self._is_cancelled:
                 return None
@@ -70,13 +75,21 @@ class ZooKeeperElection:
         try:
             if not candidacy.acquire(timeout=self._campaign_seconds):
                 return None
-        except (LockTimeout, CancelledError):
+        except (LockTimeout, CancelledError, NoNodeError):  # the last: somebody removed the queue
             return None
         except FAILURES as error:
             raise self._session.translated(error) from error
         finally:
             self._candidacy = None
+        self._own_nodes.pop()
         return self._elected(f"{self._queue}/{candidacy.node}")
+
+    def _leave_queue(self) -> None:
+        if self._own_nodes:
+            for node in self._session.children(self._queue):
+                if node.startswith(tuple(self._own_nodes)):
+                    self._session.delete(f"{self._queue}/{node}")
+            self._own_nodes.clear()
 
     def _elected(self, node: str) -> Elected | None:
         elected = Elected(token=0, node=node, asked_at=self._session.clock.monotonic())
