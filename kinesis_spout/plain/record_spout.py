@@ -15,10 +15,12 @@ and each gives one record at most: a stream with a backlog holds up no other. A 
 moment, so that many idle ones cost little.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack
+from weakref import WeakSet
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
@@ -95,6 +97,8 @@ class RecordSpout(Handle):
         self._tracing = _tracing_of(self.config)
         self._active = False
         self._closed = False
+        self._parent: int | None = None
+        """The process that opened this spout, in one that was forked from it."""
         self._turns: deque[str] = deque()
         self._turns_of: Mapping[str, StreamTuples] = {}
         """The streams that take turns."""
@@ -162,6 +166,7 @@ class RecordSpout(Handle):
             raise
         self._watch(streams)
         self._streams = streams
+        _open.add(self)
         if not self._is_several:
             self._only = next(iter(streams.current.values()))
         self._monitored.watch(self)
@@ -285,11 +290,13 @@ class RecordSpout(Handle):
         spout is deactivated or closed. Raises like ``next_tuple``.
         """
         self._opened()
-        while self._active:
+        while self._active or self._parent is not None:
             try:
                 emitted = self.next_tuple()
                 is_over = emitted is None and self.is_done
             except SpoutClosed:
+                if self._parent is not None:
+                    raise
                 return  # by another thread, or by the caller's loop
             if emitted is not None:
                 yield emitted
@@ -416,7 +423,17 @@ class RecordSpout(Handle):
             )
         return self._streams
 
+    def _leave_to_the_parent(self) -> None:
+        """Refuse every call in a forked child: the threads, the session and what is in flight are the parent's."""
+        self._parent = os.getppid()
+        self._closed, self._active, self._only = True, False, None
+
     def _refuse_if_closed(self) -> None:
+        if self._parent is not None:
+            raise SpoutClosed(
+                f"expected a spout that process {os.getpid()} opened, got one that its parent {self._parent} did; "
+                "open one after the fork"
+            )
         if self._closed:
             raise SpoutClosed("expected an open spout, got one that was closed: make another one to go on")
 
@@ -427,3 +444,15 @@ def _tracing_of(config: SpoutConfig) -> "ProcessTracing | None":
     from kinesis_spout.tracing import ProcessTracing  # noqa: PLC0415 - it needs an extra
 
     return ProcessTracing(application=config.app)
+
+
+_open: Final = WeakSet[RecordSpout]()
+
+
+def _leave_all_to_the_parent() -> None:
+    for spout in list(_open):
+        spout._leave_to_the_parent()  # noqa: SLF001 - of this module
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all_to_the_parent)

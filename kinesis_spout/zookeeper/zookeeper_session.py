@@ -9,6 +9,7 @@ kazoo's traps, and what is done about them here; those of its connection are in 
 * A process that was stopped learns nothing before it asks: see ``Certainty``.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -136,6 +137,7 @@ class ZooKeeperSession:
     ) -> None:
         self.session_timeout_seconds = session_timeout_seconds
         self.clock: Clock = clock or SystemClock()
+        self._process = os.getpid()
         is_known = login is not None or (tls is not None and tls.certificate is not None)
         self.acls = acls or (CREATOR if is_known else OPEN)
         self._observers: list[SessionObserver] = []
@@ -222,15 +224,33 @@ class ZooKeeperSession:
         return ""
 
     def close(self) -> None:
-        """End the session; the server removes its ephemeral nodes at once. Idempotent."""
-        self._connection.close()
+        """End the session; the server removes its ephemeral nodes at once. Idempotent.
+
+        Does nothing in a forked child: the session is its parent's.
+        """
+        if os.getpid() == self._process:
+            self._connection.close()
+
+    def _refuse_if_forked(self) -> None:
+        """A forked child has none of kazoo's threads: a request would wait for ever."""
+        if os.getpid() != self._process:
+            raise StoreError(
+                f"expected a session with ZooKeeper that process {os.getpid()} began, got one that its parent "
+                f"{self._process} did; connect after the fork"
+            )
 
     def deadline(self) -> float:
         """When a call that begins now must end, monotonic."""
         return self.clock.monotonic() + self.answer_timeout_seconds
 
     def await_connection(self, deadline: float) -> int:
-        """Wait until the session is usable, and return its id. Raises StoreUnavailable at the deadline."""
+        """Wait until the session is usable, and return its id.
+
+        Raises:
+            StoreUnavailable: at the deadline.
+            StoreError: this process was forked from the one that began the session.
+        """
+        self._refuse_if_forked()
         seconds = max(0.0, deadline - self.clock.monotonic())
         while True:
             remaining = max(0.0, deadline - self.clock.monotonic())
@@ -261,8 +281,9 @@ class ZooKeeperSession:
         Raises:
             NoNodeError, NodeExistsError, BadVersionError, NotEmptyError: kazoo's, unchanged.
             StoreUnavailable: whether the request takes effect is unknown.
-            StoreError: ZooKeeper refused it.
+            StoreError: ZooKeeper refused it; or as ``await_connection``.
         """
+        self._refuse_if_forked()
         try:
             return request.get(timeout=self.answer_timeout_seconds)
         except ANSWERS:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ from kinesis_spout.plain.stream_tuples import MessageId
 from kinesis_spout.settings import SpoutConfig
 from shard_state import SequenceNumber, ShardPhase
 from tests.support.consumer.world import FIRST, NEVER, SECOND, Diary, World, values_of
+from tests.support.forks import in_a_fork
 
 
 @pytest.fixture
@@ -869,3 +871,41 @@ def test_shards_without_records_are_not_looked_at_again_until_one_comes(
     assert spout.fail(two.message_id)
     two_shards.put_in(FIRST, "three")
     assert sorted(values_of(two_shards.take(spout, 2))) == ["three", "two"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+class TestAFork:
+    def test_a_child_is_refused_at_once_and_its_parent_goes_on(self, world: World) -> None:
+        spout = world.spout()
+        last = world.put("one", "two", "three")[-1]
+        one, two, three = world.take(spout, 3)
+        calls = {
+            "ack": lambda: spout.ack(one.message_id),
+            "fail": lambda: spout.fail(two.message_id),
+            "next_tuple": spout.next_tuple,
+            "record": lambda: spout.record(one.message_id),
+            "iteration": lambda: list(spout),
+            "activate": spout.activate,
+        }
+        said = {name: in_a_fork(call) for name, call in calls.items()}
+        assert {name for name, error in said.items() if not error.startswith("SpoutClosed: ")} == set()
+        assert {error for error in said.values() if f"its parent {os.getpid()} did" not in error} == set()
+        for each in (one, two, three):
+            assert spout.ack(each.message_id)
+        world.until_stored(last)
+
+    def test_a_loop_that_is_in_a_child_suddenly_raises(self, world: World) -> None:
+        spout = world.spout()
+        world.put("one")
+        tuples = iter(spout)
+        next(tuples)
+        assert "SpoutClosed: expected a spout that process" in in_a_fork(lambda: next(tuples))
+
+    def test_the_end_of_a_with_statement_in_a_child_closes_nothing(self, world: World) -> None:
+        with world.spout() as spout:
+            last = world.put("one")[0]
+            assert in_a_fork(spout.close) == "None"
+            (one,) = world.take(spout, 1)
+            assert spout.ack(one.message_id)
+            world.until_stored(last)
