@@ -16,7 +16,7 @@ from kinesis_spout.model.errors import (
     StreamRecreated,
     Unavailable,
 )
-from kinesis_spout.operations.errors import NobodyAnswers, WrongArguments
+from kinesis_spout.operations.errors import NobodyAnswers, RedriveRuns, WrongArguments
 
 INTERRUPTED: Final = 130
 """What shells expect of a command that SIGINT ended."""
@@ -32,6 +32,7 @@ _REACH_IT: Final = (
 )
 
 _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
+    RedriveRuns: "wait for its end, or stop it where it runs",
     WrongArguments: "the command with --help says what it takes",
     BrokenTopology: "fix it in its module; `kinesis-spout topology explain` checks it without Spark",
     InvalidConfig: "a setting is given as --set NAME=VALUE, as KINESIS_SPOUT_NAME, or in a file (--config); "

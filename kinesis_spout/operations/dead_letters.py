@@ -1,9 +1,10 @@
 """Dead letters: which there are, and how they are put back on their streams, to be delivered again.
 
 Letters are put first and marked after, batch by batch. So a crash in between puts a batch twice (at least
-once, as everywhere), and none is marked that was not put. A record that was put back is a new record: it has
-a new sequence number, and its attempts start from nothing. It keeps its partition key and explicit hash key
-where Kinesis accepts them.
+once, as everywhere), and none is marked that was not put. Of the redrives that read one place, one runs at a
+time: it holds the place in ZooKeeper, and asks before each batch whether it still does. A record that was put
+back is a new record: it has a new sequence number, and its attempts start from nothing. It keeps its partition
+key and explicit hash key where Kinesis accepts them.
 """
 
 import re
@@ -11,7 +12,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
+from kinesis_spout.model.clock import moment
 from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.errors import InvalidConfig, StoreError
+from kinesis_spout.model.errors import InvalidConfig, MissingExtra, StoreError, StoreUnavailable
 from kinesis_spout.operations.audit import Audit, Operator
-from kinesis_spout.operations.errors import NotFound
+from kinesis_spout.operations.errors import NotFound, RedriveRuns
 from kinesis_spout.operations.streams import data_document
 from kinesis_spout.operations.world import World
 from kinesis_spout.ports import DeadLetterSink
@@ -192,12 +194,13 @@ class ChosenLetters:
         force: bool = False,
         rate: float | None = None,
         stop: threading.Event | None = None,
+        check: Callable[[], object] = lambda: None,
         done: Callable[[int], object] = lambda _count: None,
     ) -> int:
         """Put the letters back on their streams, and mark them; say how many, copies not counted.
 
-        After each batch ``done`` gets its number of letters. With ``rate`` no more than so many are put in a
-        second. Once ``stop`` is set no other batch is put; what was put is marked.
+        Before each batch ``check`` may raise; after it ``done`` gets its number of letters. With ``rate`` no
+        more than so many are put in a second. Once ``stop`` is set no other batch is put; what was put is marked.
 
         InvalidConfig: the sink cannot mark; nothing was put. With ``force`` it is, and a second redrive would
         put all the letters again. DeadLetterError: earlier batches are put and marked; calling again
@@ -218,6 +221,7 @@ class ChosenLetters:
         for batch in self._batches(rate):
             if stop.wait(max(0.0, due_at - time.monotonic())):
                 break
+            check()
             _put(client, batch)
             if isinstance(sink, MarkingSink):
                 sink.mark_redriven(batch)
@@ -269,10 +273,16 @@ def put_back(
     by: Operator | None = None,
     done: Callable[[int], object] = lambda _count: None,
 ) -> int:
-    """Redrive what was chosen, and report the progress; see ``ChosenLetters.redrive``."""
+    """Redrive what was chosen, and report the progress; see ``ChosenLetters.redrive``.
+
+    Raises:
+        RedriveRuns: nothing was put.
+        StoreError: ZooKeeper does not say whether one runs, and ``force`` is not given; or, between two batches,
+            that ours still has the letters for itself. Those that were put are marked.
+    """
     if not chosen:
         return 0
-    count = 0
+    by, count = by or Operator.here(), 0
 
     def put(letters: int) -> None:
         nonlocal count
@@ -281,12 +291,44 @@ def put_back(
         done(letters)
 
     try:
-        with world.listener.progress("letters redriven", len(chosen)) as advance:
-            return chosen.redrive(world.client(config), force=force, rate=rate, stop=stop, done=put)
+        with (
+            _alone(world, config, by, force=force) as check,
+            world.listener.progress("letters redriven", len(chosen)) as advance,
+        ):
+            client = world.client(config)
+            return chosen.redrive(client, force=force, rate=rate, stop=stop, check=check, done=put)
     finally:
         if count:
             what = f"{count:,} of {len(chosen):,} letters: {chosen.choice.text}"
             Audit(world, config, by).note_apart("redrive", what)
+
+
+@contextmanager
+def _alone(world: World, config: SpoutConfig, by: Operator, *, force: bool) -> Iterator[Callable[[], None]]:
+    """Keep other redrives from these letters; gives what raises once that cannot be said any more."""
+    place = config.dead_letters_url
+    work = f"redrive of {place}"
+    with ExitStack() as opened:
+        try:
+            group = opened.enter_context(world.progress(config, begin=True)).group
+            other = group.hold(work, f"{by.who} ({by.door}, since {moment(world.time())})")
+        except (StoreError, MissingExtra) as error:
+            if not force:
+                raise
+            world.listener.note(f"whether another redrive of {place} runs could not be found out: {error}")
+            yield lambda: None
+            return
+        if other is not None:
+            raise RedriveRuns(place, f"one by {other}")
+
+        def check() -> None:
+            if not group.still_holds(work):
+                raise StoreUnavailable(
+                    f"the ZooKeeper session that kept other redrives from {place} has ended; redrive again to go "
+                    "on with the letters that are left"
+                )
+
+        yield check
 
 
 def _put(client: "KinesisClient", letters: Sequence[DeadLetter]) -> None:

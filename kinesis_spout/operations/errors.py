@@ -18,6 +18,13 @@ class WrongArguments(InvalidConfig):
     """An argument of an operation, other than the settings, that cannot be carried out."""
 
 
+class RedriveRuns(WrongArguments):
+    """Another redrive of the same letters runs: two would put some of them twice."""
+
+    def __init__(self, place: str, other: str) -> None:
+        super().__init__(f"expected no other redrive of {place}, got {other}, which runs")
+
+
 class NotFound(KinesisSpoutError):  # noqa: N818 - the name says what happened
     """What was named does not exist."""
 

@@ -52,10 +52,11 @@ class World:
         self.listener = listener or Listener()
 
     @contextmanager
-    def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
+    def progress(self, config: SpoutConfig, *, begin: bool = False) -> Iterator[StoredProgress]:
         """Connect to ZooKeeper, not as a member; start the embedded one meanwhile if no process runs it.
 
-        StoreError: the embedded one was never used in this directory; there is nothing to look at.
+        StoreError: the embedded one was never used in this directory, so there is nothing to look at; with
+        ``begin`` it is used from now on.
         """
         from kinesis_spout.consumer.open_ports import zookeeper_settings  # noqa: PLC0415
         from kinesis_spout.zookeeper import begun_applications  # noqa: PLC0415
@@ -63,7 +64,7 @@ class World:
         with ExitStack() as opened:
             opened.enter_context(unheard("kinesis_spout.zookeeper.kazoo"))
             zookeeper = zookeeper_settings(config)
-            if zookeeper.hosts is None:
+            if zookeeper.hosts is None and not begin:
                 _check_used(zookeeper.embedded_directory)
             server = zookeeper.server(opened)
             backend = zookeeper.connect(config.stream_name, server)

@@ -243,6 +243,24 @@ class Group(Protocol):
         """
         ...
 
+    def hold(self, work: str, holder: str) -> str | None:
+        """Keep all other sessions from some work, over all applications of this place, until this session ends.
+
+        Returns None if the work is ours now, or else the ``holder`` that another session gave.
+
+        Raises:
+            StoreUnavailable: it may be ours.
+        """
+        ...
+
+    def still_holds(self, work: str) -> bool:
+        """Ask whether work that was ours is ours still: another session may have it once ours was lost.
+
+        Raises:
+            StoreUnavailable: unknown.
+        """
+        ...
+
     def close(self) -> None:
         """End the leadership and the candidacy. May be called twice."""
         ...

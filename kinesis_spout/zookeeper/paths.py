@@ -15,7 +15,10 @@
 
 /{root}/~leaders/{name}          where processes stand for election; no application can have this name
 /{root}/~coalescing/{name}       where processes coalesce requests
+/{root}/~held/{digest}           ephemeral: work that one session at a time does, such as a redrive of letters
 """
+
+import hashlib
 
 from kinesis_spout.model.errors import InvalidConfig
 
@@ -85,6 +88,12 @@ def office(root: str, name: str) -> str:
 def coalescing_place(root: str, name: str) -> tuple[str, ...]:
     """Return the place where requests of that name are coalesced, after its parents."""
     return f"/{root}", f"/{root}/~coalescing", f"/{root}/~coalescing/{name}"
+
+
+def held_work(root: str, work: str) -> tuple[str, ...]:
+    """Return the node that is made by the session that does the work, after its parents."""
+    digest = hashlib.sha256(work.encode()).hexdigest()
+    return f"/{root}", f"/{root}/~held", f"/{root}/~held/{digest}"
 
 
 def check_name(field: str, name: str) -> str:

@@ -277,3 +277,24 @@ def stored_level(process: Process) -> int:
     stored = process.group.assignment()
     assert stored is not None
     return stored.level
+
+
+def test_work_that_a_session_holds_is_its_own_until_it_ends(place: Place) -> None:
+    one, two = place.process("one"), place.process("two")
+    assert one.group.hold("a", "one says") is None
+    assert one.group.hold("a", "one again") is None
+    assert two.group.hold("b", "two says") is None
+    assert two.group.hold("a", "two says") == "one says"
+    assert one.group.still_holds("a")
+    assert not two.group.still_holds("a")
+    one.close()
+    assert two.group.hold("a", "two says") is None
+
+
+def test_work_is_held_no_longer_once_the_session_has_ended(place: Place) -> None:
+    one, two = place.process("one"), place.process("two")
+    one.group.hold("a", "one says")
+    place.expire(one)
+    assert not one.group.still_holds("a")
+    assert two.group.hold("a", "two says") is None
+    assert one.group.hold("a", "one says") == "two says"

@@ -123,7 +123,8 @@ def redrive(
         bool,
         typer.Option(
             "--force",
-            help="With --all: also from a sink that cannot remember what was redriven, like a stream.",
+            help="With --all: also from a sink that cannot remember what was redriven, like a stream, and where "
+            "ZooKeeper does not say whether another redrive runs.",
         ),
     ] = False,
     rate: Annotated[

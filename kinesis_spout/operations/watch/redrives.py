@@ -8,7 +8,7 @@ from typing import Final
 
 from kinesis_spout.operations.audit import Audit, Operator
 from kinesis_spout.operations.dead_letters import Choice, chosen_letters, put_back
-from kinesis_spout.operations.errors import NotFound, WrongArguments
+from kinesis_spout.operations.errors import NotFound, RedriveRuns
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 
@@ -124,16 +124,13 @@ class Redrives:
     ) -> int:
         """Begin one, and give its number; ``ended`` is called on its thread when it has ended.
 
-        WrongArguments: one of the same dead letters runs: two would put some of them twice.
+        RedriveRuns: one that this process began.
         """
         with self._lock:
             place = config.dead_letters_url
             for number, other in self._redrives.items():
                 if other.is_running and other.config.dead_letters_url == place:
-                    raise WrongArguments(
-                        f"expected no other redrive of {place}, got number {number}, which runs: wait for its "
-                        "end, or stop it"
-                    )
+                    raise RedriveRuns(place, f"number {number}")
             number = next(self._numbers)
             redrive = Redrive(self._world, config, choice, rate=rate, by=by, ended=ended)
             self._redrives[number] = redrive

@@ -125,6 +125,15 @@ class InMemoryGroup:
         with self._zookeeper.answering():
             return list(self._zookeeper.audit)
 
+    def hold(self, work: str, holder: str) -> str | None:
+        with self._zookeeper.answering():
+            member, said = self._zookeeper.held.setdefault(work, (self._member, holder))
+            return None if member == self._member else said
+
+    def still_holds(self, work: str) -> bool:
+        with self._zookeeper.answering():
+            return self._zookeeper.held.get(work, ("", ""))[0] == self._member
+
     def close(self) -> None:
         with self._zookeeper.lock:
             if self._takes_part:

@@ -79,6 +79,8 @@ class InMemoryNodes:
         """None stands for everything."""
         self.audit: list[bytes] = []
         """What operators changed."""
+        self.held: dict[str, tuple[str, str]] = {}
+        """Which process does some work alone, and what it said of itself."""
         self.pauses: dict[str, str] = {}
         """The notices of the members that have paused."""
         self._node_ids = itertools.count(1)
@@ -211,6 +213,8 @@ class InMemoryNodes:
         if member in self.candidates:
             self.candidates.remove(member)
         self.pauses.pop(member, None)
+        for work in [work for work, (holder, _) in self.held.items() if holder == member]:
+            del self.held[work]
         for shard_id in [shard_id for shard_id, owner in self.owners.items() if owner.member == member]:
             del self.owners[shard_id]
 

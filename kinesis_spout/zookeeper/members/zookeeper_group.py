@@ -19,7 +19,8 @@ from kinesis_spout.model.logs import package_version
 from kinesis_spout.ports.leadership import Term
 from kinesis_spout.ports.membership import AUDIT_ENTRIES
 from kinesis_spout.zookeeper.members.zookeeper_election import ZooKeeperElection
-from kinesis_spout.zookeeper.paths import Paths, check_name
+from kinesis_spout.zookeeper.nodes import make_shared
+from kinesis_spout.zookeeper.paths import Paths, check_name, held_work
 from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 from shard_state import Assignment, GroupMember, OperatorPause
 from shard_state.errors import InvalidStoredForm
@@ -229,6 +230,27 @@ class ZooKeeperGroup:
         asked = [self._client.get_async(f"{self._paths.audit}/{name}") for name in names]
         found = [self._session.found(request) for request in asked]
         return [data for data, _ in filter(None, found)]
+
+    def hold(self, work: str, holder: str) -> str | None:
+        *parents, node = held_work(self._paths.root, work)
+        self._session.ready()
+        make_shared(self._session, parents)
+        while True:
+            with suppress(NodeExistsError):
+                create = self._client.create_async(node, holder.encode(), ephemeral=True)
+                self._session.answer(create)
+                return None
+            found = self._session.found(self._client.get_async(node))
+            if found is not None:
+                said, stat = found
+                return None if stat.ephemeralOwner == self._session.session_id else str(said.decode())
+
+    def still_holds(self, work: str) -> bool:
+        node = held_work(self._paths.root, work)[-1]
+        session_id = self._session.ready()
+        self._client.sync_async(node)  # the server may be behind the others
+        stat = self._session.answer(self._client.exists_async(node))
+        return stat is not None and bool(stat.ephemeralOwner == session_id)
 
     def _operator_pause(self, shard_id: str | None) -> str:
         name = _EVERYTHING if shard_id is None else check_name("shard_id", shard_id)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from typer.testing import CliRunner
@@ -68,18 +68,19 @@ class FakeWorld(World):
     # What commands see
 
     @contextmanager
-    def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
+    def progress(self, config: SpoutConfig, *, begin: bool = False) -> Iterator[StoredProgress]:
+        del begin
         assert config.stream_name == "orders"
         self.opened.append("progress")
         self._operators += 1
         process = self.zookeeper.process(f"operator-{self._operators}")
-        yield StoredProgress(
-            store=process.store,
-            coordinator=process.coordinator,
-            group=process.group,
-            applications=self.applications,
-        )
-        process.close()
+        with closing(process):
+            yield StoredProgress(
+                store=process.store,
+                coordinator=process.coordinator,
+                group=process.group,
+                applications=self.applications,
+            )
 
     def stream(self, config: SpoutConfig) -> Stream:
         assert config.stream_name == "orders"

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -12,11 +12,15 @@ from moto import mock_aws
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
-from kinesis_spout.operations.dead_letters import Choice, ChosenLetters, kind_of
+from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, StoreUnavailable
+from kinesis_spout.operations.audit import Operator
+from kinesis_spout.operations.dead_letters import Choice, ChosenLetters, chosen_letters, kind_of, put_back
+from kinesis_spout.operations.errors import RedriveRuns
 from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import InMemoryDeadLetterSink
 from tests.support.consumer.letters import letter as plain_letter
+from tests.unit.cli.fake_world import FakeWorld
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -211,3 +215,69 @@ def test_a_redrive_that_is_stopped_marks_what_it_put_and_leaves_the_rest(client:
 )
 def test_the_kind_of_a_letter_is_the_exception_or_the_reason(error: str, kind: str) -> None:
     assert kind_of(letter(1, error=error, reason="rejected")) == kind
+
+
+class Operators:
+    """Where each has a session of its own with one ZooKeeper."""
+
+    def __init__(self, client: "KinesisClient") -> None:
+        self.world = FakeWorld()
+        self.world.puts = client  # type: ignore[assignment]
+        self.world.sink = filled(*(letter(number) for number in range(1, 1_001)))
+        self.config = SpoutConfig.load(stream="orders", app="billing")
+
+    def redrive(self, who: str, done: Callable[[int], object] = lambda _count: None) -> int:
+        with chosen_letters(self.world, self.config, Choice()) as chosen:
+            return put_back(self.world, self.config, chosen, force=False, by=Operator(who=who), done=done)
+
+
+@pytest.fixture
+def operators(client: "KinesisClient") -> Operators:
+    return Operators(client)
+
+
+def test_of_two_redrives_of_the_same_letters_the_second_is_refused_and_names_the_first(
+    operators: Operators, client: "KinesisClient"
+) -> None:
+    refused: list[str] = []
+
+    def meet(_count: int) -> None:
+        if refused:
+            return  # nothing is left for a second one
+        with pytest.raises(RedriveRuns) as error:
+            operators.redrive("two@there")
+        refused.append(str(error.value))
+
+    assert operators.redrive("one@here", done=meet) == 1_000
+    assert "got one by one@here (command line, since " in refused[0]
+    assert operators.redrive("two@there") == 0
+    assert len({data for _, data in on_stream(client, "orders")}) == len(on_stream(client, "orders")) == 1_000
+
+
+def test_letters_that_another_redrive_put_after_they_were_chosen_are_not_put_again(
+    operators: Operators, client: "KinesisClient"
+) -> None:
+    with chosen_letters(operators.world, operators.config, Choice()) as chosen:
+        operators.redrive("one@here")
+        assert put_back(operators.world, operators.config, chosen, force=False) == 0
+    assert len(on_stream(client, "orders")) == 1_000
+
+
+def test_a_redrive_whose_session_was_lost_puts_no_other_batch(
+    operators: Operators, client: "KinesisClient"
+) -> None:
+    with pytest.raises(StoreUnavailable, match="redrive again to go on"):
+        operators.redrive("one@here", done=lambda _count: operators.world.zookeeper.expire("operator-1"))
+    assert len(on_stream(client, "orders")) == 500
+    assert operators.redrive("one@here") == 500
+
+
+def test_without_zookeeper_letters_are_redriven_by_force_only(
+    operators: Operators, client: "KinesisClient"
+) -> None:
+    operators.world.zookeeper.set_available(False)
+    with chosen_letters(operators.world, operators.config, Choice()) as chosen:
+        with pytest.raises(StoreUnavailable):
+            put_back(operators.world, operators.config, chosen, force=False)
+        assert on_stream(client, "orders") == []
+        assert put_back(operators.world, operators.config, chosen, force=True) == 1_000

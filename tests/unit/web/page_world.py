@@ -26,9 +26,9 @@ class PageWorld(FakeWorld):
         self.listener = Listener()
 
     @contextmanager
-    def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
+    def progress(self, config: SpoutConfig, *, begin: bool = False) -> Iterator[StoredProgress]:
         is_known = config.stream_name == "orders"
-        with super().progress(config if is_known else config.of_stream("orders")) as progress:
+        with super().progress(config if is_known else config.of_stream("orders"), begin=begin) as progress:
             yield progress
 
     def member(self, name: str = "worker", **says: Any) -> Any:

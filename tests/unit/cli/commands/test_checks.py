@@ -39,10 +39,10 @@ class EnsembleIsAway(World):
     is_reached = False
 
     @contextmanager
-    def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
+    def progress(self, config: SpoutConfig, *, begin: bool = False) -> Iterator[StoredProgress]:
         if not self.is_reached:
             raise StoreUnavailable(f"nobody answers at {config.zookeeper_hosts}")
-        with super().progress(config) as progress:
+        with super().progress(config, begin=begin) as progress:
             yield progress
 
 

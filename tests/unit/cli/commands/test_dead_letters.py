@@ -264,8 +264,8 @@ def test_a_zookeeper_that_is_away_leaves_no_letters_an_answer() -> None:
         is_reached = False
 
         @contextmanager
-        def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
-            with super().progress(config) as progress:
+        def progress(self, config: SpoutConfig, *, begin: bool = False) -> Iterator[StoredProgress]:
+            with super().progress(config, begin=begin) as progress:
                 if not self.is_reached:
                     raise StoreUnavailable("nobody answers")
                 yield progress
