@@ -80,6 +80,12 @@ def _cut_off(consumer: SupervisedConsumer, _: Random) -> End:
     return open_door
 
 
+def _vanish(consumer: SupervisedConsumer, _: Random) -> End:
+    before = consumer.zookeeper.connections
+    consumer.zookeeper.vanish()
+    return lambda: consumer.zookeeper.connections > before
+
+
 def _lose_request(consumer: SupervisedConsumer, _: Random) -> End:
     before = consumer.zookeeper.requests_lost
     consumer.zookeeper.lose_next_request()
@@ -130,6 +136,14 @@ CONSUMER_FAULTS: Final = (
     ConsumerFault(kind=STOPPED_LEADER, weight=1, sessions=(1.2, 2.2), begin=_stop, of_the_leader=True),
     ConsumerFault(kind=CLOSED, weight=2, sessions=(0.3, 0.6), begin=_close),
     ConsumerFault(kind="cut off from ZooKeeper", weight=4, sessions=(0.2, 2), begin=_cut_off),
+    ConsumerFault(kind="host of ZooKeeper vanished", weight=2, sessions=(1.2, 2), begin=_vanish),
+    ConsumerFault(
+        kind="host of ZooKeeper vanished under the leader",
+        weight=1,
+        sessions=(1.2, 2),
+        begin=_vanish,
+        of_the_leader=True,
+    ),
     ConsumerFault(kind="commit lost on its way", weight=6, sessions=(0.3, 0.6), begin=_lose_request),
     ConsumerFault(kind="answer to a commit lost", weight=6, sessions=(0.3, 0.6), begin=_lose_answer),
     ConsumerFault(kind="commit held until others own", weight=6, sessions=(1.5, 2.5), begin=_hold_commit),

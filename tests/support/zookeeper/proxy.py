@@ -29,11 +29,15 @@ class ZooKeeperProxy:
         self._lock = threading.Lock()
         self._open = True
         self._sockets: set[socket.socket] = set()
+        self._holes: set[socket.socket] = set()
+        """Of these nothing is forwarded, not even their end."""
         self._threads: list[threading.Thread] = []
         self._lose_requests: list[int] = []
         """The operations of the next requests to lose."""
         self._lose_answers = 0
         self._before_next: Callable[[], object] | None = None
+        self.connections = 0
+        """How many were forwarded."""
         self.requests_lost = 0
         self.answers_lost = 0
         self._closed = False
@@ -73,6 +77,11 @@ class ZooKeeperProxy:
     def open_door(self) -> None:
         with self._lock:
             self._open = True
+
+    def vanish(self) -> None:
+        """Let the present connections go nowhere, as if the host behind them were gone; neither end is told."""
+        with self._lock:
+            self._holes |= self._sockets
 
     def close(self) -> None:
         self._closed = True
@@ -121,6 +130,7 @@ class ZooKeeperProxy:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._sockets |= {client, server}
+                self.connections += 1
             self._spawn(_Relay(self, client, server).run)
 
 
@@ -140,6 +150,7 @@ class _Relay:
         answers.join()
         with self._proxy._lock:
             self._proxy._sockets -= {self._client, self._server}
+            self._proxy._holes -= {self._client, self._server}
         self._client.close()
         self._server.close()
 
@@ -150,9 +161,19 @@ class _Relay:
                 if shaken_hands and self._is_to_be_lost(frame):
                     break
                 shaken_hands = True
-                self._server.sendall(frame)
+                if not self._is_hole:
+                    self._server.sendall(frame)
+        self._end()
+
+    def _end(self) -> None:
         _cut(self._client)
-        _cut(self._server)
+        if not self._is_hole:  # else the server hears of it when the session moves or ends
+            _cut(self._server)
+
+    @property
+    def _is_hole(self) -> bool:
+        with self._proxy._lock:
+            return self._server in self._proxy._holes
 
     def _is_to_be_lost(self, frame: bytes) -> bool:
         xid, operation = struct.unpack_from("!ii", frame, 4)
@@ -181,9 +202,9 @@ class _Relay:
                     self._proxy.answers_lost += 1
                     break
                 shaken_hands = True
-                self._client.sendall(frame)
-        _cut(self._client)
-        _cut(self._server)
+                if not self._is_hole:
+                    self._client.sendall(frame)
+        self._end()
 
 
 def _read_frame(connection: socket.socket) -> bytes | None:
