@@ -26,13 +26,8 @@ from kinesis_spout.model.errors import (
     Unavailable,
 )
 
-JSON: Final = "application/x-amz-json-1.1"
-CBOR: Final = "application/x-amz-cbor-1.1"
-"""Content types of requests and replies."""
 RAW_BODY: Final = "RawBody"
 """The key of a GetRecords reply that holds its undecoded body."""
-CONTENT_TYPE: Final = "ContentType"
-"""The key of a GetRecords reply that holds the content type of its undecoded body; JSON without it."""
 
 
 class ResourceNotFound(Unavailable):

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from kinesis_spout.kinesis.calls import (
-    CONTENT_TYPE,
-    JSON,
     RAW_BODY,
     ResourceNotFound,
     account_arguments,
@@ -58,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReplyForm(Protocol[_Made_co]):
-    def decode(self, body: Body, content_type: str) -> _Made_co:
+    def decode(self, body: Body) -> _Made_co:
         """Decode the body of a good reply. Raises Unavailable for anything else."""
         ...
 
@@ -69,8 +67,8 @@ class RecordsForm(NamedTuple):
     stream: str
     shard_id: str
 
-    def decode(self, body: Body, content_type: str) -> GetRecordsReply:
-        return decode_reply(body, content_type, stream=self.stream, shard_id=self.shard_id)
+    def decode(self, body: Body) -> GetRecordsReply:
+        return decode_reply(body, stream=self.stream, shard_id=self.shard_id)
 
     def convert(self, reply: GetRecordsReply) -> GetRecordsReply:
         return reply.placed(self.stream, self.shard_id)
@@ -95,7 +93,7 @@ def get_records(
         yield MAY_BLOCK
     if body is None:
         return form.convert(reply_from_botocore(response))
-    return form.decode(body, response.get(CONTENT_TYPE, JSON))
+    return form.decode(body)
 
 
 def call_get_records(

@@ -129,7 +129,7 @@ def event_of(frame: EventStreamMessage, call: str) -> ShardEvent | None:
 
 
 def _decoded(payload: bytes) -> ShardEvent:
-    taken = None if native.decoder is None else native.decoder.records(payload, False, Record, "", "")
+    taken = None if native.decoder is None else native.decoder.records(payload, Record, "", "")
     if taken is not None:
         records, _, _, rest = taken
         event = _decoder.decode(rest)

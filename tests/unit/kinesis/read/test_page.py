@@ -6,13 +6,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kinesis_spout.kinesis.calls import CBOR
 from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.page import decode_reply, page_of, reply_from_botocore
 from kinesis_spout.model.columns import SCHEMA
 from kinesis_spout.model.errors import Unavailable
 from shard_state import Shard
-from tests.support.kinesis.cbor_writer import Milliseconds, cbor
 
 pytestmark = pytest.mark.usefixtures("each_decoder")
 
@@ -101,24 +99,6 @@ def test_children_may_be_null() -> None:
 def test_a_body_that_is_no_reply_is_never_the_end_of_a_shard(body: bytes) -> None:
     with pytest.raises(Unavailable, match="GetRecords"):
         decode_reply(body)
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"\xa0", b"\x80", b"\xa1\x67Records\x81\xa0", b"\xa1\x67Records\x80\x00", b"{}"]
-)
-def test_a_body_that_is_no_reply_in_cbor_is_refused(body: bytes) -> None:
-    with pytest.raises(Unavailable, match="GetRecords"):
-        decode_reply(body, CBOR)
-
-
-def test_a_time_in_cbor_is_milliseconds_as_a_whole_number_and_else_seconds() -> None:
-    def arrival(time: Any) -> float | None:
-        wire = {"Data": b"x", "SequenceNumber": NUMBER, "ApproximateArrivalTimestamp": time}
-        return decode_reply(cbor({"Records": [wire]}), CBOR).records[0].arrival_timestamp
-
-    assert arrival(Milliseconds(1_795_260_005_277)) == 1_795_260_005.277
-    assert arrival(1_795_260_005_277) == 1_795_260_005.277
-    assert arrival(1_795_260_005.277) == 1_795_260_005.277
 
 
 def test_a_reply_that_botocore_parsed_is_converted() -> None:
