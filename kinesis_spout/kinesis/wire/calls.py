@@ -17,6 +17,7 @@ import time
 from calendar import timegm
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import SplitResult, urlsplit
 
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
 _HTTP_OK, _FIRST_ERROR = 200, 300
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LEAST_SKEW_SECONDS: Final = 2
-_UNSEEN_SECONDS: Final = 1.0
-"""Of a read: to look whether a connection is open costs a tenth of a poll, and a read can be repeated."""
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
 _SIGNATURE_REFUSED: Final = frozenset(
     {
@@ -283,6 +282,11 @@ class Exchange:
         """Give up, at a deadline of the caller's for example."""
         self.connection.close()
 
+    @property
+    def drop(self) -> Callable[[], None]:
+        """Closes the connection later, unless another call uses it then."""
+        return partial(self._route.connections.drop, self.connection)
+
 
 class _Operation:
     """Calls of one operation. Thread-safe. ``key`` names a place: what decides which endpoint a call goes to."""
@@ -332,7 +336,7 @@ class _Operation:
         if not route.is_ready:
             return None
         request = route.request(self._encode(arguments))
-        connection = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS)
+        connection = route.connections.kept()
         if connection is None:
             return None
         connection.begin(request, NON_BLOCKING)
@@ -368,8 +372,7 @@ class _Operation:
 
     def _exchanged(self, key: str, route: _Route, body: bytes, *, is_read: bool) -> Exchange:
         request = route.request(body)
-        kept = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS if is_read else 0.0)
-        exchange = self._answered(key, route, request, kept)
+        exchange = self._answered(key, route, request, route.connections.kept())
         if is_read and exchange.is_stale:
             exchange = self._answered(key, route, request, None)
         return exchange
