@@ -229,7 +229,7 @@ class Exchange:
         self.connection = connection
         """A kept one serves many calls, one after the other, also of others than its present user."""
         self._reply: Reply | None = None
-        self._error: OSError | None = None
+        self._error: Exception | None = None
         self.is_refused = False
         """Whether ``result`` raised because the signature was refused. botocore's next call may be taken."""
 
@@ -240,7 +240,7 @@ class Exchange:
         """Go on as far as the socket goes; None: there is a ``result``."""
         try:
             step = self.connection.advance()
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - where the next answer begins is not known any more
             self._error = error
             self.connection.close()
             return None
@@ -268,7 +268,7 @@ class Exchange:
             BotoCoreError: no answer came.
         """
         if self._error is not None:
-            raise _failed(self._error, self._route.url) from self._error
+            raise failed(self._error, self._route.url) from self._error
         assert self._reply is not None
         try:
             return self._operation.result(self._reply)
@@ -504,7 +504,8 @@ def _opened(route: _Route) -> Connection:
         raise kind(endpoint_url=route.url, error=error) from error
 
 
-def _failed(error: OSError, url: str) -> BotoCoreError:
+def failed(error: Exception, url: str) -> BotoCoreError:
+    """Make the error that botocore raises for a connection that broke, or brought no HTTP."""
     kind = ReadTimeoutError if isinstance(error, TimeoutError) else ConnectionClosedError
     return kind(endpoint_url=url, error=error)
 
