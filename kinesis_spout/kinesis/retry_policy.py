@@ -12,7 +12,7 @@ way. Times are those of the clock that is passed in.
 | iterator expired or refused | again | again | - |
 | token of a listing expired | - | - | list from the beginning |
 | not found, not verified yet | again | again | fail: there is no such stream |
-| access denied, no valid configuration | again, slowly: it may come back | fail: the set-up is wrong | fail |
+| access denied, no usable configuration | again, slowly: it may come back | fail: the set-up is wrong | fail |
 | shard trimmed away | end the shard | end the shard | - |
 | data loss, no such stream, a mistake of ours | fail | fail | fail |
 | not of Kinesis (ZooKeeper, dead letters) | again if it is ``retriable`` | the same | the same |
@@ -44,12 +44,11 @@ from enum import Enum, auto
 from math import inf
 from typing import Final, TypeVar
 
-from kinesis_spout.kinesis.calls import ExpiredNextToken, ResourceInUse, ResourceNotFound
+from kinesis_spout.kinesis.calls import ExpiredNextToken, ResourceInUse, ResourceNotFound, UnusableConfig
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import (
     AccessDenied,
     ExpiredIterator,
-    InvalidConfig,
     InvalidIterator,
     KeyUnavailable,
     KinesisError,
@@ -142,7 +141,7 @@ _MEANINGS: Final[tuple[tuple[type[KinesisSpoutError], dict[Work, Reaction]], ...
         (InvalidIterator, _AGAIN, _AGAIN, _FAIL),
         (ExpiredNextToken, _AGAIN, _AGAIN, _AGAIN),
         (AccessDenied, _SLOWLY, _FAIL, _FAIL),
-        (InvalidConfig, _SLOWLY, _FAIL, _FAIL),
+        (UnusableConfig, _SLOWLY, _FAIL, _FAIL),
         (ShardNotFound, _END, _END, _FAIL),
         (KinesisError, _FAIL, _FAIL, _FAIL),
     )
