@@ -38,17 +38,6 @@ BODIES: list[bytes] = [
     b'{"Records":[{"SequenceNumber":5}],"Shards":[{"ShardId":"s","HashKeyRange":{"StartingHashKey":"x"}}]}',
 ]
 STATUSES = ["200 OK", "204 No", "302 Found", "403 No", "404 No", "503 No"]
-    "200 OK",
-    "204 No",
-    "302 Found",
-    "403 No",
-    "404 No",
-    "407 No",
-    "413 No",
-    "500 No",
-    "503 No",
-    "999 No",
-]
 TYPES = [JSON, "text/html"]
 
 
