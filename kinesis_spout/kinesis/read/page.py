@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 
@@ -22,6 +22,10 @@ from shard_state import Position, SequenceNumber, Shard
 
 Body = bytes | bytearray | memoryview
 """Of a reply. What is decoded from it shares no memory with it."""
+
+
+Millis = Annotated[int, msgspec.Meta(le=10**12)]
+"""30 years, far more than any retention: a time before it can be computed."""
 
 
 class HashKeyRange(msgspec.Struct, frozen=True, rename="pascal"):
@@ -54,7 +58,7 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
     records: list[Record]
     next_shard_iterator: str | None = None
     """None: the shard is closed, and this is its last reply, which ``ReplyGetter`` verifies."""
-    millis_behind_latest: int | None = None
+    millis_behind_latest: Millis | None = None
     announced: list[ChildShard] | None = msgspec.field(default=None, name="ChildShards")
 
     @cached_property
