@@ -219,7 +219,7 @@ class EndpointStream:
         self.endpoint = endpoint
         self.clock = clock or SystemClock()
         self.name = endpoint.create_stream(shards=shards, name=name)
-        self._client = endpoint.client()
+        self._client = self._reading = endpoint.client()
         self._last: dict[str, str] = {}
 
     def needs(self, *abilities: str) -> None:
@@ -265,13 +265,13 @@ class EndpointStream:
         wait_until(is_gone, f"stream {self.name} to be gone")
 
     def lister(self) -> ShardLister:
-        return KinesisShardLister(self._client, self.name, clock=self.clock)
+        return KinesisShardLister(self._reading, self.name, clock=self.clock)
 
     def getter(
         self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
     ) -> ShardGetter:
         return PollingShardGetter(
-            self._client,
+            self._reading,
             stream=self.name,
             shard_id=shard_id,
             position=position,
@@ -302,29 +302,13 @@ class UnkindStream(EndpointStream):
     """
 
     def __init__(self, unkind: UnkindEndpoint, shards: int, *, rate: float = 0.0, seed: str = "") -> None:
-        endpoint = KinesisEndpoint(name="the unkind endpoint", settings=unkind.settings())
+        endpoint = KinesisEndpoint(name="the unkind endpoint", settings=unkind.kind_settings())
         super().__init__(endpoint, shards, clock=QuickClock())
+        self._reading = unkind.settings().connect()
         self._unkind = unkind
         self._is_kind = not rate
         if rate:
             reader_weather(unkind, rate, seed, stream=self.name)
-
-    def split(self, shard_id: str) -> None:
-        first, last = next(
-            each.hash_range for each in self.lister().list_shards() if each.shard_id == shard_id
-        )
-        middle = str((first + last + 1) // 2)
-        self._client.split_shard(StreamName=self.name, ShardToSplit=shard_id, NewStartingHashKey=middle)
-        self._last.clear()
-
-    def merge(self, shard_id: str, adjacent_shard_id: str) -> None:
-        self._client.merge_shards(
-            StreamName=self.name, ShardToMerge=shard_id, AdjacentShardToMerge=adjacent_shard_id
-        )
-        self._last.clear()
-
-    def delete(self) -> None:
-        self._client.delete_stream(StreamName=self.name)
 
     def getter(
         self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True

@@ -170,6 +170,8 @@ class Table:
         self._switches: list[Switch] = []
         self.happened: Counter[str] = Counter()
         """By behaviour, also of what was switched off."""
+        self.expected = 0.0
+        """How many were to happen on average, of those at a rate."""
         self.records_lost = 0
         """Records that were put by calls whose answers were lost on the way."""
 
@@ -186,9 +188,11 @@ class Table:
     def drawn(self, call: Call, *behaviours: Behaviour) -> Switch | None:
         """Draw whether one of these happens to a call now; the caller makes it happen."""
         for switch in self.matching(call):
-            if switch.behaviour in behaviours and switch.draw():
-                self.happened[switch.behaviour] += 1
-                return switch
+            if switch.behaviour in behaviours:
+                self.expected += switch.rate
+                if switch.draw():
+                    self.happened[switch.behaviour] += 1
+                    return switch
         return None
 
     def is_on(self, call: Call, behaviour: Behaviour) -> Switch | None:

@@ -111,7 +111,7 @@ class Controls:
         """Be kind again; streams stay."""
         self._table.switch_off()
         self._table.happened.clear()
-        self._table.records_lost = 0
+        self._table.expected = self._table.records_lost = 0
         self._calls.clear()
         self._seen.clear()
         self._operations.pages.clear()
@@ -124,6 +124,7 @@ class Controls:
         return {
             "happened": dict(self._table.happened),
             "calls": dict(self._calls),
+            "expected": self._table.expected,
             "records_lost": self._table.records_lost,
             "credentials_asked": self.credentials.asked,
         }

@@ -48,7 +48,7 @@ class UnkindEndpoint:
             command, cwd=_REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
-        self.port = int(self._process.stdout.readline())
+        self.port, self._kind_port = map(int, self._process.stdout.readline().split())
         return self
 
     def __exit__(
@@ -58,7 +58,14 @@ class UnkindEndpoint:
 
     @property
     def url(self) -> str:
-        return f"http{'s' if self._certificate else ''}://127.0.0.1:{self.port}"
+        return self._url(self.port)
+
+    def _url(self, port: int) -> str:
+        return f"http{'s' if self._certificate else ''}://127.0.0.1:{port}"
+
+    def kind_settings(self) -> KinesisClientSettings:
+        """Say how who prepares and looks reaches the same streams, whatever is switched on."""
+        return self.settings(endpoint_url=self._url(self._kind_port))
 
     def settings(self, **others: Any) -> KinesisClientSettings:
         """Say how a client reaches it."""
@@ -72,7 +79,8 @@ class UnkindEndpoint:
         return KinesisClientSettings(**{**given, **others})
 
     def client(self) -> "KinesisClient":
-        return self.settings().connect()
+        """Return a client of one who prepares and looks."""
+        return self.kind_settings().connect()
 
     # Behaviours
 
@@ -120,6 +128,11 @@ class UnkindEndpoint:
     def happened(self) -> Counter[str]:
         """How often each behaviour really happened."""
         return Counter(self._do("counts")["happened"])
+
+    @property
+    def expected(self) -> float:
+        """How many behaviours were to happen on average, of those at a rate."""
+        return float(self._do("counts")["expected"])
 
     @property
     def calls(self) -> Counter[str]:

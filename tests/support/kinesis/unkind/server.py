@@ -1,6 +1,7 @@
 """The endpoint's process: HTTP over sockets, so that it can send what no server would.
 
-``python -m tests.support.kinesis.unkind.server [CERTIFICATE]`` prints its port, and ends with its standard input.
+``python -m tests.support.kinesis.unkind.server [CERTIFICATE]`` prints its two ports, and ends with its standard
+input. The second one is for who prepares and looks: it serves the same account, and is always kind.
 """
 
 import asyncio
@@ -63,10 +64,11 @@ class Request(NamedTuple):
 
 
 class Server:
-    """Mutable. One for a process."""
+    """Mutable. One for each port of a process."""
 
-    def __init__(self) -> None:
-        self.account = Account()
+    def __init__(self, account: Account, *, is_kind: bool) -> None:
+        self.account = account
+        self._is_kind = is_kind
         self.table = Table()
         self.operations = Operations(self.account, self.table)
         self.subscriptions = Subscriptions(self.operations)
@@ -117,7 +119,8 @@ class Server:
         if instead is not None and not instead.how.get("takes_effect"):
             return await self._instead(instead, peer)
         try:
-            self.controls.credentials.check(request)
+            if not self._is_kind:
+                self.controls.credentials.check(request)
             if call.operation == "SubscribeToShard":
                 return await self.subscriptions.serve(call, request.region, asked, peer)
             reply = self.operations.answer(call, request.region, asked)
@@ -215,10 +218,15 @@ async def _main() -> None:
     if len(sys.argv) > 1:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(sys.argv[1])
-    server = await asyncio.start_server(
-        Server().serve, "127.0.0.1", 0, limit=_MOST_HEAD, ssl=tls, backlog=512
-    )
-    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    account = Account()
+    servers = [
+        await asyncio.start_server(
+            Server(account, is_kind=is_kind).serve, "127.0.0.1", 0, limit=_MOST_HEAD, ssl=tls, backlog=512
+        )
+        for is_kind in (False, True)
+    ]
+    ports = [str(each.sockets[0].getsockname()[1]) for each in servers]
+    sys.stdout.write(" ".join(ports) + "\n")
     sys.stdout.flush()
     await asyncio.to_thread(sys.stdin.read)
     os._exit(0)  # there is nothing to keep, and connections may still be open
