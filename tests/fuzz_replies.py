@@ -25,7 +25,7 @@ from kinesis_spout.kinesis.calls import ERRORS_BY_CODE, INVALID_ARGUMENT_BY_OPER
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import subscribe
 from kinesis_spout.kinesis.read.fan_out.subscription import FrameBuffer, event_of
 from kinesis_spout.kinesis.retry_policy import Action, Work, reaction_to
-from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.model.errors import KinesisError, KinesisSpoutError
 from kinesis_spout.testing import SteppedProducer
 from shard_state import Position, SequenceNumber
 from tests.support.kinesis.fan_out.frames import chunk, event_frame, exception_frame, initial_response
@@ -384,7 +384,7 @@ def final_code(operation: str, reply: Reply, work: Work) -> str | None:
 def is_final(operation: str, code: str, work: Work) -> bool:
     kind = ERRORS_BY_CODE.get(code)
     if code == "InvalidArgumentException":
-        kind = INVALID_ARGUMENT_BY_OPERATION.get(operation)
+        kind = INVALID_ARGUMENT_BY_OPERATION.get(operation, KinesisError)
     return kind is not None and reaction_to(kind(""), work).action is not Action.RETRY
 
 

@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, Final
+from pathlib import Path
+from typing import IO, Any, Final
 
 HASH_KEYS: Final = 1 << 128
 ACCOUNT: Final = "123456789012"
@@ -122,6 +123,8 @@ class Stream:
     """By ARN."""
     count: int = 0
     """Of sequence numbers."""
+    log: IO[bytes] | None = None
+    """Gets what is put, which is not kept then."""
     deleted_at: float | None = None
     was_created: bool = False
 
@@ -207,6 +210,8 @@ class Account:
         busy_seconds: float = 0.0,
         max_record_kib: int = 1024,
         mode: str = "PROVISIONED",
+        created: float | None = None,
+        log: str | None = None,
     ) -> Stream:
         try:
             self.stream(region, {"StreamName": name})
@@ -218,11 +223,12 @@ class Account:
         stream = Stream(
             region=region,
             name=name,
-            created=round(now, 3),
+            created=round(now if created is None else created, 3),
             ready_at=now + busy_seconds,
             busy_seconds=busy_seconds,
             max_record_kib=max_record_kib,
             mode=mode,
+            log=None if log is None else Path(log).open("wb", buffering=0),  # noqa: SIM115 - as long as the process
         )
         # As numbers tell the times of AWS, those of a stream made again are higher.
         self._made += 1
@@ -300,6 +306,9 @@ class Account:
     def put(self, stream: Stream, shard: Shard, data: str, key: str, *, arrived: float | None = None) -> str:
         """Take a record, whose ``data`` is base64; returns its number."""
         number = stream.number(shard.index)
+        if stream.log is not None:
+            stream.log.write(base64.b64decode(data).rstrip() + b"\n")
+            return str(number)
         shard.records.append(
             {
                 "number": number,

@@ -1,20 +1,19 @@
 """What a test tells the endpoint over a small channel of its own, and the credentials that are good there."""
 
+import asyncio
 import json
 import time
 from calendar import timegm
-from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.support.kinesis.unkind.account import Account, AwsError, Stream
 from tests.support.kinesis.unkind.behaviours import Behaviour, Switch
-from tests.support.kinesis.unkind.operations import Operations
-from tests.support.kinesis.unkind.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from tests.support.kinesis.unkind.server import Request
+    from tests.support.kinesis.unkind.server import Request, Server
 
 _MOST_SKEW_SECONDS: Final = 300.0
+_ANSWER_SECONDS: Final = 0.05
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
 
 
@@ -77,19 +76,14 @@ class Credentials:
 class Controls:
     """Each public method is a command; its arguments are JSON's."""
 
-    def __init__(
-        self,
-        operations: Operations,
-        subscriptions: Subscriptions,
-        calls: Counter[str],
-        seen: deque[dict[str, Any]],
-    ) -> None:
-        self._operations = operations
-        self._account = operations.account
-        self._table = operations.table
-        self._subscriptions = subscriptions
-        self._calls = calls
-        self._seen = seen
+    def __init__(self, server: "Server") -> None:
+        self._operations = server.operations
+        self._account = server.account
+        self._table = server.table
+        self._subscriptions = server.subscriptions
+        self._calls = server.calls
+        self._seen = server.seen
+        self._peers = server.peers
         self.credentials = Credentials(self._account)
 
     def answer(self, body: bytes) -> tuple[int, Any]:
@@ -128,6 +122,12 @@ class Controls:
             "records_lost": self._table.records_lost,
             "credentials_asked": self.credentials.asked,
         }
+
+    def do_hang_up(self) -> int:
+        """Close all connections, once this is answered; returns how many."""
+        for peer in self._peers:
+            asyncio.get_running_loop().call_later(_ANSWER_SECONDS, peer.writer.close)
+        return len(self._peers)
 
     def do_seen(self, *, operation: str | None) -> list[dict[str, Any]]:
         return [each for each in self._seen if operation in {None, each["operation"]}]

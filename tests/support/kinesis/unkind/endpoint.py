@@ -35,13 +35,19 @@ _COMMAND_SECONDS: Final = 30.0
 
 
 class UnkindEndpoint:
-    """A context manager, with TLS if it gets a certificate with its key. Thread-safe."""
+    """A context manager. Thread-safe.
 
-    def __init__(self, certificate: Path | None = None) -> None:
+    Args:
+        certificate: a PEM file with its key, for TLS.
+        port: where it listens; 0: on one that is free.
+    """
+
+    def __init__(self, certificate: Path | None = None, port: int = 0) -> None:
         self._certificate = certificate
+        self.port = port
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "tests.support.kinesis.unkind.server"]
+        command = [sys.executable, "-m", "tests.support.kinesis.unkind.server", str(self.port)]
         if self._certificate is not None:
             command.append(str(self._certificate))
         self._process = subprocess.Popen(
@@ -144,6 +150,10 @@ class UnkindEndpoint:
         """How many records were put by calls whose answers were lost."""
         return int(self._do("counts")["records_lost"])
 
+    def hang_up(self) -> None:
+        """Close all connections."""
+        self._do("hang_up")
+
     def seen(self, operation: str | None = None) -> list[dict[str, Any]]:
         """Return the calls that came: ``operation``, ``request``, ``headers``, ``connection`` and ``time``."""
         found: list[dict[str, Any]] = self._do("seen", operation=operation)
@@ -154,7 +164,11 @@ class UnkindEndpoint:
     def create_stream(
         self, *, shards: int = 1, name: str | None = None, region: str = REGION, **options: Any
     ) -> str:
-        """Make a stream; ``options``: ``busy_seconds`` for each change, ``max_record_kib``, ``mode``."""
+        """Make a stream.
+
+        ``options``: ``busy_seconds`` for each change, ``max_record_kib``, ``mode``, ``created``; and ``log``, a
+        file: records are not kept, but the data of each is a line there.
+        """
         name = name or f"stream-{uuid.uuid4().hex[:12]}"
         self._do("create_stream", region=region, name=name, shards=shards, **options)
         return name

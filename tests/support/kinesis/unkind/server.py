@@ -1,7 +1,7 @@
 """The endpoint's process: HTTP over sockets, so that it can send what no server would.
 
-``python -m tests.support.kinesis.unkind.server [CERTIFICATE]`` prints its two ports, and ends with its standard
-input. The second one is for who prepares and looks: it serves the same account, and is always kind.
+``python -m tests.support.kinesis.unkind.server PORT [CERTIFICATE]`` prints its two ports, and ends with its
+standard input. The second one is for who prepares and looks: the same account, always kind.
 """
 
 import asyncio
@@ -74,12 +74,14 @@ class Server:
         self.subscriptions = Subscriptions(self.operations)
         self.calls: Counter[str] = Counter()
         self.seen: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
-        self.connections = 0
-        self.controls = Controls(self.operations, self.subscriptions, self.calls, self.seen)
+        self._connections = 0
+        self.peers: set[Peer] = set()
+        self.controls = Controls(self)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        number, peer = self.connections, Peer(reader, writer)
+        self._connections += 1
+        number, peer = self._connections, Peer(reader, writer)
+        self.peers.add(peer)
         try:
             while (request := await read_request(reader)) is not None:
                 if not await self._answer(request, peer, number):
@@ -87,6 +89,7 @@ class Server:
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             pass  # the caller hung up
         finally:
+            self.peers.discard(peer)
             with suppress(OSError):
                 writer.close()
 
@@ -215,15 +218,20 @@ def _encoded(document: dict[str, Any]) -> bytes:
 
 async def _main() -> None:
     tls = None
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 2:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(sys.argv[1])
+        tls.load_cert_chain(sys.argv[2])
     account = Account()
     servers = [
         await asyncio.start_server(
-            Server(account, is_kind=is_kind).serve, "127.0.0.1", 0, limit=_MOST_HEAD, ssl=tls, backlog=512
+            Server(account, is_kind=is_kind).serve,
+            "127.0.0.1",
+            port,
+            limit=_MOST_HEAD,
+            ssl=tls,
+            backlog=512,
         )
-        for is_kind in (False, True)
+        for port, is_kind in ((int(sys.argv[1]), False), (0, True))
     ]
     ports = [str(each.sockets[0].getsockname()[1]) for each in servers]
     sys.stdout.write(" ".join(ports) + "\n")
