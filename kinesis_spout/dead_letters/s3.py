@@ -208,6 +208,9 @@ class _S3Prefix(WholeFiles):
         try:
             yield
         except (OSError, BotoCoreError, ClientError) as error:
+            self._session = (
+                None  # the next try looks for credentials anew: another program may have renewed them
+            )
             raise DeadLetterError(
                 f"expected to {verb} {self.address!r}, got {said_by_boto3(error)}; check that the bucket exists, "
                 f"its region ({self.address}?region=...), and the credentials' permissions there"
