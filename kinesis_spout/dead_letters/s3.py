@@ -230,7 +230,8 @@ def _parsed(url: str) -> tuple[str, str, str, dict[str, str]]:
     if not parts.netloc or unknown or parts.fragment:
         raise InvalidConfig(
             "dead_letters: expected s3://bucket/prefix, with ?region= and endpoint_override= if need be, "
-            f"got {url!r}"
+            f"got {parts.scheme}://{parts.netloc}{parts.path}"
+            + (f" with {', '.join(unknown)}" if unknown else "")
         )
     prefix = unquote(parts.path).strip("/")
     return f"s3://{parts.netloc}/{prefix}".rstrip("/"), parts.netloc, prefix, parameters
