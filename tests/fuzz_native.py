@@ -164,7 +164,7 @@ def _by(decode: Callable[[], Any]) -> Any:
 @functools.lru_cache(maxsize=1)
 def _whole_reply(seed: int) -> bytes:
     source = random.Random(f"reply {seed}")
-    records = [_record(source) for _ in range(source.randrange(5))]
+    records = [_record(source, at) for at in range(source.randrange(5))]
     reply: dict[str, Any] = {"MillisBehindLatest": 7, "NextShardIterator": "AA/+==", "Records": records}
     if source.random() < 0.2:
         reply = {"New": {"a": [1, None, "b", {}], "c": -1.5e3}, **reply, "ChildShards": None}
@@ -172,7 +172,7 @@ def _whole_reply(seed: int) -> bytes:
     return json.dumps(reply, ensure_ascii=source.random() < 0.5, separators=separators).encode()
 
 
-def _record(source: random.Random) -> dict[str, Any]:
+def _record(source: random.Random, at: int) -> dict[str, Any]:
     data = source.randbytes(source.choice((0, 1, 2, 3, 33, 34, 35, 100, 400)))
     milliseconds = 1_795_260_005_277 + source.randrange(1_000)
     record: dict[str, Any] = {
@@ -180,7 +180,7 @@ def _record(source: random.Random) -> dict[str, Any]:
         "Data": base64.b64encode(data).decode(),
         "EncryptionType": source.choice(("NONE", "KMS", None)),
         "PartitionKey": source.choice(_KEYS),
-        "SequenceNumber": str(source.randrange(10**56)),
+        "SequenceNumber": str(at * 10**55 + source.randrange(10**55)),
     }
     if source.random() < 0.2:
         del record[source.choice(sorted(record))]

@@ -16,7 +16,8 @@
 
 typedef const uint8_t *Place;
 
-enum { LARGE_BODY = 64 * 1024, MAX_DEPTH = 32 };
+enum { LARGE_BODY = 64 * 1024, MAX_DEPTH = 32, MAX_DIGITS = 128 };
+static const double LATEST_SECONDS = 253402300800.0; /* the year 10,000 */
 static const uint64_t MAX_EXACT = UINT64_C(1) << 53; /* all whole numbers up to it are doubles */
 static const uint8_t MAGIC[4] = {0xF3, 0x89, 0x9A, 0xC2}; /* of an aggregated record: see aggregated_record.py */
 
@@ -163,9 +164,28 @@ static Row *next_row(Reply *reply)
     return row;
 }
 
+/* Whether a record has a sequence number, above that of the record before it: as numbers are without zeros in front,
+   the longer one is the larger. */
+static bool is_in_order(const Reply *reply, const Row *row)
+{
+    const Text *number = &row->texts[SEQUENCE];
+    Place digit = reply->body + number->at, end = digit + number->length;
+    if (!number->at || !number->length || number->length > MAX_DIGITS || (*digit == '0' && number->length > 1))
+        return false;
+    for (; digit < end; digit++)
+        if (*digit < '0' || *digit > '9')
+            return false;
+    if (reply->count == 0)
+        return true;
+    const Text *last = &row[-1].texts[SEQUENCE];
+    return number->length == last->length
+               ? memcmp(reply->body + last->at, reply->body + number->at, number->length) < 0
+               : number->length > last->length;
+}
+
 static bool finish_row(Reply *reply, const Row *row)
 {
-    if (!row->texts[DATA].at || !row->texts[SEQUENCE].at)
+    if (!row->texts[DATA].at || !is_in_order(reply, row) || !(isnan(row->arrival) || row->arrival < LATEST_SECONDS))
         return false;
     for (int text = 0; text < TEXTS; text++)
         reply->bytes[text] += row->texts[text].plain;
@@ -830,8 +850,8 @@ static bool fill_column(const Reply *reply, int text, const Column *column, bool
     return true;
 }
 
-/* The microseconds of all arrivals; false: one is out of range. */
-static bool fill_arrivals(const Reply *reply, uint8_t *arrivals, uint8_t *validity, size_t *missing)
+/* The microseconds of all arrivals. */
+static void fill_arrivals(const Reply *reply, uint8_t *arrivals, uint8_t *validity, size_t *missing)
 {
     memset(validity, 0, (reply->count + 7) / 8);
     for (size_t row = 0; row < reply->count; row++) {
@@ -840,15 +860,11 @@ static bool fill_arrivals(const Reply *reply, uint8_t *arrivals, uint8_t *validi
         if (isnan(seconds)) {
             ++*missing;
         } else {
-            double exact = nearbyint(seconds * 1e6);
-            if (!(exact < 9.2e18))
-                return false;
-            microseconds = (int64_t)exact;
+            microseconds = (int64_t)nearbyint(seconds * 1e6);
             validity[row / 8] |= (uint8_t)(1U << row % 8);
         }
         memcpy(arrivals + row * sizeof microseconds, &microseconds, sizeof microseconds);
     }
-    return true;
 }
 
 PyDoc_STRVAR(columns_doc,
@@ -882,7 +898,7 @@ static PyObject *columns(PyObject *module, PyObject *arguments)
         for (int text = 0; is_good && text < TEXTS; text++)
             is_good = fill_column(&reply, text, &made[text], &has_aggregates);
         uint8_t *to = (uint8_t *)PyBytes_AsString(arrivals), *known = (uint8_t *)PyBytes_AsString(validity);
-        is_good = is_good && fill_arrivals(&reply, to, known, &missing);
+        fill_arrivals(&reply, to, known, &missing);
         if (is_large)
             PyEval_RestoreThread(thread);
         if (is_good) {

@@ -221,7 +221,7 @@ class Signing:
         before = self.skew_seconds
         try:
             ahead = parsedate_to_datetime(text(response[0].headers.get("Date", ""))).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, OverflowError):
             ahead = before
         if abs(ahead - before) >= _LEAST_SKEW_SECONDS:
             self.skew_seconds = round(ahead) if abs(ahead) >= _LEAST_SKEW_SECONDS else 0

@@ -148,11 +148,9 @@ class Sources:
 
     def _all_watches(self) -> list[ConsumerWatch]:
         """Those of every consumer, each once; those of ended streams are forgotten."""
-        consumers = {
-            id(each): each
-            for handle in self._all_handles
-            for each in self._alone(handle, partial(consumers_of, handle), [])
-        }
+        none: list[Consumer] = []
+        found = [self._alone(handle, partial(consumers_of, handle), none) for handle in self._all_handles]
+        consumers = {id(each): each for consumers in found for each in consumers}
         with self._lock:
             watches = {key: self._watch_of(consumer) for key, consumer in consumers.items()}
             self._watches = watches

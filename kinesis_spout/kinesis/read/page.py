@@ -6,7 +6,7 @@ typed structs, base64 included.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, Self
@@ -93,6 +93,9 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
 
 
 _decoder: Final = msgspec.json.Decoder(GetRecordsReply)
+_MOST_DIGITS: Final = 128
+_LATEST_SECONDS: Final = 253_402_300_800.0
+"""The year 10,000, which no calendar of Python has."""
 
 
 def decode_reply(body: Body, *, stream: str = "", shard_id: str = "") -> GetRecordsReply:
@@ -113,15 +116,39 @@ def decode_reply(body: Body, *, stream: str = "", shard_id: str = "") -> GetReco
 
 
 def decode_in_python(body: Body) -> GetRecordsReply:
-    """Decode a reply, or what the native decoder has left of it."""
+    """Decode a reply, or what the native decoder has left of it. Raises like ``decode_reply``."""
     try:
-        return _decoder.decode(body)
-    except ValueError as error:  # msgspec's errors, and of text that is no UTF-8
+        reply = _decoder.decode(body)
+        check_records(reply.records)
+        check_children(reply.announced)
+    except Exception as error:
         raise Unavailable(
-            f"expected a GetRecords reply, got {len(body)} bytes of something else: "
+            f"expected a GetRecords reply, got {len(body)} bytes of something else: {type(error).__name__}: "
             f"{error}; the call is repeated. If this continues, check what is between here and Kinesis: a proxy, "
             "a VPC endpoint"
         ) from error
+    return reply
+
+
+def check_records(records: Sequence[Record]) -> None:
+    """Refuse what no shard has, as the native decoder does. Raises ValueError."""
+    last = -1
+    for record in records:
+        digits, arrival = record.sequence_number, record.arrival_timestamp
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
+            raise ValueError(f"expected a sequence number, got {digits[:_MOST_DIGITS]!r}")
+        if arrival is not None and not 0 <= arrival < _LATEST_SECONDS:
+            raise ValueError(f"expected a time of arrival, got {arrival}")
+        number = int(digits)
+        if number <= last:
+            raise ValueError(f"expected a record after {last}, got {number}")
+        last = number
+
+
+def check_children(children: Sequence[ChildShard] | None) -> None:
+    """Refuse child shards without numbers for hash keys. Raises ValueError."""
+    for child in children or ():
+        child.to_shard()
 
 
 def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
@@ -135,7 +162,7 @@ def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
                 arrival_timestamp=_seconds(record.get("ApproximateArrivalTimestamp")),
                 encryption_type=record.get("EncryptionType"),
             )
-            for record in expected(response, "Records", "GetRecords")
+            for record in expected(response, "Records", "GetRecords", list)
         ],
         next_shard_iterator=response.get("NextShardIterator"),
         millis_behind_latest=response.get("MillisBehindLatest"),

@@ -10,14 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from kinesis_spout.kinesis.calls import (
     RAW_BODY,
     ResourceNotFound,
     account_arguments,
     shard_text,
-    translate,
+    translated,
 )
 from kinesis_spout.kinesis.pace import Pacing
 from kinesis_spout.kinesis.read.page import (
@@ -84,16 +82,14 @@ def get_records(
     shard_id: str,
 ) -> Steps[Reply]:
     arguments = {"ShardIterator": iterator, "Limit": limit, **account_arguments(stream)}
-    try:
+    with translated(f"GetRecords of {shard_text(stream, shard_id)}"):
         response = yield GetRecordsCall(client, arguments)
-    except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
-        raise translate(error, f"GetRecords of {shard_text(stream, shard_id)}") from error
-    body = response.get(RAW_BODY)
-    if body is None or len(body) > IN_PLACE_BYTES:
-        yield MAY_BLOCK
-    if body is None:
-        return form.convert(reply_from_botocore(response))
-    return form.decode(body)
+        body = response.get(RAW_BODY)
+        if body is None or len(body) > IN_PLACE_BYTES:
+            yield MAY_BLOCK
+        if body is None:
+            return form.convert(reply_from_botocore(response))
+        return form.decode(body)
 
 
 def call_get_records(

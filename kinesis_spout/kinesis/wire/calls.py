@@ -15,6 +15,7 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 
 _HTTP_OK, _FIRST_ERROR = 200, 300
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_UNSEEN_SECONDS: Final = 1.0
-"""Of a read: to look whether a connection is open costs a tenth of a poll, and a read can be repeated."""
 
 
 class Wire:
@@ -177,7 +176,7 @@ class Exchange:
         self.connection = connection
         """A kept one serves many calls, one after the other, also of others than its present user."""
         self._reply: Reply | None = None
-        self._error: OSError | None = None
+        self._error: Exception | None = None
         self.is_refused = False
         """Whether ``result`` raised because the signature was refused. botocore's next call may be taken."""
 
@@ -188,7 +187,7 @@ class Exchange:
         """Go on as far as the socket goes; None: there is a ``result``."""
         try:
             step = self.connection.advance()
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - where the next answer begins is not known any more
             self._error = error
             self.connection.close()
             return None
@@ -216,7 +215,7 @@ class Exchange:
             BotoCoreError: no answer came.
         """
         if self._error is not None:
-            raise _failed(self._error, self._route.url) from self._error
+            raise failed(self._error, self._route.url) from self._error
         assert self._reply is not None
         try:
             return self._operation.result(self._reply)
@@ -229,6 +228,11 @@ class Exchange:
     def abandon(self) -> None:
         """Give up, at a deadline of the caller's for example."""
         self.connection.close()
+
+    @property
+    def drop(self) -> Callable[[], None]:
+        """Closes the connection later, unless another call uses it then."""
+        return partial(self._route.connections.drop, self.connection)
 
 
 class _Operation:
@@ -279,7 +283,7 @@ class _Operation:
         if not route.is_ready:
             return None
         request = route.request(self._encode(arguments))
-        connection = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS)
+        connection = route.connections.kept()
         if connection is None:
             return None
         connection.begin(request, NON_BLOCKING)
@@ -315,8 +319,7 @@ class _Operation:
 
     def _exchanged(self, key: str, route: _Route, body: bytes, *, is_read: bool) -> Exchange:
         request = route.request(body)
-        kept = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS if is_read else 0.0)
-        exchange = self._answered(key, route, request, kept)
+        exchange = self._answered(key, route, request, route.connections.kept())
         if is_read and exchange.is_stale:
             exchange = self._answered(key, route, request, None)
         return exchange
@@ -448,6 +451,7 @@ def _opened(route: _Route) -> Connection:
         raise kind(endpoint_url=route.url, error=error) from error
 
 
-def _failed(error: OSError, url: str) -> BotoCoreError:
+def failed(error: Exception, url: str) -> BotoCoreError:
+    """Make the error that botocore raises for a connection that broke, or brought no HTTP."""
     kind = ReadTimeoutError if isinstance(error, TimeoutError) else ConnectionClosedError
     return kind(endpoint_url=url, error=error)

@@ -3,6 +3,7 @@
 import base64
 import gc
 import importlib
+import itertools
 import json
 import runpy
 import sys
@@ -38,6 +39,7 @@ any_value = st.recursive(
     lambda inside: st.lists(inside, max_size=3) | st.dictionaries(any_text, inside, max_size=3),
     max_leaves=5,
 )
+_steps = st.lists(st.integers(1, 10**57), min_size=8, max_size=8)
 milliseconds = st.integers(1, 4_000_000_000_000)
 unknown_members = st.dictionaries(st.sampled_from(["New", "newer", "Datum"]), any_value, max_size=2)
 
@@ -57,7 +59,7 @@ def base64_by(request: pytest.FixtureRequest, native_decoder: Any) -> Iterator[N
 def records(draw: st.DrawFn) -> dict[str, Any]:
     members: dict[str, Any] = {
         "Data": draw(st.binary(max_size=200)),
-        "SequenceNumber": str(draw(st.integers(0))),
+        "SequenceNumber": "",
     }
     optional = {
         "PartitionKey": st.none() | any_text,
@@ -73,8 +75,11 @@ def records(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def replies(draw: st.DrawFn) -> dict[str, Any]:
+    wire = draw(st.lists(records(), max_size=8))
+    for record, number in zip(wire, itertools.accumulate(draw(_steps)), strict=False):
+        record["SequenceNumber"] = str(number)
     members: dict[str, Any] = {
-        "Records": draw(st.lists(records(), max_size=8)),
+        "Records": wire,
         "NextShardIterator": draw(st.none() | any_text),
         "MillisBehindLatest": draw(st.integers(0, 2**40)),
         **draw(unknown_members),
@@ -274,6 +279,9 @@ def test_an_arrival_that_may_not_be_exact_is_refused(arrival: str) -> None:
         b'{"Records":[{"Data":"eA==","SequenceNumber":"\\u12"}]}',
         b'{"Records":[{"Data":"eA==","SequenceNumber":"\x01"}]}',
         b'{"Records":[{"Data":"eA==","SequenceNumber":1}]}',
+        b'{"Records":[{"Data":"eA==","SequenceNumber":"1x"}]}',
+        b'{"Records":[{"Data":"eA==","SequenceNumber":"7"},{"Data":"eA==","SequenceNumber":"7"}]}',
+        b'{"Records":[{"Data":"eA==","SequenceNumber":"10"},{"Data":"eA==","SequenceNumber":"9"}]}',
         b'{"New":' + b"[" * 100 + b"]" * 100 + b',"Records":[]}',
     ],
 )
@@ -395,8 +403,9 @@ def _fail_each_allocation(count: int) -> None:
     """In a process of its own: an allocation fails in whichever thread makes it."""
     fails = importlib.import_module("_testcapi")
 
-    record = {"Data": base64.b64encode(b"x" * 1_000).decode(), "SequenceNumber": "7", "PartitionKey": "\n"}
-    body = as_json({"Records": [{**record, "EncryptionType": "KMS"}, record] * count})
+    record = {"Data": base64.b64encode(b"x" * 1_000).decode(), "PartitionKey": "\n"}
+    kinds = [{**record, "EncryptionType": "KMS"}, record] * count
+    body = as_json({"Records": [{**each, "SequenceNumber": str(at)} for at, each in enumerate(kinds)]})
     stream = "a stream"
 
     def decode(*, fail_at: int, columns: bool) -> bool:

@@ -94,11 +94,26 @@ def test_children_may_be_null() -> None:
         _body(_wire())[:-30],
         b'{"Records":null}',
         _body(_wire()).replace(b"key", b"ke\xff"),
+        _body(_wire(), _wire()),
+        _body(_wire(SequenceNumber="10"), _wire(SequenceNumber="9")),
+        *(_body(_wire(SequenceNumber=number)) for number in ("abc", "", "-1", "\u0663", "9" * 129)),
+        *(_body(_wire(ApproximateArrivalTimestamp=at)) for at in (-1, 1e300, 253_402_300_800)),
+        _body(
+            ChildShards=[
+                {
+                    "ShardId": "s",
+                    "ParentShards": [],
+                    "HashKeyRange": {"StartingHashKey": "x", "EndingHashKey": "1"},
+                }
+            ]
+        ),
+        _body(New=0).replace(b"0", b"[" * 100_000 + b"]" * 100_000),
     ],
 )
 def test_a_body_that_is_no_reply_is_never_the_end_of_a_shard(body: bytes) -> None:
-    with pytest.raises(Unavailable, match="GetRecords"):
-        decode_reply(body)
+    for decode in (decode_reply, ArrowForm(stream="s", shard_id="x").decode):
+        with pytest.raises(Unavailable, match="GetRecords"):
+            decode(body)
 
 
 def test_a_reply_that_botocore_parsed_is_converted() -> None:
@@ -118,7 +133,7 @@ def test_what_botocore_could_not_parse_is_never_the_end_of_a_shard() -> None:
 
 
 def test_columns_have_the_schemas_names_and_types() -> None:
-    batch = _decoded(_body(_wire(b"one"), _wire(b"two")))
+    batch = _decoded(_body(_wire(b"one", SequenceNumber="1"), _wire(b"two")))
 
     assert batch.schema.equals(SCHEMA)
     assert batch.to_pylist()[1] == {
