@@ -46,6 +46,12 @@ class ResourceInUse(Unavailable):
     """The stream is being changed, or the shard was subscribed to just now."""
 
 
+class SignatureRefused(AccessDenied):
+    """AWS refuses keys that it accepted before, or this machine's clock. Whoever mends that may be late."""
+
+    retriable = True
+
+
 class ExpiredNextToken(KinesisError):  # noqa: N818
     """The token for a listing's next page outlived its 300 s. The listing starts again."""
 
@@ -102,7 +108,6 @@ INVALID_ARGUMENT_BY_OPERATION: Final[dict[str, type[KinesisError]]] = {
 ERRORS_BY_CAUSE: Final[tuple[tuple[type[Exception], type[KinesisSpoutError]], ...]] = (
     (botocore_errors.NoCredentialsError, AccessDenied),
     (botocore_errors.PartialCredentialsError, AccessDenied),
-    (botocore_errors.CredentialRetrievalError, AccessDenied),
     (botocore_errors.SSOError, AccessDenied),
     (botocore_errors.TokenRetrievalError, AccessDenied),
     (botocore_errors.ProfileNotFound, InvalidConfig),
