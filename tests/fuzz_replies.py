@@ -38,13 +38,13 @@ _FIRST: Final = 49_590_338 * 10**48
 _JSON: Final = "application/x-amz-json-1.1"
 _OPERATIONS: Final = {
     # By how often each is given a reply: botocore makes the calls of the rare ones, at ten times the price.
-    "GetRecords": 50,
-    "PutRecords": 25,
-    "frames": 12,
-    "SubscribeToShard": 4,
-    "GetShardIterator": 3,
-    "ListShards": 3,
-    "DescribeStreamSummary": 3,
+    "GetRecords": 45,
+    "PutRecords": 20,
+    "frames": 27,
+    "SubscribeToShard": 2,
+    "GetShardIterator": 2,
+    "ListShards": 2,
+    "DescribeStreamSummary": 2,
 }
 _STATUSES: Final = (
     200, 200, 200, 201, 204, 206, 300, 301, 302, 303, 304, 307, 308, 400, 400, 400, 401, 403, 404, 405, 407, 408,
@@ -613,7 +613,7 @@ def check_replies(seed: int, count: int) -> Found:
         while number < end:
             source = random.Random(f"replies {number}")
             operation = source.choices(names, weights)[0]
-            several = min(end - number, source.choice((1, 1, 2, 3)))
+            several = min(end - number, source.choice((1, 1, 2, 4, 8)))
             try:
                 if operation == "frames":
                     several = 1
