@@ -165,7 +165,7 @@ HERE, ELSEWHERE = (f"arn:aws:kinesis:{region}:123456789012:stream/orders" for re
 @pytest.mark.parametrize(
     ("begun_on", "found", "later_seconds", "said"),
     [
-        (HERE, HERE, 3600, "it was deleted and recreated. Use another app name, or remove"),
+        (HERE, HERE, 3600, "it was deleted and recreated, or it is one of another endpoint"),
         ("", HERE, 3600, "deleted and recreated, or it is one of another region or account"),
         (
             HERE,

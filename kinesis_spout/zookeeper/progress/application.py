@@ -117,9 +117,9 @@ class Application:
                 "region or account. Check these and the endpoint, or use another app name for it"
             )
         raise StreamRecreated(
-            f"{text}the stream of this name was created at {moment(stream_created)}: it was deleted and recreated"
-            + ("" if self.stream_arn else ", or it is one of another region or account")
-            + ". Use another app name, or remove the old progress with `kinesis-spout checkpoints forget`"
+            f"{text}the stream of this name was created at {moment(stream_created)}: it was deleted and "
+            f"recreated, or it is one of another {'endpoint' if self.stream_arn else 'region or account'}. Use "
+            "another app name; or, if that stream is gone, remove its progress with `kinesis-spout checkpoints forget`"
         )
 
 
