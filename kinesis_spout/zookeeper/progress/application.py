@@ -119,7 +119,8 @@ class Application:
         raise StreamRecreated(
             f"{text}the stream of this name was created at {moment(stream_created)}: it was deleted and "
             f"recreated, or it is one of another {'endpoint' if self.stream_arn else 'region or account'}. Use "
-            "another app name; or, if that stream is gone, remove its progress with `kinesis-spout checkpoints forget`"
+            "another app name; or, if that stream is gone, remove its progress with `kinesis-spout checkpoints "
+            "forget`"
         )
 
 
