@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from typing import IO
+from collections.abc import Callable, Mapping
+from typing import IO, Any
 
 import pytest
 
+from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.processes.stop_signals import Stop, stop_signals
+from kinesis_spout.spark.driver.running_query import RunningQuery
 
 SPOUT = """
 import os, signal, time
@@ -92,6 +94,69 @@ def test_a_handler_of_the_programs_own_is_left_alone() -> None:
         out, _ = rest_of(process)
     assert "mine\n" in out
     assert process.returncode == 7
+
+
+class Query(RunningQuery):
+    """Runs until it is stopped. Mutable."""
+
+    id, recentProgress, is_done = "1", [], False  # noqa: N815 - Spark's names, here and below
+
+    def __init__(self) -> None:
+        super().__init__("sums")
+        self.is_awaited, self.stopped = threading.Event(), threading.Event()
+
+    def _consumers(self) -> Mapping[str, Consumer]:
+        return {}
+
+    def _status_while_active(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        return not self.stopped.is_set()
+
+    def exception(self) -> None:
+        return None
+
+    def _await_end(self, timeout: float | None) -> bool:
+        self.is_awaited.set()
+        return self.stopped.wait(timeout)
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        """Nothing is."""
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+def as_pyspark_does(_signal: int, _frame: object) -> None:
+    raise AssertionError("every job would be cancelled")
+
+
+as_pyspark_does.__module__ = "pyspark.core.context"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("timeout", "answer"), [(None, None), (60.0, True)])
+def test_a_program_that_awaits_a_query_stops_it(
+    number: signal.Signals, timeout: float | None, answer: object
+) -> None:
+    query = Query()
+    before = signal.signal(signal.SIGINT, as_pyspark_does)
+
+    def tell() -> None:
+        assert query.is_awaited.wait(30)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    try:
+        assert query.awaitTermination(timeout) is answer
+        assert signal.getsignal(signal.SIGINT) is as_pyspark_does
+    finally:
+        signal.signal(signal.SIGINT, before)
+        thread.join(30)
+    assert not query.isActive
 
 
 def told(stop: Stop) -> bool:
