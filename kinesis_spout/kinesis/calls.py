@@ -58,6 +58,10 @@ class ExpiredNextToken(KinesisError):  # noqa: N818
     retriable = True
 
 
+class UnusableConfig(InvalidConfig):
+    """boto3 cannot make a call with the configuration as it is now; a file of it may be mended."""
+
+
 ERRORS_BY_CODE: Final[dict[str, type[KinesisError]]] = {
     "ExpiredIteratorException": ExpiredIterator,
     "ExpiredNextTokenException": ExpiredNextToken,
@@ -110,12 +114,12 @@ ERRORS_BY_CAUSE: Final[tuple[tuple[type[Exception], type[KinesisSpoutError]], ..
     (botocore_errors.PartialCredentialsError, AccessDenied),
     (botocore_errors.SSOError, AccessDenied),
     (botocore_errors.TokenRetrievalError, AccessDenied),
-    (botocore_errors.ProfileNotFound, InvalidConfig),
-    (botocore_errors.InvalidConfigError, InvalidConfig),
-    (botocore_errors.ConfigParseError, InvalidConfig),
-    (botocore_errors.NoRegionError, InvalidConfig),
-    (botocore_errors.InvalidRegionError, InvalidConfig),
-    (botocore_errors.ParamValidationError, InvalidConfig),
+    (botocore_errors.ProfileNotFound, UnusableConfig),
+    (botocore_errors.InvalidConfigError, UnusableConfig),
+    (botocore_errors.ConfigParseError, UnusableConfig),
+    (botocore_errors.NoRegionError, UnusableConfig),
+    (botocore_errors.InvalidRegionError, UnusableConfig),
+    (botocore_errors.ParamValidationError, UnusableConfig),
 )
 """Calls that were not made. Others are Unavailable: they did not reach the service, or got no good reply."""
 _BAD_REQUEST, _TOO_MANY_REQUESTS, _NO_ERROR_OF_HTTP = 400, 429, 600
@@ -127,7 +131,7 @@ _TRIES: Final = re.compile(r" \(reached max retries: \d+\)")
 _REMEDIES: Final[dict[type[KinesisSpoutError], str]] = {
     AccessDenied: "check the credentials, the role and its permissions on the stream",
     KeyUnavailable: "check the state of the stream's KMS key and kms:Decrypt; the shard waits, nothing is skipped",
-    InvalidConfig: "set the region, the profile and the stream to what AWS knows",
+    UnusableConfig: "set the region, the profile and the stream to what AWS knows",
 }
 _REMEDIES_BY_CAUSE: Final[tuple[tuple[type[Exception], str], ...]] = (
     (

@@ -21,9 +21,9 @@ from xml.etree import ElementTree as ET
 from botocore.credentials import Credentials, ReadOnlyCredentials, RefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 
-from kinesis_spout.kinesis.calls import SignatureRefused
+from kinesis_spout.kinesis.calls import SignatureRefused, UnusableConfig
 from kinesis_spout.kinesis.wire.sigv4 import SIGNATURE_REFUSED, Place, SigningSecond, signed_by, text
-from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.model.errors import KinesisSpoutError
 
 REST_SECONDS: Final = 5.0
 """Between two look-ups, if the first failed or changed nothing."""
@@ -85,7 +85,7 @@ class RenewedCredentials:
         """Return the keys to sign with; while one thread renews them, others go on with the old ones.
 
         Raises:
-            InvalidConfig: no header can carry a key.
+            UnusableConfig: no header can carry a key.
             BotoCoreError, ClientError: no look-up succeeded so far.
         """
         if self.are_due and self._lock.acquire(blocking=self._frozen is None):
@@ -294,7 +294,7 @@ def _check(frozen: ReadOnlyCredentials, method: str) -> None:
             where = (
                 f"the variable {variable}" if method == "env" else f"the {part.replace('_', ' ')} ({method})"
             )
-            raise InvalidConfig(
+            raise UnusableConfig(
                 f"{where}: expected printable ASCII characters, got some that no HTTP header can carry, a line "
                 "end or a space for example; the value is not shown"
             )

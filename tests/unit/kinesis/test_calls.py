@@ -6,6 +6,7 @@ from kinesis_spout.kinesis.calls import (
     ExpiredNextToken,
     ResourceInUse,
     ResourceNotFound,
+    UnusableConfig,
     expected,
     translate,
     translated,
@@ -14,7 +15,6 @@ from kinesis_spout.model.errors import (
     AccessDenied,
     DataLoss,
     ExpiredIterator,
-    InvalidConfig,
     InvalidIterator,
     KeyUnavailable,
     KinesisError,
@@ -100,9 +100,9 @@ def test_a_page_of_a_proxy_is_told_in_one_short_line() -> None:
         (botocore_errors.ReadTimeoutError(endpoint_url="http://x"), Unavailable),
         (botocore_errors.ConnectionClosedError(endpoint_url="http://x"), Unavailable),
         (botocore_errors.NoCredentialsError(), AccessDenied),
-        (botocore_errors.CredentialRetrievalError(provider="p", error_msg="e"), AccessDenied),
-        (botocore_errors.NoRegionError(), InvalidConfig),
-        (botocore_errors.ParamValidationError(report="StreamName"), InvalidConfig),
+        (botocore_errors.CredentialRetrievalError(provider="p", error_msg="e"), Unavailable),
+        (botocore_errors.NoRegionError(), UnusableConfig),
+        (botocore_errors.ParamValidationError(report="StreamName"), UnusableConfig),
         (BotoCoreError(), Unavailable),
         *(
             (error("x"), Unavailable)
