@@ -12,6 +12,7 @@ way. Times are those of the clock that is passed in.
 | iterator expired or refused | again | again | - |
 | token of a listing expired | - | - | list from the beginning |
 | not found, not verified yet | again | again | fail: there is no such stream |
+| keys or clock refused that may be mended | again | again | again |
 | access denied, no usable configuration | again, slowly: it may come back | fail: the set-up is wrong | fail |
 | shard trimmed away | end the shard | end the shard | - |
 | data loss, no such stream, a mistake of ours | fail | fail | fail |
@@ -44,7 +45,13 @@ from enum import Enum, auto
 from math import inf
 from typing import Final, TypeVar
 
-from kinesis_spout.kinesis.calls import ExpiredNextToken, ResourceInUse, ResourceNotFound, UnusableConfig
+from kinesis_spout.kinesis.calls import (
+    ExpiredNextToken,
+    ResourceInUse,
+    ResourceNotFound,
+    SignatureRefused,
+    UnusableConfig,
+)
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import (
     AccessDenied,
@@ -140,6 +147,7 @@ _MEANINGS: Final[tuple[tuple[type[KinesisSpoutError], dict[Work, Reaction]], ...
         (ExpiredIterator, _AGAIN, _AGAIN, _FAIL),
         (InvalidIterator, _AGAIN, _AGAIN, _FAIL),
         (ExpiredNextToken, _AGAIN, _AGAIN, _AGAIN),
+        (SignatureRefused, _AGAIN, _AGAIN, _AGAIN),
         (AccessDenied, _SLOWLY, _FAIL, _FAIL),
         (UnusableConfig, _SLOWLY, _FAIL, _FAIL),
         (ShardNotFound, _END, _END, _FAIL),

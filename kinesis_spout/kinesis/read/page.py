@@ -6,15 +6,13 @@ typed structs, base64 included.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Final, Self
 
 import msgspec
 
 from kinesis_spout.kinesis import native
-from kinesis_spout.kinesis.calls import expected
 from kinesis_spout.model.errors import Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
@@ -159,25 +157,6 @@ def check_children(children: Sequence[ChildShard] | None) -> None:
         child.to_shard()
 
 
-def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
-    """Convert a reply that botocore has parsed (another content type than ours)."""
-    return GetRecordsReply(
-        records=[
-            Record(
-                data=record["Data"],
-                sequence_number=record["SequenceNumber"],
-                partition_key=record.get("PartitionKey"),
-                arrival_timestamp=_seconds(record.get("ApproximateArrivalTimestamp")),
-                encryption_type=record.get("EncryptionType"),
-            )
-            for record in expected(response, "Records", "GetRecords", list)
-        ],
-        next_shard_iterator=response.get("NextShardIterator"),
-        millis_behind_latest=response.get("MillisBehindLatest"),
-        announced=msgspec.convert(response.get("ChildShards") or [], list[ChildShard]),
-    )
-
-
 def page_of(reply: GetRecordsReply) -> Page:
     """Make a page that owns the reply's records. Aggregated records are left as they are."""
     return Page(
@@ -187,7 +166,3 @@ def page_of(reply: GetRecordsReply) -> Page:
         at_end=reply.at_end,
         child_shards=reply.child_shards,
     )
-
-
-def _seconds(moment: datetime | None) -> float | None:
-    return None if moment is None else moment.timestamp()

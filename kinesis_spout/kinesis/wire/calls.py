@@ -13,17 +13,14 @@ one after a refused signature, so that what botocore knows of the service's cloc
 
 import ssl
 import threading
-import time
-from calendar import timegm
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
-from botocore.credentials import Credentials, RefreshableCredentials
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -42,57 +39,34 @@ from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.calls import RAW_BODY
 from kinesis_spout.kinesis.wire.connections import NON_BLOCKING, Address, Connection, Connections, Want
 from kinesis_spout.kinesis.wire.http import Reply, request, request_start
-from kinesis_spout.kinesis.wire.sigv4 import Place, Scope, SigningSecond
+from kinesis_spout.kinesis.wire.sigv4 import SIGNATURE_REFUSED, Place, SigningSecond
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
+    from kinesis_spout.kinesis.credentials import Signing
+
 _HTTP_OK, _FIRST_ERROR = 200, 300
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_LEAST_SKEW_SECONDS: Final = 2
-_STAMP: Final = "%Y%m%dT%H%M%SZ"
-_SIGNATURE_REFUSED: Final = frozenset(
-    {
-        "InvalidSignatureException",
-        "SignatureDoesNotMatch",
-        "IncompleteSignature",
-        "IncompleteSignatureException",
-        "RequestExpired",
-        "RequestTimeTooSkewed",
-    }
-)
-_OF_ONE_CALL: Final = frozenset(
-    {
-        "amz-sdk-invocation-id",
-        "amz-sdk-request",
-        "authorization",
-        "content-length",
-        "host",
-        "x-amz-date",
-        "x-amz-security-token",
-    }
-)
-_UNUSUAL: Final = frozenset({"date", "expect", "transfer-encoding", "x-amz-content-sha256"})
-"""Headers that say something of the body, or make a signature that is not ours."""
 
 
 class Wire:
     """What the calls of one client share. Thread-safe.
 
     Args:
-        credentials: of the session that made the client. Not called before botocore has signed with them.
+        signing: of the session that made the client.
         ca_bundle: as botocore is configured; None: the authorities that botocore trusts.
     """
 
     def __init__(
         self,
         client: "KinesisClient",
-        credentials: Callable[[], Credentials | None],
+        signing: "Signing",
         ca_bundle: str | None,
     ) -> None:
         self.client = client
         self.config = cast("Any", client.meta.config)
-        self.credentials = credentials
+        self.signing = signing
         self._ca_bundle = ca_bundle
         proxies = self.config.proxies
         if proxies is None:
@@ -154,55 +128,28 @@ class _Second:
 class _Route:
     """How to call one place, as botocore did it. Thread-safe. Shows no secrets."""
 
-    def __init__(
-        self, place: Place, url: str, connections: Connections, credentials: Credentials, skew_seconds: int
-    ) -> None:
+    def __init__(self, place: Place, url: str, connections: Connections, signing: "Signing") -> None:
         self.url = url
         self.connections = connections
         self._place = place
-        self._credentials = credentials
-        self._skew_seconds = skew_seconds
-        """By which botocore corrects this machine's clock."""
+        self._signing = signing
         self._second: _Second | None = None
 
     @classmethod
     def of(cls, sent: AWSPreparedRequest, wire: Wire) -> "_Route | None":
         """Make one of a request that botocore sends; None if the request is unusual."""
-        url, headers = str(sent.url), {name.lower(): _text(value) for name, value in sent.headers.items()}
-        parts = urlsplit(url)
-        scope = Scope.of(headers.get("authorization", ""))
-        credentials = None if scope is None else wire.credentials()
-        if (
-            scope is None
-            or credentials is None
-            or parts.scheme not in _DEFAULT_PORTS
-            or headers.keys() & _UNUSUAL
-            or wire.is_behind_proxy(url)
-        ):
+        url = str(sent.url)
+        place = Place.of(sent.method, url, dict(sent.headers.items()))
+        if place is None or wire.is_behind_proxy(url):
             return None
-        shared = {
-            name: _text(value) for name, value in sent.headers.items() if name.lower() not in _OF_ONE_CALL
-        }
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        stamp = timegm(time.strptime(headers["x-amz-date"], _STAMP))
-        skew_seconds = stamp - int(time.time())
-        return cls(
-            Place(
-                sent.method, target, {"Host": _host(parts), "Accept-Encoding": "identity", **shared}, scope
-            ),
-            url,
-            wire.connections_to(url),
-            credentials,
-            skew_seconds if abs(skew_seconds) >= _LEAST_SKEW_SECONDS else 0,
-        )
+        return cls(place, url, wire.connections_to(url), wire.signing)
 
     @property
     def is_ready(self) -> bool:
         """Whether a request can be signed without fetching credentials first."""
-        second, held = self._second, self._credentials
-        if second is not None and second.at == int(time.time()) + self._skew_seconds:
-            return True
-        return not (isinstance(held, RefreshableCredentials) and held.refresh_needed())
+        second = self._second
+        is_of_now = second is not None and second.at == self._signing.now()
+        return is_of_now or not self._signing.credentials.are_due
 
     def request(self, body: bytes) -> bytes:
         """Return a signed request; credentials that are due are renewed, which blocks, at most once a second.
@@ -210,10 +157,10 @@ class _Route:
         Raises:
             BotoCoreError, ClientError: they cannot be renewed.
         """
-        now = int(time.time()) + self._skew_seconds
+        now = self._signing.now()
         second = self._second
         if second is None or second.at != now:
-            signing = SigningSecond(self._place, self._credentials.get_frozen_credentials(), now)
+            signing = SigningSecond(self._place, self._signing.credentials.get_frozen_credentials(), now)
             start = request_start(self._place.method, self._place.target, signing.headers)
             second = self._second = _Second(now, signing, start)
         return request(second.start, second.signing.authorization(body), body)
@@ -273,7 +220,7 @@ class Exchange:
         try:
             return self._operation.result(self._reply)
         except ClientError as error:
-            self.is_refused = error.response.get("Error", {}).get("Code") in _SIGNATURE_REFUSED
+            self.is_refused = error.response.get("Error", {}).get("Code") in SIGNATURE_REFUSED
             if self.is_refused:
                 self._operation.forget(self._key)
             raise
@@ -405,7 +352,7 @@ class _Operation:
         if response is None or key is None or sent is None or key in self._routes:
             return
         answer, parsed = response
-        is_refused = parsed.get("Error", {}).get("Code") in _SIGNATURE_REFUSED
+        is_refused = parsed.get("Error", {}).get("Code") in SIGNATURE_REFUSED
         if isinstance(answer.raw, HTTPResponse) and not is_refused:
             self._routes[key] = _Route.of(sent, self._wire)
 
@@ -473,13 +420,8 @@ def _put_encoded(arguments: Mapping[str, Any]) -> bytes:
     return _encode(arguments)
 
 
-def is_page(status: int, content_type: str) -> bool:
-    """Whether an answer to botocore's GetRecords is a page that we decode."""
-    return status == _HTTP_OK and "json" in content_type
-
-
-def _page(reply: Reply) -> dict[str, Any] | None:
-    return {RAW_BODY: reply.body} if "json" in reply.content_type else None
+def _page(reply: Reply) -> dict[str, Any]:
+    return {RAW_BODY: reply.body}
 
 
 def _are_of_bytes(records: Any) -> bool:
@@ -517,12 +459,3 @@ def failed(error: Exception, url: str) -> BotoCoreError:
     """Make the error that botocore raises for a connection that broke, or brought no HTTP."""
     kind = ReadTimeoutError if isinstance(error, TimeoutError) else ConnectionClosedError
     return kind(endpoint_url=url, error=error)
-
-
-def _host(parts: SplitResult) -> str:
-    host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else str(parts.hostname)
-    return host if parts.port in {None, _DEFAULT_PORTS[parts.scheme]} else f"{host}:{parts.port}"
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode("latin-1") if isinstance(value, bytes) else value

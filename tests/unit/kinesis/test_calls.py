@@ -100,7 +100,7 @@ def test_a_page_of_a_proxy_is_told_in_one_short_line() -> None:
         (botocore_errors.ReadTimeoutError(endpoint_url="http://x"), Unavailable),
         (botocore_errors.ConnectionClosedError(endpoint_url="http://x"), Unavailable),
         (botocore_errors.NoCredentialsError(), AccessDenied),
-        (botocore_errors.CredentialRetrievalError(provider="p", error_msg="e"), AccessDenied),
+        (botocore_errors.CredentialRetrievalError(provider="p", error_msg="e"), Unavailable),
         (botocore_errors.NoRegionError(), UnusableConfig),
         (botocore_errors.ParamValidationError(report="StreamName"), UnusableConfig),
         (BotoCoreError(), Unavailable),

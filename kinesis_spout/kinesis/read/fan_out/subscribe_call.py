@@ -105,9 +105,15 @@ class PushedSubscriptions:
     def _exchange(
         self, *, model: Any, params: Any, request_signer: Any, **_event: object
     ) -> tuple[AWSResponse, dict[str, Any]]:
-        unsigned = create_request_object(params)
-        request_signer.sign(model.name, unsigned)
-        request = unsigned.prepare()
+        while True:
+            unsigned = create_request_object(params)
+            request_signer.sign(model.name, unsigned)
+            self._wire.signing.sign(request=unsigned)
+            answer = self._answered(unsigned.prepare(), model)
+            if not self._wire.signing.goes_again(answer, model.name, unsigned.context):
+                return answer
+
+    def _answered(self, request: AWSPreparedRequest, model: Any) -> tuple[AWSResponse, dict[str, Any]]:
         connection = self._sent(request)
         connection.settimeout(self._wire.config.read_timeout)
         try:

@@ -57,7 +57,7 @@ class Connection(socketserver.StreamRequestHandler):
             while (header := self.rfile.readline()) not in {b"\r\n", b""}:
                 name, _, value = header.decode("latin-1").partition(":")
                 headers[name.lower()] = value.strip()
-            body = self.rfile.read(int(headers["content-length"]))
+            body = self.rfile.read(int(headers.get("content-length", 0)))
             server.requests.append((line.decode().strip(), headers, body))
             answer = server.answers.pop(0) if server.answers else server.answer_to(headers)
             if answer == SILENCE:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from botocore.config import Config
 
+from kinesis_spout.kinesis.credentials import Signing
 from kinesis_spout.kinesis.wire.calls import Wire
 from kinesis_spout.kinesis.wire.connections import Connection, Connections
 from tests.support.kinesis.own_certificate import own_certificate
@@ -78,7 +79,7 @@ def connections(
     client: Any = SimpleNamespace(
         meta=SimpleNamespace(config=Config(proxies={}, connect_timeout=5, max_pool_connections=4, **config))
     )
-    return Wire(client, lambda: None, ca_bundle).connections_to(url)
+    return Wire(client, Signing(lambda: None), ca_bundle).connections_to(url)
 
 
 def answered(connection: Connection) -> Connection:
