@@ -20,7 +20,7 @@ import typer.main
 import yaml
 
 from kinesis_spout.cli.app import app
-from kinesis_spout.monitoring.metrics import CONSUMER, PRODUCER, QUERIES, SHARDS, TOPOLOGY, Metric
+from kinesis_spout.monitoring.metrics import CONSUMER, MONITORING, PRODUCER, QUERIES, SHARDS, TOPOLOGY, Metric
 from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.table import OPTIONS, SETTINGS
 from shard_state import form_level
@@ -31,7 +31,7 @@ STORED: Final = REPOSITORY / "tests" / "golden" / "public_surface.txt"
 _ENTRY: Final = re.compile(r"^::: (?P<path>[\w.]+)\n(?P<options>(?:    .*\n)*)", re.MULTILINE)
 _MADE: Final = frozenset({"__init__", "__call__"})
 """Of the names with underscores, those that a user's program calls with arguments."""
-_METRICS: Final = (*CONSUMER, *SHARDS, *QUERIES, *PRODUCER, *TOPOLOGY)
+_METRICS: Final = (*CONSUMER, *SHARDS, *QUERIES, *PRODUCER, *TOPOLOGY, *MONITORING)
 _STARS: Final = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}
 
 

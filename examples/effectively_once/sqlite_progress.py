@@ -213,10 +213,13 @@ class _Store:
         self._progress = progress
         self._beginnings = beginnings
 
-    def open(self, stream_created: float, start: StartPositions, shards: Collection[Shard]) -> StartPositions:
+    def open(
+        self, stream_created: float, start: StartPositions, shards: Collection[Shard], *, arn: str = ""
+    ) -> StartPositions:
         """Begin, or check that what has begun is of this stream."""
+        begun = self._beginnings.open(stream_created, start, shards, arn=arn)
         self._progress.check_created(stream_created)
-        return self._beginnings.open(stream_created, start, shards)
+        return begun
 
     def begin_again(
         self, deployment: str, start: StartPositions, shards: Collection[Shard]

@@ -13,7 +13,6 @@ from kinesis_spout.model.errors import (
     DataLoss,
     InvalidConfig,
     KinesisSpoutError,
-    StreamRecreated,
     Unavailable,
 )
 from kinesis_spout.operations.errors import NobodyAnswers, RedriveRuns, WrongArguments
@@ -41,7 +40,6 @@ _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
     "has ended (--set session_timeout_seconds)",
     CheckpointUnreadable: "`kinesis-spout checkpoints show` shows what can be read, `checkpoints reset` replaces "
     "what cannot",
-    StreamRecreated: "`kinesis-spout checkpoints forget` removes the progress on the old stream",
     DataLoss: "`kinesis-spout checkpoints reset --to trim_horizon` continues at the oldest record that is left",
     NobodyAnswers: _REACH_IT,
     Unavailable: _REACH_IT,

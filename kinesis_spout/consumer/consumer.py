@@ -97,7 +97,7 @@ class Consumer(ConsumerState):
         ports.dead_letters.check_writable()
         start = resolved_now(self.config.start, ports.clock.time(), "initial_position")
         with _named("initial_position"):
-            begun = ports.store.open(summary.created, start, shards)
+            begun = ports.store.open(summary.created, start, shards, arn=summary.arn)
         self._life.started()
         self._life.listed(shards)
         if not self._begin_again(shards):

@@ -1,5 +1,8 @@
 """Dead letters as lines of JSON in a local directory; those reported as written survive any crash.
 
+Letters hold records, so the directory and the files are made for this user alone (0700, 0600); a directory that
+exists keeps its permissions.
+
 Each process appends to its own files, so that nothing needs a lock. An append is one write and one fsync; an
 fsync of the directory above makes the name of a new file or directory durable.
 
@@ -148,12 +151,12 @@ class _LineFiles:
             raise
 
     def _new_file(self) -> int:
-        make_durably(self._directory)
+        make_durably(self._directory, 0o700)
         begins, number = f"{self._kind}-{made_at(self._clock)}-{os.getpid()}", 0
         while True:
             path = self._directory / f"{begins}-{number:04d}.jsonl"
             try:
-                descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
+                descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
             except FileExistsError:
                 number += 1
                 continue

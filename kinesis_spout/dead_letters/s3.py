@@ -208,6 +208,9 @@ class _S3Prefix(WholeFiles):
         try:
             yield
         except (OSError, BotoCoreError, ClientError) as error:
+            self._session = (
+                None  # the next try looks for credentials anew: another program may have renewed them
+            )
             raise DeadLetterError(
                 f"expected to {verb} {self.address!r}, got {said_by_boto3(error)}; check that the bucket exists, "
                 f"its region ({self.address}?region=...), and the credentials' permissions there"
@@ -227,7 +230,8 @@ def _parsed(url: str) -> tuple[str, str, str, dict[str, str]]:
     if not parts.netloc or unknown or parts.fragment:
         raise InvalidConfig(
             "dead_letters: expected s3://bucket/prefix, with ?region= and endpoint_override= if need be, "
-            f"got {url!r}"
+            f"got {parts.scheme}://{parts.netloc}{parts.path}"
+            + (f" with {', '.join(unknown)}" if unknown else "")
         )
     prefix = unquote(parts.path).strip("/")
     return f"s3://{parts.netloc}/{prefix}".rstrip("/"), parts.netloc, prefix, parameters

@@ -1,15 +1,17 @@
 """The boto3 client of Kinesis that is made from ``client_settings``.
 
-boto3 provides credentials, roles, signing, endpoints and connections. Four things are changed:
+boto3 provides credentials, roles, signing, endpoints and connections. Five things are changed:
 
 *No retries inside.* The getter and the lister own the retry policy; a retry below them would hide throttles
 and hold a thread.
 
 *No parsing of GetRecords.* botocore's parser takes 19 µs per record of 1 KB, msgspec 1.1 µs. So the body of a
-good JSON reply is removed before botocore parses it, and returned as bytes under ``RAW_BODY``. botocore
-parses all other replies (errors, another content type).
+good reply is removed before botocore parses it, and returned as bytes under ``RAW_BODY``. botocore parses the
+errors.
 
 *GetRecords and PutRecords are called with little CPU*; see ``wire``.
+
+*Credentials and the clock* are looked after; see ``credentials``.
 
 *SubscribeToShard returns a socket*, not a parsed stream; see ``fan_out.subscribe_call``.
 """
@@ -23,27 +25,25 @@ import boto3
 import botocore.exceptions
 import botocore.session
 from botocore.config import Config
-from botocore.credentials import (
-    AssumeRoleCredentialFetcher,
-    CredentialProvider,
-    CredentialResolver,
-    DeferredRefreshableCredentials,
-)
+from botocore.credentials import AssumeRoleCredentialFetcher, Credentials, DeferredRefreshableCredentials
 
-from kinesis_spout.kinesis.calls import CONTENT_TYPE, RAW_BODY, translated
+from kinesis_spout.kinesis.calls import RAW_BODY, translated
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
+from kinesis_spout.kinesis.credentials import Signing
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
-from kinesis_spout.kinesis.wire.calls import GetRecords, PutRecords, Wire, is_page
+from kinesis_spout.kinesis.wire.calls import GetRecords, PutRecords, Wire
 from kinesis_spout.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
+_HTTP_OK = 200
+
 
 def made_client(settings: KinesisClientSettings) -> "KinesisClient":
     """Make a client. Raises like ``KinesisClientSettings.connect``."""
     with translated("Making a Kinesis client"):
-        session, core = sessions_of(settings)
+        session, core, signing = sessions_of(settings)
         client = session.client(
             "kinesis",
             endpoint_url=settings.endpoint_url,
@@ -58,36 +58,44 @@ def made_client(settings: KinesisClientSettings) -> "KinesisClient":
     _check_proxy(settings, client.meta.endpoint_url)
     client.meta.events.register("before-parse.kinesis", _look_at_body)
     ca_bundle = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
-    asks_cbor = settings.wire_format == "cbor"
-    wire = Wire(client, session.get_credentials, ca_bundle, asks_cbor=asks_cbor)
+    wire = Wire(client, signing, ca_bundle)
     PushedSubscriptions(wire)
     _call_by_wire(client, wire)
     return client
 
 
-def sessions_of(settings: KinesisClientSettings) -> tuple[boto3.Session, botocore.session.Session]:
-    """Return the session, and the one of botocore that it stands on or has its credentials from."""
-    core = _core(settings)
-    session = boto3.Session(
-        aws_access_key_id=settings.aws_access_key_id,
-        aws_secret_access_key=settings.aws_secret_access_key,
-        aws_session_token=settings.aws_session_token,
-        region_name=settings.region,
-        botocore_session=core,
+def sessions_of(settings: KinesisClientSettings) -> tuple[boto3.Session, botocore.session.Session, Signing]:
+    """Return a session, that of botocore that it stands on, and what signs the calls of its clients."""
+
+    def look_up() -> Credentials | None:
+        """Begin anew, so that files are read again."""
+        source = _core(settings)
+        signing.serve_sources(source)
+        return _found(settings, source)
+
+    core, signing = _core(settings), Signing(look_up)
+    signing.serve(core)
+    return boto3.Session(region_name=settings.region, botocore_session=core), core, signing
+
+
+def _found(settings: KinesisClientSettings, source: botocore.session.Session) -> Credentials | None:
+    """Find credentials. Those of a role are fetched later, by the source's certificates and proxy."""
+    if settings.aws_access_key_id is not None:
+        keys: Any = (settings.aws_access_key_id, settings.aws_secret_access_key, settings.aws_session_token)
+        source.set_credentials(*keys)
+    found: Credentials | None = source.get_credentials()
+    if found is None or settings.role_arn is None:
+        return found
+    names = {"RoleSessionName": settings.role_session_name, "ExternalId": settings.role_external_id}
+    fetcher = AssumeRoleCredentialFetcher(
+        client_creator=partial(
+            source.create_client, region_name=settings.region, endpoint_url=settings.sts_endpoint
+        ),
+        source_credentials=found,
+        role_arn=settings.role_arn,
+        extra_args={name: value for name, value in names.items() if value is not None},
     )
-    if settings.role_arn is None:
-        return session, core
-    role = _AssumedRole(
-        settings.role_arn,
-        core,
-        region=settings.region,
-        endpoint_url=settings.sts_endpoint,
-        session_name=settings.role_session_name,
-        external_id=settings.role_external_id,
-    )
-    assumed = _core(settings)
-    assumed.register_component("credential_provider", CredentialResolver([role]))
-    return boto3.Session(region_name=session.region_name, botocore_session=assumed), core
+    return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
 
 def _check_proxy(settings: KinesisClientSettings, endpoint_url: str) -> None:
@@ -116,45 +124,6 @@ def _core(settings: KinesisClientSettings) -> botocore.session.Session:
         of_all["proxies"] = dict.fromkeys(("http", "https"), settings.proxy_url)
     core.set_default_client_config(Config(**of_all))
     return core
-
-
-class _AssumedRole(CredentialProvider):
-    """Credentials of a role, fetched at the first call and renewed by botocore before they expire.
-
-    Calls to STS use the source's certificates and proxy.
-    """
-
-    METHOD = "assume-role"
-
-    def __init__(
-        self,
-        role_arn: str,
-        source: botocore.session.Session,
-        *,
-        region: str | None,
-        endpoint_url: str | None,
-        session_name: str,
-        external_id: str | None,
-    ) -> None:
-        super().__init__(source)
-        self._role_arn = role_arn
-        self._source = source
-        self._client = partial(source.create_client, region_name=region, endpoint_url=endpoint_url)
-        self._extra = {"RoleSessionName": session_name}
-        if external_id is not None:
-            self._extra["ExternalId"] = external_id
-
-    def load(self) -> DeferredRefreshableCredentials:
-        source = self._source.get_credentials()
-        if source is None:
-            raise botocore.exceptions.NoCredentialsError
-        fetcher = AssumeRoleCredentialFetcher(
-            client_creator=self._client,
-            source_credentials=source,
-            role_arn=self._role_arn,
-            extra_args=self._extra,
-        )
-        return DeferredRefreshableCredentials(fetcher.fetch_credentials, self.METHOD)
 
 
 def _check_certificates(path: str) -> None:
@@ -188,10 +157,9 @@ def _look_at_body(
 ) -> None:
     """Take a page. Refuse a body that was cut off: of a throttle botocore would make an unknown error."""
     headers, body = response_dict["headers"], response_dict["body"]
-    length, content_type = headers.get("content-length", ""), headers.get("content-type", "")
+    length = headers.get("content-length", "")
     if length.isdigit() and isinstance(body, bytes) and len(body) < int(length):
         raise botocore.exceptions.IncompleteReadError(actual_bytes=len(body), expected_bytes=int(length))
-    if operation_model.name == "GetRecords" and is_page(response_dict["status_code"], content_type):
+    if operation_model.name == "GetRecords" and response_dict["status_code"] == _HTTP_OK:
         customized_response_dict[RAW_BODY] = body
-        customized_response_dict[CONTENT_TYPE] = content_type
         response_dict["body"] = b"{}"

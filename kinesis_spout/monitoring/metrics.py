@@ -188,7 +188,13 @@ TOPOLOGY: Final = (
 )  # fmt: skip
 """Of each component of a topology."""
 
+MONITORING: Final = (
+    _counter("source_failures", ("source",),
+        "Times that something watched could not be read, by its type; the others still are.", "{failure}"),
+)  # fmt: skip
+"""Of what watches."""
+
 METRICS: Final[Mapping[str, Metric]] = {
-    metric.name: metric for metric in (*CONSUMER, *SHARDS, *QUERIES, *PRODUCER, *TOPOLOGY)
+    metric.name: metric for metric in (*CONSUMER, *SHARDS, *QUERIES, *PRODUCER, *TOPOLOGY, *MONITORING)
 }
 """All of them, by name."""

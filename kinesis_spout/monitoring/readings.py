@@ -5,12 +5,14 @@ anyway.
 """
 
 import json
+import logging
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Protocol, TypeGuard, runtime_checkable
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.handle import Handle
@@ -21,6 +23,10 @@ from kinesis_spout.monitoring.consumer_look import ConsumerLook, Life
 from kinesis_spout.monitoring.consumer_watch import ConsumerWatch
 from kinesis_spout.monitoring.metrics import METRICS, PREFIX, Metric
 from kinesis_spout.producer import KinesisProducer
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _NOT_ADDED: Final = frozenset({"s", "1", "{member}", "{assignment}"})
 """Units of metrics of which two members in one process do not have the sum, but both have the larger one."""
@@ -85,6 +91,10 @@ class Sources:
     def __init__(self, watched: Iterable[Watched] = ()) -> None:
         self._lock = threading.Lock()
         """Guards the two below while they change."""
+        self._failures = Counter[str]()
+        """How often something could not be read, by its type."""
+        self._failing: dict[int, str] = {}
+        """What could not be read when it was tried last, by the ids of objects, and why."""
         self._watched: list[Watched] = []
         self._watches: dict[int, ConsumerWatch] = {}
         for each in watched:
@@ -138,7 +148,9 @@ class Sources:
 
     def _all_watches(self) -> list[ConsumerWatch]:
         """Those of every consumer, each once; those of ended streams are forgotten."""
-        consumers = {id(each): each for handle in self._all_handles for each in consumers_of(handle)}
+        none: list[Consumer] = []
+        found = [self._alone(handle, partial(consumers_of, handle), none) for handle in self._all_handles]
+        consumers = {id(each): each for consumers in found for each in consumers}
         with self._lock:
             watches = {key: self._watch_of(consumer) for key, consumer in consumers.items()}
             self._watches = watches
@@ -146,12 +158,39 @@ class Sources:
 
     def looks(self) -> list[ConsumerLook]:
         """Every consumer as it is now; looking regularly is what notices shards that do not move."""
-        return [watch.look() for watch in self._all_watches()]
+        looks = [self._alone(watch, watch.look, None) for watch in self._all_watches()]
+        return [look for look in looks if look is not None]
 
     def lives(self) -> list[Life]:
         """Say of every consumer and every query of Spark whether it lives; takes no consumer's lock."""
         queries = [each for each in self._watched if not isinstance(each, Handle | KinesisProducer)]
-        return [watch.life() for watch in self._all_watches()] + [_life_of(query) for query in queries]
+        lives = [self._alone(watch, watch.life, None) for watch in self._all_watches()]
+        lives += [self._alone(query, partial(_life_of, query), _UNKNOWN) for query in queries]
+        return [life for life in lives if life is not None]
+
+    @property
+    def failing(self) -> Sequence[str]:
+        """What could not be read when it was tried last, and why."""
+        with self._lock:
+            known = set(map(id, (*self._watched, *self._watches.values())))
+            return [why for source, why in self._failing.items() if source in known]
+
+    def _alone(self, source: Any, read: Callable[[], T], instead: T) -> T:
+        """Read one source; its error takes no other away. Counted; logged once until it can be read again."""
+        try:
+            found = read()
+        except Exception as error:  # noqa: BLE001 - it may be the user's, or Spark's
+            name = type(getattr(source, "consumer", source)).__name__
+            with self._lock:
+                self._failures[name] += 1
+                is_new = id(source) not in self._failing
+                self._failing[id(source)] = f"{name} cannot be read: {type(error).__name__}: {error}"[:300]
+            if is_new:
+                _log.warning("%s", self._failing[id(source)])
+            return instead
+        with self._lock:
+            self._failing.pop(id(source), None)
+        return found
 
     def read(self, *, per_shard: bool = False) -> list[Sample]:
         """Read every metric there is of what is watched.
@@ -161,13 +200,20 @@ class Sources:
         """
         samples = [sample for look in self.looks() for sample in _of_consumer(look, per_shard=per_shard)]
         for watched in self._watched:
-            if isinstance(watched, KinesisProducer):
-                samples += _of_producer(watched)
-            elif is_topology(watched):
-                samples += _of_topology(watched)
-            elif not isinstance(watched, Handle):
-                samples += _of_query(watched)
+            samples += self._alone(watched, lambda: list(_of_watched(watched)), [])  # noqa: B023 - called at once
+        with self._lock:
+            failures = dict(self._failures)
+        for source, count in failures.items():
+            samples += _samples({"source": source}, {"source_failures": count})
         return _merged(samples)
+
+
+def _of_watched(watched: Watched) -> Iterable[Sample]:
+    if isinstance(watched, KinesisProducer):
+        return _of_producer(watched)
+    if is_topology(watched):
+        return _of_topology(watched)
+    return () if isinstance(watched, Handle) else _of_query(watched)
 
 
 def is_topology(watched: object) -> TypeGuard[HasComponents]:
@@ -337,6 +383,14 @@ def _of_topology(topology: HasComponents) -> Iterator[Sample]:
                 "component_complete_seconds": counts.complete_latency_ms / 1000,
             },
         )
+
+
+_UNKNOWN: Final = Life(
+    app="a query of Spark",
+    stream="",
+    fatal="an error: it cannot be asked, as if its JVM were gone",
+    unturned_seconds=0.0,
+)
 
 
 def _life_of(query: HasProgress) -> Life:

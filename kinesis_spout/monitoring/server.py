@@ -16,6 +16,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,13 +26,13 @@ from socketserver import TCPServer
 from time import monotonic
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.extras import missing_extra
 from kinesis_spout.monitoring.consumer_look import ConsumerLook
 from kinesis_spout.monitoring.consumer_watch import ConsumerWatch
-from kinesis_spout.monitoring.health import Health, health_of, not_alive
+from kinesis_spout.monitoring.health import Health, Reason, health_of, not_alive
 from kinesis_spout.monitoring.readings import Sources, Watched
 from kinesis_spout.monitoring.status import readiness_of, status_of
 from kinesis_spout.settings.grammar.http_address import HttpAddress
@@ -194,7 +195,9 @@ class _Server(ThreadingHTTPServer):
     def judged(self) -> tuple[Health, list[ConsumerLook]]:
         """Judge all of it, and give the looks."""
         looks = self.sources.looks()
-        return health_of(self.sources.lives(), looks, self.awake.seconds()), looks
+        health = health_of(self.sources.lives(), looks, self.awake.seconds())
+        failing = [Reason(app="", stream="", text=why) for why in self.sources.failing]
+        return replace(health, not_ready=[*health.not_ready, *failing]), looks
 
 
 def _listening(http: str, sources: Sources, awake: Awake) -> _Server:
@@ -220,17 +223,17 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        asked = urlsplit(self.path)
-        answer = self._answers.get(asked.path)
+        path, _, asked = self.path.partition("?")
+        answer = self._answers.get(path)
         if answer is None:
             known = ", ".join(self._answers)
             self._send(HTTPStatus.NOT_FOUND, "text/plain", f"expected one of {known}\n".encode())
             return
-        query = {name: values[-1] for name, values in parse_qs(asked.query).items()}
+        query = {name: values[-1] for name, values in parse_qs(asked).items()}
         try:
             status, kind, body = answer(self.server, query)
         except Exception as error:  # noqa: BLE001 - logged, and said; it must not end the connection silently
-            _log.exception("%s could not be answered", asked.path)
+            _log.exception("%s could not be answered", path)
             status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain"
             body = f"{type(error).__name__}; the log says more\n".encode()
         self._send(status, kind, body)

@@ -87,11 +87,11 @@ class Audit:
         by = self._by
         entry = AuditEntry(
             at=self._world.time(),
-            who=by.who[:_MAX_CHARS],
+            who=_one_line(by.who),
             door=by.door,
             what=what,
-            of=of[:_MAX_CHARS],
-            why=by.why[:_MAX_CHARS],
+            of=_one_line(of),
+            why=_one_line(by.why),
         )
         place = f"{self._config.app} on {self._config.stream_name}"
         _log.info("%s: %s %s, by %s (%s): %s", place, what, entry.of, entry.who, entry.door, entry.why or "-")
@@ -99,6 +99,11 @@ class Audit:
             write(msgspec.json.encode(entry))
         except StoreError as error:
             self._world.listener.note(f"the audit entry of this change could not be stored: {error}")
+
+
+def _one_line(text: str) -> str:
+    """Shorten a text, and replace what would forge lines of a log or move a terminal's cursor."""
+    return "".join(each if each.isprintable() else " " for each in text[:_MAX_CHARS])
 
 
 def read_audit(world: World, config: SpoutConfig) -> list[AuditEntry]:

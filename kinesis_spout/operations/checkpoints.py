@@ -147,7 +147,8 @@ def planned_reset(
             )
         progress.refuse_while_alive("reset")
         stream = world.stream(config)
-        application.check_stream(stream.lister.summary().created, f"{config.app} on {config.stream_name}")
+        summary = stream.lister.summary()
+        application.check_stream(summary.created, f"{config.app} on {config.stream_name}", summary.arn)
         stored, _ = progress.read_shards()
         moves = _plan(target, stream.lister.list_shards(), stored, shard_ids)
         if target.sequence_number is not None:

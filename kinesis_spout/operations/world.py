@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import KinesisError, StoreError
@@ -151,14 +151,17 @@ class World:
 
     def credentials(self, config: SpoutConfig) -> "Credentials | None":
         """What boto3 finds, fetched from where they come from."""
+        from botocore.exceptions import NoCredentialsError  # noqa: PLC0415
+
         from kinesis_spout.consumer.open_ports import client_settings  # noqa: PLC0415
         from kinesis_spout.kinesis.calls import translated  # noqa: PLC0415
 
         with translated("Finding credentials"):
-            found = client_settings(config).session().get_credentials()
-            if found is None:
+            found: Any = client_settings(config).session().get_credentials()
+            try:
+                fetched = found.get_frozen_credentials()
+            except NoCredentialsError:
                 return None
-            fetched = found.get_frozen_credentials()
         return Credentials(
             method=str(found.method),
             access_key=fetched.access_key,

@@ -37,6 +37,7 @@ from kinesis_spout.monitoring.doors import Monitored, monitored
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, SpoutListener
 from kinesis_spout.plain.stream_tuples import Emitted, MessageId, StreamTuples
+from kinesis_spout.processes.stop_signals import stop_signals
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
 
 if TYPE_CHECKING:
@@ -287,23 +288,29 @@ class RecordSpout(Handle):
         """Yield tuple after tuple, waiting for the next one.
 
         Ends when every shard is over, when the run has come up to its `until` (see ``is_done``), or when the
-        spout is deactivated or closed. Raises like ``next_tuple``.
+        spout is deactivated or closed. In the main thread SIGTERM and Ctrl-C end it too: the loop's body ends
+        first, and the spout is deactivated, so that ``close`` leaves nothing to be repeated. A second one does
+        not wait; a handler of the program's own is left alone. Raises like ``next_tuple``.
         """
         self._opened()
-        while self._active or self._parent is not None:
-            try:
-                emitted = self.next_tuple()
-                is_over = emitted is None and self.is_done
-            except SpoutClosed:
-                if self._parent is not None:
-                    raise
-                return  # by another thread, or by the caller's loop
-            if emitted is not None:
-                yield emitted
-            elif is_over:
-                return
-            else:
-                self._clock.sleep(_STEP_SECONDS)
+        with stop_signals() as stop:
+            while self._active or self._parent is not None:
+                if stop.signal is not None:
+                    self.deactivate()
+                    return
+                try:
+                    emitted = self.next_tuple()
+                    is_over = emitted is None and self.is_done
+                except SpoutClosed:
+                    if self._parent is not None:
+                        raise
+                    return  # by another thread, or by the caller's loop
+                if emitted is not None:
+                    yield emitted
+                elif is_over:
+                    return
+                else:
+                    self._clock.sleep(_STEP_SECONDS)
 
     def ack(self, message_id: str) -> bool:
         """Finish a record. So does a late ack of a delivery that had failed: it cancels the retry.

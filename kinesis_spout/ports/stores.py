@@ -43,12 +43,15 @@ class CommitResult:
 class CheckpointStore(Protocol):
     """Keeps the progress of one application on one stream."""
 
-    def open(self, stream_created: float, start: StartPositions, shards: Collection[Shard]) -> StartPositions:
+    def open(
+        self, stream_created: float, start: StartPositions, shards: Collection[Shard], *, arn: str = ""
+    ) -> StartPositions:
         """Make the application's place on its first start; on later starts, check that it is the right one.
 
         On the first start every one of ``shards`` gets a checkpoint at its position of ``start`` (which must be
         resolved: not LATEST) with its parents in it, and then the application itself is marked as begun, in this
         order, so that a crash in between repeats the whole. Afterwards ``start`` and ``shards`` are ignored.
+        The stream's ``arn`` is stored too: an error can say whose stream the progress is of.
 
         Returns:
             The start in force: the one of the first start, or of the last that began again.

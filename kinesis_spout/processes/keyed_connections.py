@@ -23,6 +23,8 @@ import msgspec
 
 HANDSHAKE_SECONDS: Final = 10.0
 """How long either end may take to prove that it knows the key."""
+MAX_STRANGERS: Final = 64
+"""How many connections may take that time at once; one that knows the key takes milliseconds."""
 
 _GREETING: Final = b"kinesis-spout pages 2\n"
 """Names the protocol and its version, of the handshake and of what follows."""
@@ -47,12 +49,16 @@ class KeyedServer:
 
     def __init__(self, host: str, key: bytes, serve: Callable[[socket.socket], None], name: str) -> None:
         class Connection(socketserver.BaseRequestHandler):
+            server: _Server
+
             def handle(self) -> None:
                 try:
                     welcome(self.request, key)
                 except OSError as error:
                     _log.warning("a connection was refused: %r", error)
                     return
+                finally:
+                    self.server.strangers.pop(self.request, None)
                 _end_when_the_machine_is_gone(self.request)
                 with contextlib.suppress(OSError):  # the other end is gone, or had nothing to say for long
                     serve(self.request)
@@ -88,8 +94,20 @@ class _Server(socketserver.ThreadingTCPServer):
     request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], handler: Any) -> None:
+        self.strangers: dict[socket.socket, None] = {}
+        """Connections whose other end has not proved yet that it knows the key, the oldest first."""
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection on its own thread; beyond ``MAX_STRANGERS`` the oldest stranger makes room."""
+        self.strangers[request] = None
+        if len(self.strangers) > MAX_STRANGERS:
+            oldest = next(iter(self.strangers.copy()))
+            self.strangers.pop(oldest, None)
+            with contextlib.suppress(OSError):  # its thread may have closed it just now
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         del request

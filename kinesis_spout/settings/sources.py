@@ -118,9 +118,9 @@ def _checked(option: Option, setting: Setting | None) -> Any:
     try:
         return option.type.of(value, strict=setting.strict)
     except NotAllowed as error:
-        raise error.refusal(called, option.allowed, value, secret=option.secret) from error
+        raise error.refusal(called, option.allowed, value, secret=option.secret) from None
     except InvalidConfig as error:
-        raise InvalidConfig(f"{called}: {error}") from error
+        raise InvalidConfig(f"{called}: {error}") from None
 
 
 def nearest(written: str) -> list[str]:

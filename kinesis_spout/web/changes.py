@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -186,7 +185,7 @@ async def login(request: Request) -> Response:
         cookie_value(name, settings),
         httponly=True,
         samesite="lax",
-        secure=request.url.scheme == "https",
+        secure=request.scope["scheme"] == "https",
     )
     return answer
 
@@ -268,6 +267,4 @@ def _back(request: Request, *parts: str) -> Response:
 
 def _of_this_server(path: str) -> str:
     """Where to go on; never to another server."""
-    split = urlsplit(path)
-    is_path = path.startswith("/") and not path.startswith(("//", "/\\"))
-    return path if is_path and not split.scheme and not split.netloc else "/"
+    return path if path.startswith("/") and not path.startswith(("//", "/\\")) else "/"

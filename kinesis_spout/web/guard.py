@@ -116,7 +116,10 @@ def _name_in_cookie(headers: Headers, settings: PageSettings) -> str | None:
 
 
 def _is_of_this_machine(headers: Headers, settings: PageSettings) -> bool:
-    host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    try:
+        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    except ValueError:  # brackets that are not an IPv6 address
+        return False
     return is_loopback(host) or host == settings.host
 
 
@@ -126,4 +129,4 @@ def _is_same_origin(headers: Headers) -> bool:
         return site == "same-origin"
     origin: str | None = headers.get("origin")
     host: str | None = headers.get("host")
-    return origin is not None and urlsplit(origin).netloc == host
+    return origin is not None and host is not None and origin.partition("://")[2] == host

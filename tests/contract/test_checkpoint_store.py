@@ -159,10 +159,30 @@ def test_a_creation_time_told_with_fewer_digits_is_the_same_stream(place: Place)
     assert place.process("two").store.open(CREATED + 0.9, START, shards_named(A)) == START
 
 
-def test_progress_on_a_stream_since_created_again_is_refused(place: Place) -> None:
-    begun(place, A)
-    with pytest.raises(StreamRecreated, match="created at"):
-        place.process("two").store.open(CREATED + 3600, START, shards_named(A))
+HERE, ELSEWHERE = (f"arn:aws:kinesis:{region}:123456789012:stream/orders" for region in ("here-1", "there-1"))
+
+
+@pytest.mark.parametrize(
+    ("begun_on", "found", "later_seconds", "said"),
+    [
+        (HERE, HERE, 3600, "it was deleted and recreated, or it is one of another endpoint"),
+        ("", HERE, 3600, "deleted and recreated, or it is one of another region or account"),
+        (
+            HERE,
+            ELSEWHERE,
+            3600,
+            f"progress on {HERE} created .*, but {ELSEWHERE} is another stream",
+        ),
+        ("", HERE, -3600, "is older .*: it is one of another region or account"),
+    ],
+)
+def test_progress_on_another_stream_of_this_name_is_refused_and_says_whose_it_is(
+    place: Place, begun_on: str, found: str, later_seconds: int, said: str
+) -> None:
+    place.process("one").store.open(CREATED, START, shards_named(A), arn=begun_on)
+    with pytest.raises(StreamRecreated, match=said) as caught:
+        place.process("two").store.open(CREATED + later_seconds, START, shards_named(A), arn=found)
+    assert ("forget" in str(caught.value)) == ("deleted" in said)
 
 
 def test_an_unreadable_checkpoint_is_an_error_that_names_the_shard(place: Place) -> None:

@@ -230,7 +230,7 @@ TOPOLOGIES: Final = (
     ]),
     Panel("Failed", [
         rate("component_failed", "failed"), rate("component_timed_out", "timed out"),
-        rate("component_errors", "errors"),
+        rate("component_errors", "errors"), rate("source_failures", "not read"),
     ]),
     Panel("Time", [
         gauge("component_execute_seconds", "a call", how="max"),

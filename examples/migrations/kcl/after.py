@@ -2,9 +2,8 @@
 
 import json
 import os
-import signal
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import closing
 
 from kinesis_spout import KinesisSpout, Reject
 
@@ -23,8 +22,7 @@ def book(record):
 
 
 def main():
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stop by SIGTERM is one by Ctrl-C
-    with suppress(KeyboardInterrupt), KinesisSpout().open() as tuples:
+    with KinesisSpout().open() as tuples:  # until SIGTERM or Ctrl-C
         for message_id, record in tuples:
             try:
                 book(record)

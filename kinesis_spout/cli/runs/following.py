@@ -1,13 +1,12 @@
 """Runs a query until it ends: shows its progress, and stops it on SIGINT or SIGTERM."""
 
 import math
-import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -16,6 +15,7 @@ from kinesis_spout.cli.output import note
 from kinesis_spout.cli.runs.progress_views import View
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.processes.stop_signals import Stop, stop_signals
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
@@ -29,52 +29,9 @@ Q = TypeVar("Q", bound="SpoutQuery | TopologyQuery")
 
 _LOOK_SECONDS: Final = 0.1
 _REFRESH_SECONDS: Final = 1.0
+_STOPPING_AT_START: Final = b"stopping when the start is done; a second Ctrl-C does not wait\n"
 _LONGEST_PAUSE_SECONDS: Final = 120.0
 """How long a run that should end when it has caught up stays paused, before it gives up."""
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_STANDARD_ERROR: Final = 2
-_STOPPING_AT_START: Final = b"stopping when the start is done; a second Ctrl-C does not wait\n"
-
-
-class Stop:
-    def __init__(self) -> None:
-        self.signal: signal.Signals | None = None
-        self._told = threading.Event()
-        self._starting = True
-
-    def listen(self) -> None:
-        for number in _STOP_SIGNALS:
-            signal.signal(number, self.tell)
-
-    def started(self) -> None:
-        self._starting = False
-
-    def tell(self, number: int, _frame: object) -> None:
-        """Handle a signal: the first asks for a clean stop; of the next ones SIGINT breaks it off."""
-        if self.signal is None:
-            self.signal = signal.Signals(number)
-            self._told.set()
-            if self._starting:
-                # Not by way of sys.stderr, which can be in the middle of a write.
-                os.write(_STANDARD_ERROR, _STOPPING_AT_START)
-        elif number == signal.SIGINT:
-            raise KeyboardInterrupt
-
-    def wait(self, seconds: float) -> bool:
-        return self._told.wait(seconds)
-
-
-@contextmanager
-def stop_signals() -> Iterator[Stop]:
-    """Let SIGINT and SIGTERM ask for a stop, and not PySpark, which would cancel every job."""
-    stop = Stop()
-    before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
-    stop.listen()
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def run_query(
@@ -104,10 +61,11 @@ def run_query(
     """
     query = None
     # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.
-    with view as shown, stop_signals() as stop, spark as session:
+    with view as shown, stop_signals(_STOPPING_AT_START) as stop, spark as session:
         stop.listen()  # again: a Spark context takes SIGINT for itself
         if stop.signal is None:
             query = start(session)
+            stop.text = b""  # the view shows it
             _follow(
                 query,
                 stop,
@@ -130,7 +88,6 @@ def _follow(
     ends_by_itself: bool,
     look: Callable[[Q], None],
 ) -> None:
-    stop.started()
     caught_up = _in_background(query.processAllAvailable) if until_caught_up else Future()
     show_at, give_up_at, given_up_for = 0.0, math.inf, None
     try:

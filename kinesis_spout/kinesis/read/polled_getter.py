@@ -147,6 +147,12 @@ class PollingShardGetter(ReplyGetter):
         self._iterator_obtained_at = self._clock.time()
         return reply
 
+    def _ask_anew(self) -> None:
+        self._iterator = None
+        drop_connections = getattr(self._client.get_records, "drop_connections", None)
+        if drop_connections is not None:
+            drop_connections()
+
     def _read_with_fresh_iterator(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
         self._iterator = None
         try:
@@ -185,7 +191,7 @@ class PollingShardGetter(ReplyGetter):
         try:
             with translated(call):
                 reply: Any = self._client.get_shard_iterator(**arguments)
-            iterator: str = expected(reply, "ShardIterator", call)
+                iterator = expected(reply, "ShardIterator", call, str)
         except DataLoss as error:
             refused = self._question.position_refused(position, error)
             if reaction_to(refused).action is Action.RETRY:

@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, NamedTuple, Protocol
-from urllib.parse import quote
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import SplitResult, quote, urlsplit
 
 from botocore.utils import normalize_url_path
 
@@ -20,6 +20,38 @@ _ALGORITHM: Final = "AWS4-HMAC-SHA256"
 _UNSIGNED: Final = frozenset({"user-agent", "expect", "transfer-encoding", "connection", "accept-encoding"})
 """Proxies change these."""
 _DATE, _TOKEN = "X-Amz-Date", "X-Amz-Security-Token"
+_OF_ONE_CALL: Final = frozenset(
+    {
+        "amz-sdk-invocation-id",
+        "amz-sdk-request",
+        "authorization",
+        "content-length",
+        "host",
+        "x-amz-date",
+        "x-amz-security-token",
+    }
+)
+_UNUSUAL: Final = frozenset({"date", "expect", "transfer-encoding", "x-amz-content-sha256"})
+"""Headers that say something of the body, or make a signature that is not ours."""
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+SIGNATURE_REFUSED: Final = frozenset(
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "IncompleteSignatureException",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "MissingAuthenticationToken",
+        "MissingAuthenticationTokenException",
+        "RequestExpired",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+"""Codes of errors about the keys of a signature, or its time."""
 
 
 class Credentials(Protocol):
@@ -47,6 +79,16 @@ class Scope(NamedTuple):
         return cls(region=credential[2], service=credential[3])
 
 
+def signed_by(headers: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return the access key and the token that a request was signed with."""
+    credential = text(headers.get("Authorization", "")).partition("Credential=")[2]
+    return credential.partition("/")[0], text(headers.get(_TOKEN, "")) or None
+
+
+def text(value: str | bytes) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
 class Place(NamedTuple):
     """What the requests to one place share."""
 
@@ -56,6 +98,20 @@ class Place(NamedTuple):
     headers: Mapping[str, str]
     """With ``Host``; without a length, a date, a token or an authorization. Names are unique, in any case."""
     scope: Scope
+
+    @classmethod
+    def of(cls, method: str, url: str, headers: Mapping[str, Any]) -> "Place | None":
+        """Return the place of a request that botocore signed; None if the request is unusual."""
+        parts, scope = urlsplit(url), Scope.of(text(headers.get("Authorization", "")))
+        if (
+            scope is None
+            or parts.scheme not in _DEFAULT_PORTS
+            or not _UNUSUAL.isdisjoint(map(str.lower, headers))
+        ):
+            return None
+        shared = {name: text(value) for name, value in headers.items() if name.lower() not in _OF_ONE_CALL}
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        return cls(method, target, {"Host": _host(parts), "Accept-Encoding": "identity", **shared}, scope)
 
 
 class SigningSecond:
@@ -102,6 +158,11 @@ class SigningSecond:
         request.update(sha256(body).hexdigest().encode())
         to_sign = self._to_sign + request.hexdigest()
         return self._authorization + hmac.digest(self._key, to_sign.encode(), "sha256").hex()
+
+
+def _host(parts: SplitResult) -> str:
+    host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else str(parts.hostname)
+    return host if parts.port in {None, _DEFAULT_PORTS[parts.scheme]} else f"{host}:{parts.port}"
 
 
 @lru_cache(maxsize=64)

@@ -102,9 +102,9 @@ class OptionReader:
             return option.type.of_text(text)
         except NotAllowed as error:
             called = f"option {self._spelled.get(name, name)}"
-            raise error.refusal(called, option.type.text_words, text, secret=option.secret) from error
+            raise error.refusal(called, option.type.text_words, text, secret=option.secret) from None
         except InvalidConfig as error:
-            raise self.error(name, str(error)) from error
+            raise self.error(name, str(error)) from None
 
     @property
     def extra_columns(self) -> tuple[str, ...]:
@@ -116,8 +116,6 @@ class OptionReader:
         values = self.values(CLIENT)
         check_credentials(values, self)
         check_endpoints(values, self)
-        if "wireFormat" in self._options:  # of reads
-            values["wire_format"] = self.value("wireFormat")
         return client_settings(values, region(values, streams, self), connections=connections)
 
     def streams_to_read(self) -> tuple[str, ...]:
@@ -154,7 +152,7 @@ class OptionReader:
         try:
             check(stream)
         except NotAllowed as error:
-            raise error.refusal(f"option {option}", words, stream) from error
+            raise error.refusal(f"option {option}", words, stream) from None
 
     def values(self, rows: Iterable[Option]) -> dict[str, Any]:
         """Return these options by the names of settings; the default of what is no option here."""

@@ -56,6 +56,7 @@ _ROOT: Final = text(
     _root,
 )
 _USER: Final = text("a name without colons, quotes, backslashes and spaces", r'[^:"\\\s]+')
+_KEY: Final = text("printable ASCII characters, without spaces and line ends", r"[!-~]+")
 _PEM: Final = text("the path of a PEM file")
 
 
@@ -174,13 +175,13 @@ CLIENT: Final = (
         doc="The external id that the role demands; with `role_arn` only."),
     shared("sts_endpoint", URL, aliases=("kinesis.stsEndpointUrl",), unset="the region's",
         doc="An STS endpoint other than AWS's; with `role_arn` only."),
-    shared("aws_access_key_id", text(), name="awsAccessKey",
+    shared("aws_access_key_id", _KEY, name="awsAccessKey",
         aliases=("awsAccessKeyId", "kinesis.awsAccessKeyId"), secret=True, unset="boto3's own rules",
         doc="Static credentials, with `aws_secret_access_key`; none: boto3's own rules."),
-    shared("aws_secret_access_key", text(), name="awsSecretKey", aliases=("kinesis.awsSecretKey",),
+    shared("aws_secret_access_key", _KEY, name="awsSecretKey", aliases=("kinesis.awsSecretKey",),
         secret=True,
         doc="The secret that belongs to `aws_access_key_id`."),
-    shared("aws_session_token", text(), name="sessionToken", aliases=("kinesis.sessionToken",), secret=True,
+    shared("aws_session_token", _KEY, name="sessionToken", aliases=("kinesis.sessionToken",), secret=True,
         doc="The token of temporary credentials; with `aws_access_key_id` only."),
     shared("aws_profile", text(), unset="boto3's own rules",
         doc="A profile of the shared configuration, on every machine: its credentials (keys, a role, SSO, a "

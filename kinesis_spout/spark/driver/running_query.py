@@ -2,10 +2,16 @@
 
 import uuid
 from abc import abstractmethod
-from typing import Any, Self
+from math import inf
+from time import monotonic
+from typing import Any, Final, Self
 
 from kinesis_spout.consumer.handle import Handle
 from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.processes.stop_signals import stop_signals
+
+_LOOK_SECONDS: Final = 0.2
+"""How often it is looked whether a signal came."""
 
 
 class RunningQuery(Handle):
@@ -72,7 +78,10 @@ class RunningQuery(Handle):
         """The error that ended the query, if one did."""
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
-        """Wait until the query ends; without `until` it ends only by ``stop`` or an error.
+        """Wait until the query ends; without `until` it ends only by ``stop``, by a signal or an error.
+
+        In the main thread SIGTERM and Ctrl-C stop the query, as ``stop`` does, and this returns. A second one does
+        not wait; a handler of the program's own is left alone.
 
         Args:
             timeout: the most seconds to wait.
@@ -85,7 +94,14 @@ class RunningQuery(Handle):
         """
         if timeout is not None and timeout <= 0:
             raise InvalidConfig(f"expected a timeout of more than 0 seconds, got {timeout!r}")
-        ended = self._await_end(timeout)
+        with stop_signals() as stop:
+            until = inf if timeout is None else monotonic() + timeout
+            ended = False
+            while not ended and stop.signal is None and (left := until - monotonic()) > 0:
+                ended = self._await_end(min(left, _LOOK_SECONDS) if stop.listens else timeout)
+            if not ended and stop.signal is not None:
+                self.stop()
+                ended = True
         if ended and (error := self.exception()) is not None:
             raise error
         return None if timeout is None else ended

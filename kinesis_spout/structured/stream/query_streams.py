@@ -213,7 +213,8 @@ class QueryStreams:
             return shards.brought_up_to_date(known)
         text = (
             f"the query's checkpoint was made for a stream {name!r} created at {known.created}, but the stream "
-            f"of this name was created at {shards.created}: it was deleted and made again"
+            f"of this name was created at {shards.created}: it was deleted and made again, or is one of "
+            "another region or account"
         )
         if self._options.read.fail_on_data_loss:
             raise StreamRecreated(

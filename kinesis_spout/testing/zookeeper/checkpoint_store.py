@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kinesis_spout.model.errors import CheckpointUnreadable, CommitTooLarge, StoreError, StreamRecreated
-from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult, is_same_creation
+from kinesis_spout.model.errors import CheckpointUnreadable, CommitTooLarge, StoreError
+from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from kinesis_spout.testing.zookeeper.coordinator import InMemoryCoordinator
 from kinesis_spout.testing.zookeeper.nodes import InMemoryNodes, StoreFault
 from kinesis_spout.zookeeper.nodes import ChunkLimits
@@ -25,26 +25,24 @@ class InMemoryCheckpointStore:
         self._attached: dict[str, int | None] = {}
         """The version of each attachment as it was read or written here."""
 
-    def open(self, stream_created: float, start: StartPositions, shards: Collection[Shard]) -> StartPositions:
+    def open(
+        self, stream_created: float, start: StartPositions, shards: Collection[Shard], *, arn: str = ""
+    ) -> StartPositions:
         refuse_latest(start)
         zookeeper = self._zookeeper
         with zookeeper.lock:
             zookeeper.next_fault()  # lost or not, what was begun is found by looking again
             if zookeeper.begun is not None:
-                created, begun_start = zookeeper.begun
-                if not is_same_creation(created, stream_created):
-                    raise StreamRecreated(
-                        f"the stored progress is on a stream created at {created}, this one was created at "
-                        f"{stream_created}: remove it with `kinesis-spout checkpoints forget`"
-                    )
-                self._coordinator.mark = zookeeper.mark()
-                return begun_start
+                mark = self._coordinator.mark = zookeeper.mark()
+                assert mark is not None, "it has begun"
+                mark.check_stream(stream_created, "the in-memory ZooKeeper", arn)
+                return mark.start
             for shard_id in zookeeper.shards:
                 if zookeeper.decode(shard_id).epoch != 0:
                     raise CheckpointUnreadable(f"the mark is missing although {shard_id} has been owned")
             check_named(start, shards)
             self._begin(start, shards, {shard.shard_id: 0 for shard in shards})
-            zookeeper.begun = (stream_created, start)
+            zookeeper.begun, zookeeper.stream_arn = (stream_created, start), arn
             self._coordinator.mark = zookeeper.mark()
             return start
 

@@ -63,6 +63,7 @@ class InMemoryNodes:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.begun: tuple[float, StartPositions] | None = None
+        self.stream_arn = ""
         self.deployments: tuple[str, ...] = ()
         """Those that began again."""
         self.shards: dict[str, Node] = {}
@@ -223,7 +224,9 @@ class InMemoryNodes:
         if self.begun is None:
             return None
         created, start = self.begun
-        return Application(stream_created=created, start=start, deployments=self.deployments)
+        return Application(
+            stream_created=created, stream_arn=self.stream_arn, start=start, deployments=self.deployments
+        )
 
     def check_mark(self, mark: Application | None) -> None:
         """Raise ProgressLost if the mark of a process that opened, and so has one, is no longer the one here."""

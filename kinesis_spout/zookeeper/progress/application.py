@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kinesis_spout.model.clock import moment
 from kinesis_spout.model.errors import CheckpointUnreadable, InvalidConfig, ProgressLost, StreamRecreated
 from kinesis_spout.ports import is_same_creation
 from shard_state import PositionType, Shard, StartPositions
@@ -31,6 +32,7 @@ MAX_NAMED_SHARDS: Final = 2_000
 class _Mark(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     stream_created: float
+    stream_arn: str = ""
     start: dict[str, Any]
     shards: dict[str, Any] = {}
     deployments: tuple[str, ...] = ()
@@ -44,6 +46,8 @@ _read: Final = msgspec.json.Decoder(_Mark).decode
 class Application:
     stream_created: float
     """Seconds since the epoch."""
+    stream_arn: str = ""
+    """For messages: another region or account may have a stream of this name. Empty if it was not stored."""
     start: StartPositions
     """The start in force: the resolved one of the first start, or of the last that began again."""
     deployments: tuple[str, ...] = ()
@@ -60,6 +64,7 @@ class Application:
         document: dict[str, Any] = {
             "version": VERSION if self.start.shards else 1,
             "stream_created": self.stream_created,
+            **({"stream_arn": self.stream_arn} if self.stream_arn else {}),
             "start": self.start.default.as_document(),
         }
         if self.start.shards:
@@ -77,6 +82,7 @@ class Application:
             if mark.version == (VERSION if mark.shards else 1) and (mark.begun or mark.deployments):
                 return cls(
                     stream_created=mark.stream_created,
+                    stream_arn=mark.stream_arn,
                     start=StartPositions.from_documents(mark.start, mark.shards),
                     deployments=mark.deployments,
                     begun=mark.begun,
@@ -94,14 +100,28 @@ class Application:
             f"{expected}, got {stored[:200]!r}: if a newer kinesis-spout wrote it, upgrade this one"
         )
 
-    def check_stream(self, stream_created: float, path: str) -> None:
+    def check_stream(self, stream_created: float, path: str, arn: str = "") -> None:
         """Make sure that the stream is the one the application began on."""
-        if not is_same_creation(self.stream_created, stream_created):
+        if is_same_creation(self.stream_created, stream_created):
+            return
+        theirs = self.stream_arn or "a stream"
+        text = f"{path} keeps the progress on {theirs} created at {moment(self.stream_created)}, but "
+        if self.stream_arn and arn and arn != self.stream_arn:
             raise StreamRecreated(
-                f"{path} keeps the progress on a stream created at {self.stream_created}, but the stream of this "
-                f"name was created at {stream_created}: it was deleted and recreated. Use another app name, or "
-                "remove the old progress with `kinesis-spout checkpoints forget`"
+                f"{text}{arn} is another stream of the same name: check the region, the endpoint and the account, "
+                "or use another app name for it"
             )
+        if stream_created < self.stream_created:  # so it is not that stream's successor
+            raise StreamRecreated(
+                f"{text}the stream that was found is older ({moment(stream_created)}): it is one of another "
+                "region or account. Check these and the endpoint, or use another app name for it"
+            )
+        raise StreamRecreated(
+            f"{text}the stream of this name was created at {moment(stream_created)}: it was deleted and "
+            f"recreated, or it is one of another {'endpoint' if self.stream_arn else 'region or account'}. Use "
+            "another app name; or, if that stream is gone, remove its progress with `kinesis-spout checkpoints "
+            "forget`"
+        )
 
 
 def refuse_latest(start: StartPositions) -> None:

@@ -72,17 +72,19 @@ class ZooKeeperCheckpointStore:
 
     # -- beginning
 
-    def open(self, stream_created: float, start: StartPositions, shards: Collection[Shard]) -> StartPositions:
+    def open(
+        self, stream_created: float, start: StartPositions, shards: Collection[Shard], *, arn: str = ""
+    ) -> StartPositions:
         refuse_latest(start)
         deadline = self._session.deadline()
         self._session.await_connection(deadline)
         make_layout(self._session, self._paths)
         while True:
             data, stat = self._session.answer(self._client.get_async(self._paths.base))
-            application = Application(stream_created=stream_created, start=start)
+            application = Application(stream_created=stream_created, stream_arn=arn, start=start)
             if data:
                 application = Application.decode(data, self._paths.base)
-                application.check_stream(stream_created, self._paths.base)
+                application.check_stream(stream_created, self._paths.base, arn)
                 if application.begun:
                     self._mark = data
                     return application.start

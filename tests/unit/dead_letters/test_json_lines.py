@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -53,6 +54,19 @@ def test_letters_and_marks_survive_a_kill_right_after_the_write_returned(tmp_pat
         child.kill()
     assert child.returncode == -signal.SIGKILL
     assert list(JsonLinesSink(tmp_path).read()) == letters[1:]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0])
+def test_letters_hold_records_and_are_this_users_alone(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        sink = JsonLinesSink(tmp_path / "dead")
+        sink.write([letter(1)])
+        sink.close()
+    finally:
+        os.umask(before)
+    (file,) = files(tmp_path / "dead")
+    assert (stat.S_IMODE(file.parent.stat().st_mode), stat.S_IMODE(file.stat().st_mode)) == (0o700, 0o600)
 
 
 def test_files_names_and_new_directories_are_forced_to_disk_before_the_write_returns(

@@ -21,7 +21,7 @@ record_age_seconds record_attempts records_acked records_coalesced records_dead_
 records_expired records_given_up records_in_flight records_outside_shard records_retried records_skipped
 records_timed_out records_uncommitted retried_error retries_waiting shard_holes shard_lag_seconds
 shard_oldest_unfinished_seconds shard_records_in_flight shard_retries_waiting shard_stalled shards
-shards_congested shards_stalled shards_trimmed
+shards_congested shards_stalled shards_trimmed source_failures
 """.split()  # noqa: SIM905 - a list of one name a line says no more
 """What was promised; new ones are added here."""
 

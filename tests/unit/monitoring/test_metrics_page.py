@@ -10,6 +10,7 @@ from pathlib import Path
 from kinesis_spout.monitoring.metrics import (
     CONSUMER,
     METRICS,
+    MONITORING,
     PREFIX,
     PRODUCER,
     QUERIES,
@@ -28,6 +29,7 @@ MADE_BY = "tests/unit/monitoring/test_metrics_page.py"
 def tables() -> dict[str, str]:
     parts = {
         "consumer": CONSUMER, "shards": SHARDS, "queries": QUERIES, "producer": PRODUCER, "topology": TOPOLOGY,
+        "monitoring": MONITORING,
     }  # fmt: skip
     return {name: table(metrics) for name, metrics in parts.items()} | {"others": names_of_others()}
 

@@ -16,9 +16,11 @@ from kinesis_spout.model.handler import RetryLater
 from kinesis_spout.monitoring import METRICS, MonitoringServer
 from kinesis_spout.monitoring.consumer_watch import _has_work
 from kinesis_spout.monitoring.doors import _servers
+from kinesis_spout.testing import SteppedProducer
 from shard_state import ShardPhase, ShardStatus
 from tests.fault.suite.consumers.prober import free_address
 from tests.support.consumer.world import FIRST, World
+from tests.support.kinesis.writable import WritableKinesis
 from tests.support.probes import get, reasons
 
 QUICK = {"stalled_after_seconds": 0.5, "commit_interval_seconds": 0.05}
@@ -171,9 +173,45 @@ def test_an_address_that_is_taken_is_an_error_of_the_start(world: World) -> None
         world.spout(http=other.address)
 
 
-def test_an_unknown_path_says_which_there_are() -> None:
+class Query:
+    """A query of Spark, whose JVM may be gone."""
+
+    name, id, isActive, lastProgress = "sums", "1", True, None  # noqa: N815, A003, RUF100
+    is_gone = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in {"name", "id", "isActive", "lastProgress"} and type(self).is_gone:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return super().__getattribute__(name)
+
+    def exception(self) -> None:
+        return None
+
+
+def test_one_source_that_raises_takes_no_other_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer, query = SteppedProducer("s", client=WritableKinesis(s=1).client), Query()
+    with MonitoringServer("127.0.0.1:0", producer, query) as server:
+        world.until(lambda: get(server.address, "/readyz")[0] == 200, "both are well")
+        monkeypatch.setattr(Query, "is_gone", True)
+        status, text = get(server.address, "/livez")
+        assert (status, "a query of Spark" in text) == (503, True)
+        status, text = get(server.address, "/readyz")
+        assert (status, "Query cannot be read: ConnectionRefusedError" in text) == (503, True)
+        status, text = get(server.address, "/metrics")
+        assert status == 200
+        assert "kinesis_spout_producer_records_put_total" in text
+        assert 'kinesis_spout_source_failures_total{source="Query"}' in text
+
+        monkeypatch.setattr(Query, "is_gone", False)
+        world.until(lambda: get(server.address, "/metrics")[0] == 200, "it can be read again")
+        assert get(server.address, "/readyz")[0] == 200
+    producer.close()
+
+
+@pytest.mark.parametrize("path", ["/", "//["])
+def test_an_unknown_path_says_which_there_are(path: str) -> None:
     with MonitoringServer("127.0.0.1:0") as server:
-        status, text = get(server.address, "/")
+        status, text = get(server.address, path)
         assert (status, text) == (404, "expected one of /livez, /readyz, /metrics, /status\n")
 
 

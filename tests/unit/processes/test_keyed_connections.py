@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.processes import keyed_connections
-from kinesis_spout.processes.keyed_connections import introduce, welcome
+from kinesis_spout.processes.keyed_connections import (
+    MAX_STRANGERS,
+    KeyedServer,
+    Machine,
+    connect,
+    introduce,
+    welcome,
+)
 from tests.unit.processes.fips import refuse_md5
 
 KEY = b"k" * 32
@@ -40,6 +47,25 @@ def shaken(client: Callable[[], None], server: Callable[[], None]) -> tuple[OSEr
     failure = failure_of(client)
     other.join()
     return failure, failures[0]
+
+
+def test_strangers_that_say_nothing_take_no_more_than_their_room() -> None:
+    server = KeyedServer("127.0.0.1", KEY, lambda connection: connection.sendall(b"served"), "keyed-test")
+    machine = Machine("127.0.0.1", server.port)
+    strangers = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2 * MAX_STRANGERS)]
+    try:
+        with connect(machine, KEY) as connection:
+            assert connection.recv(100) == b"served"
+        for stranger in strangers[:MAX_STRANGERS]:
+            stranger.settimeout(30)
+            assert stranger.recv(100) == b"", "the oldest made room, long before their time was over"
+        strangers[-1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            strangers[-1].recv(100)
+    finally:
+        for stranger in strangers:
+            stranger.close()
+        server.close()
 
 
 def test_two_that_know_the_key_find_each_other(ends: tuple[socket.socket, socket.socket]) -> None:

@@ -1,11 +1,13 @@
 """A message speaks of settings as the door it is met through does."""
 
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
 
+from kinesis_spout import KinesisSpout
 from kinesis_spout.cli.output import as_argument
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import PollingShardGetter
@@ -57,6 +59,28 @@ def query_behind_retention() -> Iterator[SparkInMemory]:
     spark.start()
     yield spark
     spark.stop()
+
+
+UNFIT = f"{'hu'}sh\n"
+"""So that a line of this file in a traceback does not show it."""
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: KinesisSpout(stream="a b", app="a"),
+        lambda: KinesisSpout(stream="orders", app="a", until="never"),
+        lambda: KinesisSpout(stream="s", app="a", aws_access_key_id="k", aws_secret_access_key=UNFIT),
+        lambda: WriteOptions.of({"streamName": "s", "awsSecretKey": UNFIT}),
+    ],
+)
+def test_a_refused_setting_prints_one_error_and_no_secret(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        make()
+    text = "".join(traceback.format_exception(caught.value))
+    assert text.count("Traceback") == 1
+    assert text.count("expected") == 1
+    assert "hush" not in text
 
 
 def test_a_spout_speaks_of_its_keyword_arguments() -> None:

@@ -29,6 +29,7 @@ def test_a_form_of_another_site_changes_nothing(world: PageWorld, site: str) -> 
         ("http://127.0.0.1:9090", 403),
         ("http://evil.example", 403),
         ("null", 403),
+        ("http://[", 403),
     ],
 )
 def test_a_browser_without_fetch_metadata_is_known_by_its_origin(
@@ -40,7 +41,7 @@ def test_a_browser_without_fetch_metadata_is_known_by_its_origin(
     assert browser.post(f"{HOME}/pause", WHY, **headers).status == status
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", ""])
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "["])
 def test_without_a_token_only_names_of_this_machine_lead_here(world: PageWorld, host: str) -> None:
     world.member()
     browser = world.browser()

@@ -1,11 +1,14 @@
 """Every change that an operator makes is told by ``audit``."""
 
 import getpass
+import logging
 from typing import Any
 
 import pytest
 
 from kinesis_spout.operations import audit
+from kinesis_spout.operations.group import pause
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import StoreFault
 from shard_state import GroupMember
 from tests.support.consumer.letters import letter
@@ -53,6 +56,15 @@ def test_every_change_is_told_in_order_with_who_made_it(world: FakeWorld) -> Non
     entry: dict[str, Any] = world.json("audit")[0]
     assert entry["who"].startswith(f"{getpass.getuser()}@")
     assert entry["door"] == "command line"
+
+
+def test_what_an_operator_says_forges_no_line(world: FakeWorld, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="kinesis_spout")
+    by = audit.Operator(who="ann\r", why="a test\n2026-01-01 ERROR nothing works\x1b[2J\u2028")
+    pause(world, SpoutConfig.of(stream="orders", app="billing"), by=by)
+    (entry,) = world.json("audit")
+    assert (entry["who"], entry["why"]) == ("ann ", "a test 2026-01-01 ERROR nothing works [2J ")
+    assert all(record.getMessage().isprintable() for record in caplog.records)
 
 
 def test_what_was_refused_or_changed_nothing_is_not_told(world: FakeWorld) -> None:

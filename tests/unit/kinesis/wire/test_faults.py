@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import selectors
 import threading
 import time
@@ -9,9 +10,9 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
-import botocore.auth
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, ReadTimeoutError
 
@@ -26,9 +27,8 @@ ARGUMENTS: dict[str, Any] = {"ShardIterator": "it", "Limit": 10}
 RECORDS: list[Any] = [{"Data": b"data", "PartitionKey": "k"}]
 PUT = answer_of(b'{"FailedRecordCount":0,"Records":[{"SequenceNumber":"1","ShardId":"s"}]}')
 REFUSAL = answer_of(
-    b'{"__type":"InvalidSignatureException","message":"Signature not yet current"}', "400 Bad Request"
+    b'{"__type":"InvalidSignatureException","message":"it does not match"}', "400 Bad Request"
 )
-SKEW_SECONDS = 3_600
 
 
 @pytest.fixture
@@ -97,6 +97,47 @@ def test_connections_that_the_server_closes_between_calls_put_nothing_twice(
         wait_for_the_end(client)
 
     assert len(server.requests) == 50
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+@pytest.mark.parametrize("surplus", [answer_of(b'{"Records":5}'), answer_of(b"idle", "408 Request Timeout")])
+def test_an_answer_that_nobody_asked_for_is_given_to_no_call(
+    server: Server, client: Any, surplus: bytes, *, is_begun: bool
+) -> None:
+    for _ in range(3):
+        assert read(client) == EMPTY
+        server.say(surplus)
+        wait_for_the_end(client)
+        if is_begun:
+            assert client.get_records.begin(**ARGUMENTS) is None
+
+    assert read(client) == EMPTY
+    assert len(server.requests) == 4
+
+
+def test_connections_of_which_one_gave_the_wrong_answer_are_not_used_again(client: Any) -> None:
+    read(client)
+    client.get_records.drop_connections()
+
+    assert client.get_records.begin(**ARGUMENTS) is None
+    assert read(client) == EMPTY
+
+
+def test_the_polling_thread_closes_a_connection_over_which_something_comes_that_nobody_asked_for(
+    server: Server, client: Any
+) -> None:
+    read(client)
+    answers: list[Any] = []
+
+    def fetch() -> Steps[None]:
+        answers.append((yield GetRecordsCall(client, ARGUMENTS)))
+
+    with Prefetcher() as prefetcher:
+        prefetcher.submit(fetch, 0.0)
+        wait_until(lambda: bool(answers), "an answer")
+        (connection,) = client.get_records._operation._routes[""].connections._idle
+        server.say(answer_of(EMPTY))
+        wait_until(lambda: connection.fileno() == -1, "the connection to be closed", every_seconds=0.001)
 
 
 def wait_for_the_end(client: Any) -> None:
@@ -192,31 +233,55 @@ class RefusesOtherClocks:
 
     def __init__(self) -> None:
         self.ahead_seconds = 0
+        self.says_its_time = True
         self.refused = 0
 
     def __call__(self, headers: dict[str, str]) -> bytes:
         signed = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-        if abs((signed - datetime.now(UTC)).total_seconds() - self.ahead_seconds) < 300:
+        now = datetime.now(UTC) + timedelta(seconds=self.ahead_seconds)
+        if abs((signed - now).total_seconds()) < 300:
             return answer_of(EMPTY)
         self.refused += 1
-        return REFUSAL
+        body = b'{"__type":"InvalidSignatureException","message":"Signature expired: it is now earlier than that"}'
+        date = f"Date: {format_datetime(now, usegmt=True)}\r\n" if self.says_its_time else ""
+        return answer_of(body, "400 Bad Request", date)
 
 
-def test_a_clock_that_is_an_hour_off_is_corrected_as_soon_as_botocore_corrects_it(
-    server: Server, client: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("ahead_seconds", [720, -3_600])
+def test_a_wrong_clock_is_corrected_by_the_services_and_told_once_until_it_is_right_again(
+    server: Server, client: Any, caplog: pytest.LogCaptureFixture, ahead_seconds: int
 ) -> None:
     service = server.answer_to = RefusesOtherClocks()
-    service.ahead_seconds = SKEW_SECONDS
-    for _ in range(2):
-        with pytest.raises(AccessDenied), translated("GetRecords"):
-            read(client)
-    assert service.refused == 3, "ours, botocore's in its place, and botocore's next"
+    service.ahead_seconds = ahead_seconds
+    assert [read(client) for _ in range(3)] == [EMPTY] * 3
+    client.list_shards(StreamName="s")
+    assert service.refused == 2, "ours, and botocore's in its place"
 
-    monkeypatch.setattr(
-        botocore.auth, "get_current_datetime", lambda: datetime.now(UTC) + timedelta(seconds=SKEW_SECONDS)
-    )
-    assert [read(client) for _ in range(5)] == [EMPTY] * 5
-    assert service.refused == 3
+    service.ahead_seconds = 0
+    assert [read(client) for _ in range(3)] == [EMPTY] * 3
+    assert service.refused == 4
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("credentials")]
+    assert len(told) == 2
+    assert re.search(r"clock is (719|720|3600|3601) s (behind|ahead of) the service's", told[0])
+    assert ("behind" in told[0]) == (ahead_seconds > 0)
+    assert "agrees with the service's again" in told[1]
+
+
+def test_a_wrong_clock_that_cannot_be_corrected_is_named_and_the_call_may_be_repeated(
+    server: Server, client: Any
+) -> None:
+    service = server.answer_to = RefusesOtherClocks()
+    service.ahead_seconds, service.says_its_time = 720, False
+    with (
+        pytest.raises(AccessDenied, match=r"this machine's clock says 20.*set it") as caught,
+        translated("x"),
+    ):
+        read(client)
+
+    assert caught.value.retriable
+    assert "check the credentials" not in str(caught.value)
+    service.ahead_seconds = 0
+    assert read(client) == EMPTY
 
 
 def test_a_poll_that_was_refused_is_known_as_one_although_another_call_has_learnt_meanwhile(
@@ -251,28 +316,6 @@ def test_the_polling_thread_has_botocore_make_a_poll_again_whose_signature_was_r
     assert answers == [EMPTY]
     agents = ["amz-sdk-invocation-id" in headers for _, headers, _ in server.requests]
     assert agents == [False, False, True], "ours, ours that is refused, botocore's in its place"
-
-
-def test_credentials_that_cannot_be_renewed_cost_no_connection(
-    server: Server, client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read(client)
-    route = client.get_records._operation._routes[""]
-    route._second = None
-    expired: Any = ClientError({"Error": {"Code": "ExpiredToken"}}, "AssumeRole")
-    with monkeypatch.context() as patched:
-        patched.setattr(route._credentials, "get_frozen_credentials", lambda: raised(expired))
-        for call in (client.get_records, client.get_records.begin):
-            with pytest.raises(ClientError):
-                call(**ARGUMENTS)
-    connections = server.connections
-
-    assert read(client) == EMPTY
-    assert server.connections == connections
-
-
-def raised(error: Exception) -> Any:
-    raise error
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

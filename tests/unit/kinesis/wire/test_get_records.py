@@ -1,30 +1,20 @@
 """GetRecords without most of botocore, against a server that keeps its connections."""
 
-import itertools
 import json
 import os
 import ssl
-import time
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import boto3
 import botocore.auth
-import botocore.session
 import pytest
 from botocore.awsrequest import AWSRequest
-from botocore.credentials import (
-    CredentialProvider,
-    CredentialResolver,
-    ReadOnlyCredentials,
-    RefreshableCredentials,
-)
+from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import ClientError
 
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis import client as client_module
 from kinesis_spout.kinesis.calls import RAW_BODY, translated
 from kinesis_spout.model.errors import Unavailable
 from tests.support.kinesis.own_certificate import own_certificate
@@ -148,43 +138,6 @@ def test_what_the_server_closes_is_not_used_again(server: Server, client: Any) -
 
     assert [call(client) for _ in range(4)] == [EMPTY] * 4
     assert server.connections == 3, "botocore's, the one that was closed, and the next"
-
-
-def test_credentials_are_renewed_as_ever(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = (f"AKIA{number}" for number in itertools.count())
-
-    def renew() -> dict[str, str]:
-        expiry = datetime.now(UTC) + timedelta(minutes=1)  # botocore renews before: at each look, that is
-        return {
-            "access_key": next(names),
-            "secret_key": "s",
-            "token": "t",
-            "expiry_time": expiry.isoformat(),
-        }
-
-    session = boto3.Session(region_name="us-east-1", botocore_session=session_with(renew))
-    monkeypatch.setattr(client_module, "sessions_of", lambda _: (session, botocore.session.Session()))
-    client = KinesisClientSettings(endpoint_url=server.url).create()
-    used: set[str] = set()
-    deadline = time.monotonic() + 120
-    while len(used) < 4 and time.monotonic() < deadline:
-        call(client)
-        used.add(server.requests[-1][1]["authorization"].split("/")[0])
-    client.close()
-
-    assert len(used) == 4
-
-
-def session_with(renew: Callable[[], dict[str, str]]) -> botocore.session.Session:
-    class Renewed(CredentialProvider):
-        METHOD = "test"
-
-        def load(self) -> RefreshableCredentials:
-            return RefreshableCredentials.create_from_metadata(renew(), renew, "test")
-
-    session = botocore.session.Session()
-    session.register_component("credential_provider", CredentialResolver([Renewed()]))
-    return session
 
 
 def test_behind_a_proxy_every_call_is_botocores(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from botocore.config import Config
 
+from kinesis_spout.kinesis.credentials import Signing
 from kinesis_spout.kinesis.wire.calls import Wire
 from kinesis_spout.kinesis.wire.connections import Connection, Connections
 from tests.support.kinesis.own_certificate import own_certificate
@@ -26,6 +27,7 @@ class TlsServer:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(self.chain)
         self.listener = socket.create_server(("127.0.0.1", 0))
+        self.answer = answer_of(EMPTY)
         self.resumed: list[bool | None] = []
         self.certificates: list[Any] = []
         self._is_closing = False
@@ -50,7 +52,7 @@ class TlsServer:
                     self.resumed.append(connection.session_reused)
                     self.certificates.append(connection.getpeercert())
                     while connection.recv(65_536):
-                        connection.sendall(answer_of(EMPTY))
+                        connection.sendall(self.answer)
             except OSError:
                 return  # whoever does not trust it hangs up
 
@@ -77,7 +79,7 @@ def connections(
     client: Any = SimpleNamespace(
         meta=SimpleNamespace(config=Config(proxies={}, connect_timeout=5, max_pool_connections=4, **config))
     )
-    return Wire(client, lambda: None, ca_bundle).connections_to(url)
+    return Wire(client, Signing(lambda: None), ca_bundle).connections_to(url)
 
 
 def answered(connection: Connection) -> Connection:
@@ -116,6 +118,20 @@ def test_an_own_certificate_is_shown_to_a_server_that_asks_for_one(server: TlsSe
 
     assert len(server.certificates) == 1
     assert server.certificates[0]
+
+
+def test_what_came_with_the_end_of_an_answer_is_seen_before_the_next_call(server: TlsServer) -> None:
+    long = b"x" * 20_000
+    server.answer = answer_of(long) + answer_of(EMPTY)
+    kept = connections(server, str(server.chain))
+    connection = kept.open()
+    connection.begin(b"request", 5.0)
+    reply: Any = connection.advance()
+    kept.give_back(connection)
+
+    assert reply.body == long
+    assert kept.kept() is None
+    kept.close()
 
 
 def test_a_client_that_nobody_closes_leaves_no_socket_open(server: TlsServer) -> None:

@@ -56,6 +56,11 @@ def test_the_stored_form_with_deployments_stays_readable() -> None:
 
 
 FORMS = {
+    "application_v1_arn": Application(
+        stream_created=1_700_000_000.123,
+        stream_arn="arn:aws:kinesis:eu-west-1:123456789012:stream/orders",
+        start=everywhere(Position.trim_horizon()),
+    ),
     "application_v1_trim_horizon": Application(
         stream_created=1_700_000_000.123, start=everywhere(Position.trim_horizon())
     ),

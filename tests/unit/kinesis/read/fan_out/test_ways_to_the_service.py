@@ -14,6 +14,7 @@ import pytest
 from urllib3.util import ssl_
 
 from kinesis_spout.kinesis.calls import ResourceInUse, ResourceNotFound
+from kinesis_spout.kinesis.credentials import Signing
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions, subscribe
 from kinesis_spout.kinesis.wire.calls import Wire
 from kinesis_spout.model.errors import InvalidConfig, KinesisError, Unavailable
@@ -136,7 +137,7 @@ def test_names_are_verified_for_polls_also_where_urllib3_verifies_them_itself(
     monkeypatch.setattr(ssl_, "HAS_NEVER_CHECK_COMMON_NAME", False)  # as with LibreSSL
     address = way.to_service(tls=True).url.replace("127.0.0.1", "localhost")
     client = way.trusting()
-    wire = Wire(client, lambda: None, str(certificate))
+    wire = Wire(client, Signing(lambda: None), str(certificate))
     PushedSubscriptions(wire)
     with pytest.raises(ResourceNotFound, match="no such consumer"):
         way.subscribe(client)

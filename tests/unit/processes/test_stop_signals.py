@@ -1,0 +1,205 @@
+"""Signals that ask for a stop, in processes of their own."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+
+import pytest
+
+from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.processes.stop_signals import Stop, stop_signals
+from kinesis_spout.spark.driver.running_query import RunningQuery
+
+SPOUT = """
+import os, signal, time
+from tests.support.consumer.world import World
+
+world = World()
+world.put(*map(str, range(1_000)))
+handled = []
+BEFORE
+with world.spout() as tuples:
+    for message_id, record in tuples:
+        print("took", flush=True)
+        BODY
+        handled.append(record)
+        tuples.ack(message_id)
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+again = world.spout()
+rest = world.take(again, 1_000 - len(handled))
+print(len(set(handled) | {each.values for each in rest}), "of 1,000,", len(handled) < 1_000, flush=True)
+world.close()
+"""
+
+
+def started(program: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def read_until(output: IO[str] | None, line: str) -> None:
+    assert output is not None
+    for each in output:
+        if each.startswith(line):
+            return
+    pytest.fail(f"the program ended without {line!r}")
+
+
+def rest_of(process: "subprocess.Popen[str]") -> tuple[str, str]:
+    """Give what else it writes until it ends; ``communicate`` would leave out what was read already."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    out, err = process.stdout.read(), process.stderr.read()
+    process.wait(30)
+    return out, err
+
+
+def spout_program(before: str = "", body: str = "pass") -> str:
+    return SPOUT.replace("BEFORE", before).replace("BODY", body)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_program_that_iterates_stops_in_order(number: signal.Signals) -> None:
+    with started(spout_program(body="time.sleep(0.001)")) as process:
+        read_until(process.stdout, "took")
+        process.send_signal(number)
+        out, err = rest_of(process)
+    assert out.endswith("1000 of 1,000, True\n"), "nothing is repeated, and nothing left out"
+    assert err == "stopping: what was begun ends first; a second Ctrl-C does not wait\n"
+    assert process.returncode == 0
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_loops_body() -> None:
+    with started(spout_program(body="time.sleep(600)")) as process:
+        read_until(process.stdout, "took")
+        process.send_signal(signal.SIGINT)
+        read_until(process.stderr, "stopping")
+        process.send_signal(signal.SIGINT)
+        _, err = rest_of(process)
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert process.returncode != 0
+
+
+def test_a_handler_of_the_programs_own_is_left_alone() -> None:
+    before = "signal.signal(signal.SIGTERM, lambda *_: (print('mine', flush=True), os._exit(7)))"
+    with started(spout_program(before)) as process:
+        read_until(process.stdout, "took")
+        process.send_signal(signal.SIGTERM)
+        out, _ = rest_of(process)
+    assert "mine\n" in out
+    assert process.returncode == 7
+
+
+class Query(RunningQuery):
+    """Runs until it is stopped. Mutable."""
+
+    id, recentProgress, is_done = "1", [], False  # noqa: N815 - Spark's names, here and below
+
+    def __init__(self) -> None:
+        super().__init__("sums")
+        self.is_awaited, self.stopped = threading.Event(), threading.Event()
+
+    def _consumers(self) -> Mapping[str, Consumer]:
+        return {}
+
+    def _status_while_active(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        return not self.stopped.is_set()
+
+    def exception(self) -> None:
+        return None
+
+    def _await_end(self, timeout: float | None) -> bool:
+        self.is_awaited.set()
+        return self.stopped.wait(timeout)
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        """Nothing is."""
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+def as_pyspark_does(_signal: int, _frame: object) -> None:
+    raise AssertionError("every job would be cancelled")
+
+
+as_pyspark_does.__module__ = "pyspark.core.context"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("timeout", "answer"), [(None, None), (60.0, True)])
+def test_a_program_that_awaits_a_query_stops_it(
+    number: signal.Signals, timeout: float | None, answer: object
+) -> None:
+    query = Query()
+    before = signal.signal(signal.SIGINT, as_pyspark_does)
+
+    def tell() -> None:
+        assert query.is_awaited.wait(30)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    try:
+        assert query.awaitTermination(timeout) is answer
+        assert signal.getsignal(signal.SIGINT) is as_pyspark_does
+    finally:
+        signal.signal(signal.SIGINT, before)
+        thread.join(30)
+    assert not query.isActive
+
+
+def told(stop: Stop) -> bool:
+    return stop.signal is not None
+
+
+def test_a_loop_within_a_loop_stops_both() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_signals() as outer, stop_signals() as inner:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert told(outer)
+        assert told(inner)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_outside_of_the_main_thread_no_signal_is_taken() -> None:
+    found: list[bool] = []
+
+    def look() -> None:
+        with stop_signals() as stop:
+            found.append(stop.listens)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join(30)
+    assert found == [False]
+
+
+@pytest.mark.parametrize("ends", [lambda outer, _: outer.end(), lambda _, inner: inner.end()])
+def test_what_ends_in_another_order_leaves_no_signal_that_nobody_looks_at(
+    ends: Callable[[Stop, Stop], None],
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    outer, inner = Stop(b""), Stop(b"")
+    outer.listen()
+    inner.listen()
+    ends(outer, inner)
+    for each in (outer, inner):
+        each.end()
+    try:
+        if signal.getsignal(signal.SIGINT) is not before:  # the outer one's, which is over
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
