@@ -122,6 +122,7 @@ ERRORS_BY_CAUSE: Final[tuple[tuple[type[Exception], type[KinesisSpoutError]], ..
     (botocore_errors.ParamValidationError, UnusableConfig),
 )
 """Calls that were not made. Others are Unavailable: they did not reach the service, or got no good reply."""
+_BAD_REQUEST, _TOO_MANY_REQUESTS, _NO_ERROR_OF_HTTP = 400, 429, 600
 _LONGEST_SAID: Final = 500
 """Characters of an error: a proxy's page is longer."""
 
@@ -214,14 +215,16 @@ def expected(reply: Mapping[str, Any], member: str, call: str, kind: type[T]) ->
 
 
 def _kind_of_reply(error: ClientError) -> type[KinesisError]:
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", _BAD_REQUEST)
+    if not _BAD_REQUEST <= status < _NO_ERROR_OF_HTTP:
+        return Unavailable  # AWS says no error so
     code = error_code(error)
     if code == "InvalidArgumentException":
         return INVALID_ARGUMENT_BY_OPERATION.get(error.operation_name, KinesisError)
     known = ERRORS_BY_CODE.get(code)
     if known is not None:
         return known
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return Throttled if status == 429 else Unavailable  # noqa: PLR2004 - HTTP's "too many requests"
+    return Throttled if status == _TOO_MANY_REQUESTS else Unavailable
 
 
 def _kind_of_cause(error: Exception) -> type[KinesisSpoutError]:

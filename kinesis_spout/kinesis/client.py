@@ -6,8 +6,8 @@ boto3 provides credentials, roles, signing, endpoints and connections. Five thin
 and hold a thread.
 
 *No parsing of GetRecords.* botocore's parser takes 19 µs per record of 1 KB, msgspec 1.1 µs. So the body of a
-good JSON reply is removed before botocore parses it, and returned as bytes under ``RAW_BODY``. botocore
-parses all other replies (errors, another content type).
+good reply is removed before botocore parses it, and returned as bytes under ``RAW_BODY``. botocore parses the
+errors.
 
 *GetRecords and PutRecords are called with little CPU*; see ``wire``.
 
@@ -31,11 +31,13 @@ from kinesis_spout.kinesis.calls import RAW_BODY, translated
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.credentials import Signing
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
-from kinesis_spout.kinesis.wire.calls import GetRecords, PutRecords, Wire, is_page
+from kinesis_spout.kinesis.wire.calls import GetRecords, PutRecords, Wire
 from kinesis_spout.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
+
+_HTTP_OK = 200
 
 
 def made_client(settings: KinesisClientSettings) -> "KinesisClient":
@@ -155,9 +157,9 @@ def _look_at_body(
 ) -> None:
     """Take a page. Refuse a body that was cut off: of a throttle botocore would make an unknown error."""
     headers, body = response_dict["headers"], response_dict["body"]
-    length, content_type = headers.get("content-length", ""), headers.get("content-type", "")
+    length = headers.get("content-length", "")
     if length.isdigit() and isinstance(body, bytes) and len(body) < int(length):
         raise botocore.exceptions.IncompleteReadError(actual_bytes=len(body), expected_bytes=int(length))
-    if operation_model.name == "GetRecords" and is_page(response_dict["status_code"], content_type):
+    if operation_model.name == "GetRecords" and response_dict["status_code"] == _HTTP_OK:
         customized_response_dict[RAW_BODY] = body
         response_dict["body"] = b"{}"

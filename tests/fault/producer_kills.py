@@ -3,14 +3,13 @@
     python -m tests.fault.producer_kills --kills 100 [--seed 7]
 
 Each process puts from several threads (one by one, 50 together, without a ticket), and sends what those before
-it have left in the spool ("record"), to ``put_endpoint``. It is killed at a moment drawn by chance. At the end
-one producer sends what is left. The exit code is 1 if a record is missing on the stream whose ``put``,
-``put_many`` or ``send`` has returned.
+it have left in the spool ("record"), to an endpoint that is unkind to a tenth of the calls. It is killed at a
+moment drawn by chance. At the end one producer sends what is left. The exit code is 1 if a record is missing on
+the stream whose ``put``, ``put_many`` or ``send`` has returned.
 """
 
 import argparse
 import random
-import subprocess
 import sys
 import tempfile
 import threading
@@ -26,6 +25,8 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.producer import KinesisProducer
 from kinesis_spout.producer.spool import SqliteSpool
 from tests.fault.killed_process import tell, told_until_killed
+from tests.support.kinesis.unkind.endpoint import UnkindEndpoint
+from tests.support.kinesis.unkind.weather import producer_weather
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -36,6 +37,7 @@ LONGEST_SECONDS = 2.0
 SHOWN_EVERY = 20
 DRAIN_SECONDS = 600.0
 ONE_SECONDS = 60.0
+_UNKIND_RATE = 0.1
 
 
 def producer(client: "KinesisClient", folder: Path) -> KinesisProducer:
@@ -93,16 +95,10 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="producer-kills-") as directory:
         stream = Path(directory) / "stream"
-        command = [sys.executable, "-m", "tests.fault.put_endpoint", str(stream)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as endpoint:
-            assert endpoint.stdout is not None
-            settings = KinesisClientSettings(
-                region="us-east-1",
-                endpoint_url=f"http://127.0.0.1:{int(endpoint.stdout.readline())}",
-                aws_access_key_id="none",
-                aws_secret_access_key="none",
-            )
-            run(arguments.kills, arguments.seed, Path(directory) / "spool", settings, stream)
+        with UnkindEndpoint() as endpoint:
+            endpoint.create_stream(name=STREAM, log=str(stream))
+            producer_weather(endpoint, _UNKIND_RATE, str(arguments.seed))
+            run(arguments.kills, arguments.seed, Path(directory) / "spool", endpoint.settings(), stream)
 
 
 def run(kills: int, seed: int, folder: Path, settings: KinesisClientSettings, stream: Path) -> None:

@@ -6,15 +6,13 @@ typed structs, base64 included.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Annotated, Final, Self
 
 import msgspec
 
 from kinesis_spout.kinesis import native
-from kinesis_spout.kinesis.calls import expected
 from kinesis_spout.model.errors import Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
@@ -22,6 +20,10 @@ from shard_state import Position, SequenceNumber, Shard
 
 Body = bytes | bytearray | memoryview
 """Of a reply. What is decoded from it shares no memory with it."""
+
+
+Millis = Annotated[int, msgspec.Meta(le=10**12)]
+"""30 years, far more than any retention: a time before it can be computed."""
 
 
 class HashKeyRange(msgspec.Struct, frozen=True, rename="pascal"):
@@ -54,7 +56,7 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
     records: list[Record]
     next_shard_iterator: str | None = None
     """None: the shard is closed, and this is its last reply, which ``ReplyGetter`` verifies."""
-    millis_behind_latest: int | None = None
+    millis_behind_latest: Millis | None = None
     announced: list[ChildShard] | None = msgspec.field(default=None, name="ChildShards")
 
     @cached_property
@@ -155,25 +157,6 @@ def check_children(children: Sequence[ChildShard] | None) -> None:
         child.to_shard()
 
 
-def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
-    """Convert a reply that botocore has parsed (another content type than ours)."""
-    return GetRecordsReply(
-        records=[
-            Record(
-                data=record["Data"],
-                sequence_number=record["SequenceNumber"],
-                partition_key=record.get("PartitionKey"),
-                arrival_timestamp=_seconds(record.get("ApproximateArrivalTimestamp")),
-                encryption_type=record.get("EncryptionType"),
-            )
-            for record in expected(response, "Records", "GetRecords", list)
-        ],
-        next_shard_iterator=response.get("NextShardIterator"),
-        millis_behind_latest=response.get("MillisBehindLatest"),
-        announced=msgspec.convert(response.get("ChildShards") or [], list[ChildShard]),
-    )
-
-
 def page_of(reply: GetRecordsReply) -> Page:
     """Make a page that owns the reply's records. Aggregated records are left as they are."""
     return Page(
@@ -183,7 +166,3 @@ def page_of(reply: GetRecordsReply) -> Page:
         at_end=reply.at_end,
         child_shards=reply.child_shards,
     )
-
-
-def _seconds(moment: datetime | None) -> float | None:
-    return None if moment is None else moment.timestamp()

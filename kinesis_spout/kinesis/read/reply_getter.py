@@ -24,7 +24,6 @@ from kinesis_spout.kinesis.read.page import (
     GetRecordsReply,
     decode_reply,
     page_of,
-    reply_from_botocore,
 )
 from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, GetRecordsCall, Steps, run_here
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS, ReadSettings
@@ -85,10 +84,12 @@ def get_records(
     with translated(f"GetRecords of {shard_text(stream, shard_id)}"):
         response = yield GetRecordsCall(client, arguments)
         body = response.get(RAW_BODY)
-        if body is None or len(body) > IN_PLACE_BYTES:
-            yield MAY_BLOCK
         if body is None:
-            return form.convert(reply_from_botocore(response))
+            raise Unavailable(
+                f"GetRecords expected a page with status 200, got {response}; the call is repeated"
+            )
+        if len(body) > IN_PLACE_BYTES:
+            yield MAY_BLOCK
         return form.decode(body)
 
 

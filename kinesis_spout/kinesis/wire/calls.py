@@ -420,13 +420,8 @@ def _put_encoded(arguments: Mapping[str, Any]) -> bytes:
     return _encode(arguments)
 
 
-def is_page(status: int, content_type: str) -> bool:
-    """Whether an answer to botocore's GetRecords is a page that we decode."""
-    return status == _HTTP_OK and "json" in content_type
-
-
-def _page(reply: Reply) -> dict[str, Any] | None:
-    return {RAW_BODY: reply.body} if "json" in reply.content_type else None
+def _page(reply: Reply) -> dict[str, Any]:
+    return {RAW_BODY: reply.body}
 
 
 def _are_of_bytes(records: Any) -> bool:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kinesis_spout.kinesis.read.arrow import ArrowForm
-from kinesis_spout.kinesis.read.page import decode_reply, page_of, reply_from_botocore
+from kinesis_spout.kinesis.read.page import decode_reply, page_of
 from kinesis_spout.model.columns import SCHEMA
 from kinesis_spout.model.errors import Unavailable
 from shard_state import Shard
@@ -107,6 +107,7 @@ def test_children_may_be_null() -> None:
                 }
             ]
         ),
+        _body(MillisBehindLatest=10**13),
         _body(New=0).replace(b"0", b"[" * 100_000 + b"]" * 100_000),
     ],
 )
@@ -114,22 +115,6 @@ def test_a_body_that_is_no_reply_is_never_the_end_of_a_shard(body: bytes) -> Non
     for decode in (decode_reply, ArrowForm(stream="s", shard_id="x").decode):
         with pytest.raises(Unavailable, match="GetRecords"):
             decode(body)
-
-
-def test_a_reply_that_botocore_parsed_is_converted() -> None:
-    moment = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    wire = {"Data": b"x", "SequenceNumber": "7", "ApproximateArrivalTimestamp": moment}
-
-    reply = reply_from_botocore({"Records": [wire], "NextShardIterator": "n", "MillisBehindLatest": 3})
-
-    record = reply.records[0]
-    assert (record.data, record.sequence_number, record.partition_key) == (b"x", "7", None)
-    assert (record.arrival, reply.next_shard_iterator, reply.millis_behind_latest) == (moment, "n", 3)
-
-
-def test_what_botocore_could_not_parse_is_never_the_end_of_a_shard() -> None:
-    with pytest.raises(Unavailable, match="'Records'"):
-        reply_from_botocore({"ResponseMetadata": {}})
 
 
 def test_columns_have_the_schemas_names_and_types() -> None:
