@@ -208,7 +208,7 @@ def test_keys_that_were_accepted_and_are_refused_make_an_error_that_is_tried_aga
     client.close()
 
 
-@pytest.mark.parametrize("unfit", ["\n", " ", "é"])
+@pytest.mark.parametrize("unfit", ["\n", "é"])
 @pytest.mark.parametrize("part", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"])
 @pytest.mark.parametrize("is_set", [False, True])
 def test_a_key_that_no_header_can_carry_is_named_at_once_and_shown_nowhere(
