@@ -203,7 +203,9 @@ class BoltTask:
         try:
             if self._combining is not None:
                 self._combining.flush()
-            self._bolt.flush()
+            returned: object = self._bolt.flush()  # type: ignore[func-returns-value]
+            if returned is not None:
+                refuse_unfinished(returned)
         except BaseException as error:  # noqa: BLE001 - it fails what the bolt still holds
             if not isinstance(error, VERDICTS):
                 self.collector.report_error(error)
