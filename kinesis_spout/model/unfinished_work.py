@@ -89,7 +89,7 @@ def _is_iterator(returned: Any) -> bool:
 
 
 def _is_of_pool(kind: type) -> bool:
-    """Whether it is the ``AsyncResult`` of a pool. By its name: ``billiard`` and others have copies of the class."""
+    """Whether it is the ``AsyncResult`` of a pool. By its name: ``billiard`` and others have it, too."""
     return any(each.__name__ == "ApplyResult" for each in kind.__mro__)
 
 

@@ -1,12 +1,15 @@
 """The examples of the documentation that need neither Spark nor a server. The others are run from the wheel."""
 
 import ast
+import gzip
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -92,6 +95,69 @@ def test_the_test_of_a_handler_passes_as_it_stands() -> None:
     assert tests, "the example has no test"
     for test in tests:
         test()
+
+
+def test_the_schemes_for_what_aws_puts_read_its_documented_records() -> None:
+    names: dict[str, Any] = {}
+    exec(example("how-to/consume.md", "import gzip"), names)
+
+    def logged(kind: str, *messages: str) -> bytes:
+        events = [
+            {
+                "id": f"3195310660696698337880902507980421114328961542429822156{at}",
+                "timestamp": at,
+                "message": text,
+            }
+            for at, text in enumerate(messages)
+        ]
+        batch = {
+            "messageType": kind,
+            "owner": "123456789012",
+            "logGroup": "web",
+            "logStream": "1",
+            "subscriptionFilters": ["all"],
+            "logEvents": events,
+        }
+        return gzip.compress(json.dumps(batch).encode())
+
+    def of_table(event: str, **images: object) -> bytes:
+        keys = {"Keys": {"id": {"S": "7"}}, "ApproximateCreationDateTime": 1700000000000, "SizeBytes": 9}
+        put = {
+            "awsRegion": "eu-west-1",
+            "eventID": "5b",
+            "eventName": event,
+            "userIdentity": None,
+            "recordFormat": "application/json",
+            "tableName": "orders",
+            "dynamodb": {**keys, **images},
+            "eventSource": "aws:dynamodb",
+        }
+        return json.dumps(put).encode()
+
+    handled: list[object] = []
+    records = run(
+        lambda events: handled.append([event["message"] for event in events]),
+        [
+            logged("DATA_MESSAGE", "GET /", "GET /a"),
+            logged("CONTROL_MESSAGE", "CWL CONTROL MESSAGE: Checking"),
+        ],
+        scheme=names["log_events"],
+    )
+    image = {"id": {"S": "7"}, "amount": {"N": "5"}, "tags": {"L": [{"BOOL": True}, {"NULL": True}]}}
+    records += run(
+        handled.append,
+        [of_table("INSERT", NewImage=image), of_table("REMOVE")],
+        scheme=names["change"],
+    )
+
+    assert all(each.acked for each in records)
+    plain = {"id": "7", "amount": Decimal(5), "tags": [True, None]}
+    assert handled == [
+        ["GET /", "GET /a"],
+        [],
+        ("INSERT", "orders", {"Keys": {"id": "7"}, "NewImage": plain}),
+        ("REMOVE", "orders", {"Keys": {"id": "7"}}),
+    ]
 
 
 def test_the_example_of_records_put_together_prints_what_its_page_says(
