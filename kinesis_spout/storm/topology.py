@@ -30,12 +30,21 @@ class Topology(BuiltTopology):
     ) -> LocalTopology:
         """Give the topology as it runs in this process, micro-batch by micro-batch; for tests.
 
+        Each task has its own copy of its bolt, as on Spark, so the object that was set stays as it is. The
+        variables that a bolt's code names are shared, which they are not on Spark: a test can collect there.
+
         Args:
             clock: your function that gives the seconds since the epoch, for ticks, time-outs and
                 windows; it never goes back. The machine's clocks unless given.
             wall_clock: what the machine's clock says, for tests that set it; ``clock`` unless given.
         """
-        return LocalTopology(self._programs(_LOCAL_PARALLELISM), clock, wall_clock)
+        programs = {
+            spout.name: program_of(self, spout.name, parallelism=_LOCAL_PARALLELISM).in_this_process(
+                self.graph
+            )
+            for spout in self.graph.spouts
+        }
+        return LocalTopology(programs, clock, wall_clock)
 
     def run_local(
         self,
