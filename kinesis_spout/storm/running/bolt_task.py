@@ -221,6 +221,9 @@ class BoltTask:
                 self._trees.touched.update(*block.others.values())
             self._trees.touched.discard(0)
 
+    def forget(self) -> None:
+        self._came.clear()
+
     @property
     def is_holding(self) -> bool:
         return any(not tup.state for tup in self._held)

@@ -156,6 +156,13 @@ class StageRun:
             taken[self._plan.spout].add(self.spout.counts.take())
         return dict(taken)
 
+    def forget(self) -> None:
+        """Let go of the micro-batch that has ended, and been taken: until the next one comes, if one comes."""
+        self.trees.begin()
+        self.outbox.clear()
+        for task in self._tasks.values():
+            task.forget()
+
     def close(self) -> None:
         for task in self._tasks.values():
             task.cleanup()

@@ -79,6 +79,8 @@ class ShippedProgram:
         except BaseException:
             run.close()
             raise
+        # The collector of garbage walks through all that is kept, and runs of stopped topologies are kept, too.
+        run.forget()
         now = monotonic()
         idle = sum(used_at < now - _IDLE_SECONDS for used_at in _used_at.values())
         for oldest in list(_kept)[: max(idle, len(_kept) + 1 - _MOST_KEPT)]:
