@@ -44,6 +44,8 @@ def _findings(
     yield services.zookeeper(world, config)
     yield _credentials(world, config, redaction)
     yield from services.kinesis(world, config, stream=stream)
+    if stream and app:
+        yield from services.owners(world, config)
     if config.zookeeper_hosts is None:
         yield this_machine.disk("disk of ZooKeeper", world.embedded_directory(config))
     if stream and app:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kinesis_spout.model.errors import AccessDenied, KinesisSpoutError, MissingExtra, Throttled
 from kinesis_spout.operations.doctor.finding import Finding
+from kinesis_spout.operations.group import group_view
+from kinesis_spout.operations.shards import ShardState, describe
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS
@@ -63,6 +65,38 @@ def kinesis(world: World, config: SpoutConfig, *, stream: bool) -> Iterator[Find
         yield from asked.permissions(asked.shard_id)
         if config.fan_out_consumer is not None:
             yield asked.may_subscribe(asked.shard_id, config.fan_out_consumer)
+
+
+def owners(world: World, config: SpoutConfig) -> Iterator[Finding]:
+    """Look whether somebody reads each shard, if the application has begun."""
+    about = "shards' owners"
+    try:
+        with world.progress(config) as progress:
+            if progress.store.read_application() is None:
+                return
+            view = group_view(progress)
+            shards = describe(world.stream(config).lister.list_shards(), progress, view)
+    except KinesisSpoutError as error:
+        yield Finding.unknown(about, str(error))
+        return
+    unread = [each.shard_id for each in shards if each.state is ShardState.READY]
+    text = (
+        f"{len(unread):,} of {len(shards):,} shards have none, {unread[0]} for one"
+        if unread
+        else "all have one"
+    )
+    if not unread:
+        yield Finding.ok(about, text)
+    elif not view.members:
+        yield Finding.warning(about, f"{text}: no member is alive", "start a consumer of the application")
+    else:
+        leads = f"{view.leader} leads" if view.leader else "no member leads"
+        yield Finding.missing(
+            about,
+            f"{text}, although {len(view.members):,} members are alive; {leads}",
+            "ask again in a minute: members may be changing; then restart the member that is to lead, by "
+            "`kinesis-spout members list`",
+        )
 
 
 def clock(said: str, here: float) -> Finding:

@@ -8,7 +8,7 @@ from kinesis_spout.operations.applications import UNNAMED
 from kinesis_spout.operations.watch import observation
 from kinesis_spout.operations.watch.live_status import LiveComponent, LiveRetry, LiveShard, LiveStatus
 from kinesis_spout.testing import InMemoryZooKeeper
-from shard_state import SequenceNumber
+from shard_state import Assignment, SequenceNumber
 from tests.unit.web.page_world import FIRST, HOME, SECOND, PageWorld
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
@@ -41,6 +41,7 @@ def test_the_only_application_is_shown_at_once(world: PageWorld) -> None:
 
 def test_an_application_shows_its_shards_members_and_retries(world: PageWorld) -> None:
     process = world.member()
+    world.zookeeper.assignment = Assignment(epoch=1, members=frozenset({"worker"})).encode()
     start = world.kinesis.put(b"first")
     world.store(
         process,
