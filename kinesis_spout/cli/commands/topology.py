@@ -158,7 +158,6 @@ def run(
             TopologyReading,
             spark=running_spark(name or found.name, master, files, spark_log=spark_log),
             view=open_view(
-                title=name or found.name,
                 goal=Goal.of(list(configs.values()), until_caught_up=until_caught_up),
                 json=json,
                 progress=not no_progress,
