@@ -135,7 +135,7 @@ def test_the_schemes_for_what_aws_puts_read_its_documented_records() -> None:
         return json.dumps(put).encode()
 
     handled: list[object] = []
-    records = run(
+    logs = run(
         lambda events: handled.append([event["message"] for event in events]),
         [
             logged("DATA_MESSAGE", "GET /", "GET /a"),
@@ -144,13 +144,13 @@ def test_the_schemes_for_what_aws_puts_read_its_documented_records() -> None:
         scheme=names["log_events"],
     )
     image = {"id": {"S": "7"}, "amount": {"N": "5"}, "tags": {"L": [{"BOOL": True}, {"NULL": True}]}}
-    records += run(
+    changes = run(
         handled.append,
         [of_table("INSERT", NewImage=image), of_table("REMOVE")],
         scheme=names["change"],
     )
 
-    assert all(each.acked for each in records)
+    assert all(each.acked for each in (*logs, *changes))
     plain = {"id": "7", "amount": Decimal(5), "tags": [True, None]}
     assert handled == [
         ["GET /", "GET /a"],
