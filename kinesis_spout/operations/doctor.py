@@ -37,6 +37,7 @@ _IN_ENVIRONMENT: Final = (
 _SHORTEST: Final = 4
 """Characters: a shorter secret would blank out parts of words."""
 _IN_URL: Final = re.compile(r"(?<=://)[^/@\s]+@")
+_OURS: Final = "kinesis-spout"
 _PACKAGES: Final = ("boto3", "botocore", "kazoo", "protobuf", "msgspec")
 _ON_SPARK: Final = ("pyspark", "pyarrow", "pandas")
 """What the extra `spark` brings, or a platform."""
@@ -122,10 +123,13 @@ def _findings(
 def versions() -> Iterator[Finding]:
     yield Finding(OK, "system", f"{platform.platform()}, {os.cpu_count()} processors")
     yield Finding(OK, "Python", f"{platform.python_version()} at {sys.executable}")
-    yield Finding(OK, "kinesis-spout", metadata.version("kinesis-spout"))
-    bounds = map(_BOUND.match, metadata.requires("kinesis-spout") or [])
+    try:
+        required = metadata.requires(_OURS) or []
+    except metadata.PackageNotFoundError:
+        required = []  # it is imported, but not installed
+    bounds = map(_BOUND.match, required)
     least = {each[1]: each[2] for each in bounds if each is not None}
-    for name in (*_ON_SPARK, *_PACKAGES):
+    for name in (_OURS, *_ON_SPARK, *_PACKAGES):
         yield _package(name, least.get(name, "0"))
 
 
