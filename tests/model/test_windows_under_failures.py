@@ -73,7 +73,7 @@ def run(bolt: Numbers, rate: float, seed: int) -> tuple[Counter[Any], Counter[An
     waiting: list[Any] = []
     new = [(number, draw.choice(KEYS)) for number in range(RECORDS)]
     batches = 0
-    while new or waiting or local.state.get("windows"):
+    while new or waiting or local.state.get("windows") or local.failed_results:
         drawn, new = new[:20], new[20:]
         batch = [*waiting, *([[(key, number, clock.time())]] for number, key in drawn)]
         waiting = [list(values) for values, _ in local.run(batch).failed]

@@ -234,13 +234,20 @@ class SpoutOutputCollector(Protocol):
         ...
 
 
-class RootCollector(OutputCollector, Protocol):
+class Results(Protocol):
+    """Emits what has no record that would be delivered again: see ``storm.state.result``."""
+
+    def of(self, work: Callable[[], object]) -> None:
+        """Do work for a tuple; what it emits without anchors is kept until it is done, unless the work raises."""
+        ...
+
+    def attempt(self, work: Callable[[], object]) -> bool:
+        """Do work of a tick likewise. If it raises that is reported, and undone; tells whether it was done."""
+        ...
+
+
+class ResultCollector(OutputCollector, Protocol):
     """What windowed bolts get, too."""
 
     @property
-    def as_root(self) -> Callable[[Callable[[Tuple], None]], None]:
-        """Do work of a tick as the root of its own tree, at once or not at all.
-
-        The work gets the tuple to anchor to. What it changes in the state is undone if the tree fails.
-        """
-        ...
+    def results(self) -> Results: ...

@@ -3,13 +3,14 @@
 Stored values are kept as they were pickled. ``get`` of one that this micro-batch has not put gives a new
 object each time: so changes in place are forgotten with the micro-batch, unless the value is put.
 
-As a rule values are pickled when the micro-batch ends: a key that many tuples change is pickled once. While
-roots run one by one they are pickled unit by unit, so that a value can go back to what it was, also one that
-was changed in place; and so that a value that cannot be kept is found where it was put.
+As a rule values are pickled when the micro-batch ends: a key that many tuples change is pickled once. Where work
+may have to be taken back (a tick that raises, a group of roots of which one fails) they are pickled before and
+after it. So a value can go back to what it was, also one that was changed in place, and a value that cannot be
+kept is found where it was put.
 """
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from io import BytesIO
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.storm.components.open_windows import OpenWindows
 from kinesis_spout.storm.components.tuples import try_unpickling, why_not
 from kinesis_spout.storm.graph.grouping import stable_hash
+from kinesis_spout.storm.state.result import Result, ResultKey
 
 PICKLE_PROTOCOL: Final = 5
 DELETED: Final = object()
@@ -34,7 +36,7 @@ _MOVED: Final = {"kinesis_spout.topology.components.open_windows": OpenWindows._
 
 
 class UnfitValue(Exception):  # noqa: N818 - what was found; the runner says what follows
-    """A bolt has left a value in its state that cannot be pickled, or not be unpickled."""
+    """A bolt has left a value in its state, or emitted a result, that cannot be pickled, or not be unpickled."""
 
 
 class PartitionState:
@@ -44,18 +46,25 @@ class PartitionState:
     is a tuple itself.
     """
 
-    __slots__ = ("_due_at", "_index", "_parallelism", "changes", "kept", "log", "stored", "unreadable")
+    __slots__ = (
+        *("_due_at", "_index", "_parallelism", "_stored_results", "changes"),
+        *("failed_results", "kept", "log", "stored", "unreadable"),
+    )
 
     def __init__(self, index: int, parallelism: int) -> None:
         self._index = index
         self._parallelism = parallelism
         self.stored: dict[Any, bytes] = {}
+        self._stored_results: set[ResultKey] = set()
+        """Which keys of ``stored`` are results."""
+        self.failed_results = 0
+        """How many results had failed when the micro-batch began, and have since in a careful run."""
         self.changes: dict[Any, Any] = {}
         """What this micro-batch has put, by key; ``DELETED`` where it has deleted."""
         self.log: list[tuple[Any, Any]] = []
         """What changed since it was last cleared: keys, each with what ``changes`` had of it before."""
         self.kept: dict[Any, bytes | None] | None = None
-        """The changes that stand, pickled; None until ``changed`` is asked, or ``begin_unit`` was called."""
+        """The changes that stand, pickled; None until ``keep`` is called. From then on the log has what came after."""
         self._due_at: dict[Any, tuple[bytes, float]] = {}
         """When stored values are due, by key: what was pickled, and the answer for it. See ``due_keys``."""
         self.unreadable: StateUnreadable | None = None
@@ -85,35 +94,39 @@ class PartitionState:
     def delete(self, key: Any) -> None:
         self.put(key, DELETED)
 
-    def undo(self) -> bool:
-        """Take back what the log says, and clear it; False if a value could have been changed in place.
+    def can_undo(self, since: int = 0) -> bool:
+        """Whether what the log says from a place on can be taken back; not if a value may have been changed in place.
 
         A value that this micro-batch has put is the bolt's own object; only plain values are known to be
         unchanged.
         """
-        log, changes = self.log, self.changes
-        can = all(
-            before is _ABSENT or before is DELETED or type(before) in _PLAIN_VALUES for _, before in log
+        return all(
+            before is _ABSENT or before is DELETED or type(before) in _PLAIN_VALUES
+            for _, before in self.log[since:]
         )
-        for key, before in reversed(log) if can else ():
+
+    def undo(self, since: int = 0) -> None:
+        log, changes = self.log, self.changes
+        for key, before in reversed(log[since:]):
             if before is _ABSENT:
                 del changes[key]
             else:
                 changes[key] = before
-        log.clear()
-        return can
+        del log[since:]
 
-    def begin_unit(self) -> None:
-        """From now on, keep or take back the changes of each unit of roots separately."""
+    def keep(self) -> None:
+        """Let all changes so far stand: ``take_back`` comes back to here. Raises UnfitValue, and keeps nothing then."""
         if self.kept is None:
-            self.kept = {}
+            self.kept = self.pickled(self.changes)
+        else:
+            self.kept_from(self.pickled_since())
         self.log.clear()
 
-    def pickled_unit(self) -> dict[Any, bytes | None]:
-        """Pickle what the unit has changed, to be kept. Raises as ``changed``."""
+    def pickled_since(self) -> dict[Any, bytes | None]:
+        """Pickle what was changed since the last ``keep``. Raises UnfitValue."""
         return self.pickled({key: self.changes[key] for key, _ in self.log if key in self.changes})
 
-    def keep_unit(self, pickled: Mapping[Any, bytes | None]) -> None:
+    def kept_from(self, pickled: Mapping[Any, bytes | None]) -> None:
         kept = self.kept
         assert kept is not None, "it has begun"
         for key, _ in self.log:
@@ -121,7 +134,8 @@ class PartitionState:
         kept.update(pickled)
         self.log.clear()
 
-    def take_unit_back(self) -> None:
+    def take_back(self) -> None:
+        """Forget what was changed since the last ``keep``."""
         kept, changes = self.kept, self.changes
         assert kept is not None, "it has begun"
         for key in {key for key, _ in self.log}:
@@ -133,6 +147,30 @@ class PartitionState:
                 changes[key] = DELETED if before is None else pickle.loads(before)  # noqa: S301
         self.log.clear()
 
+    def results(self) -> list[tuple[ResultKey, Result]]:
+        changes = self.changes
+        found = [(key, value) for key, value in changes.items() if type(key) is ResultKey]
+        known = [(key, value) for key, value in found if value is not DELETED]
+        stored = (key for key in self._stored_results if key not in changes)
+        return known + [(key, self._read(key, self.stored[key])) for key in stored]
+
+    def decide_results(self, failed: Collection[int], time: float) -> None:
+        """Forget the results that were sent, but for those whose roots are in ``failed``. Comes before all changes.
+
+        ``time``: of the micro-batch that sent them, in processing time.
+        """
+        results = self.results() if self._stored_results else []
+        self.failed_results = len(results)
+        for key, result in results:
+            if result.not_before is None and key.root in failed:
+                self.changes[key] = result.after_failure(time)
+            elif result.not_before is None:
+                self.changes[key] = DELETED
+                self.failed_results -= 1
+
+    def has(self, key: ResultKey) -> bool:
+        return self.changes.get(key, self.stored.get(key, DELETED)) is not DELETED
+
     def __contains__(self, key: Any) -> bool:
         return self.get(key, _ABSENT) is not _ABSENT
 
@@ -140,19 +178,23 @@ class PartitionState:
         # A copy: what the caller puts while it iterates must not come a second time.
         changes = dict(self.changes)
         for key, pickled in self.stored.items():
-            if key not in changes:
+            if key not in changes and type(key) is not ResultKey:
                 yield key, self._read(key, pickled)
         for key, value in changes.items():
-            if value is not DELETED:
+            if value is not DELETED and type(key) is not ResultKey:
                 if type(value) not in _CAN_BE_READ:
                     self.log.append((key, value))  # It can be changed in place.
                 yield key, value
 
     def due_keys(self, now: float, due_at: Callable[[Any], float]) -> list[Any]:
-        known, changes = self._due_at, self.changes
-        due = [key for key, value in changes.items() if value is not DELETED and due_at(value) <= now]
+        known, changes, results = self._due_at, self.changes, self._stored_results
+        due = [
+            key
+            for key, value in changes.items()
+            if value is not DELETED and type(key) is not ResultKey and due_at(value) <= now
+        ]
         for key, pickled in self.stored.items():
-            if key in changes:
+            if key in changes or key in results:
                 continue
             found = known.get(key)
             if found is None or found[0] is not pickled:
@@ -170,16 +212,22 @@ class PartitionState:
         """
         if self.unreadable is not None:
             raise self.unreadable
-        if self.kept is None:
-            self.kept = self.pickled(self.changes)
+        self.keep()
+        assert self.kept is not None, "it was kept"
         return self.kept
 
     def apply(self, changed: Mapping[Any, bytes | None]) -> None:
+        results = self._stored_results
         for key, pickled in changed.items():
             if pickled is None:
                 self.stored.pop(key, None)
             else:
                 self.stored[key] = pickled
+            if type(key) is ResultKey:
+                (results.discard if pickled is None else results.add)(key)
+
+    def forget_stored(self) -> None:
+        self.stored, self._stored_results = {}, set()
 
     def forget_changes(self) -> None:
         self.changes, self.unreadable, self.kept = {}, None, None
@@ -205,13 +253,15 @@ class PartitionState:
                     try_unpickling(pickled)
         except Exception as error:
             raise UnfitValue(
-                f"expected a value of its state that can be pickled and unpickled, got {type(value).__name__} "
-                f"for the key {key!r} ({type(error).__name__}: {error}); put plain values"
+                f"expected {_what(key)} that can be pickled and unpickled, got {_shown(key, value)} "
+                f"({type(error).__name__}: {error}); {'emit' if type(key) is ResultKey else 'put'} plain values"
             ) from error
         return changed
 
     def _own(self, key: Any) -> Any:
         """A key as it is kept. InvalidConfig: it is another task's, NaN, or cannot be pickled."""
+        if type(key) is ResultKey:
+            return key
         own = kept_key(key)
         if type(own) not in _PLAIN:
             _check_key(own)
@@ -223,6 +273,16 @@ class PartitionState:
                 "value or a tuple of several; a single value that is a tuple itself is written (value,)"
             )
         return own
+
+
+def _what(key: Any) -> str:
+    return "values of a window's or a tick's tuple" if type(key) is ResultKey else "a value of its state"
+
+
+def _shown(key: Any, value: Any) -> str:
+    if type(key) is ResultKey:
+        return f"one on stream {value.stream!r}"
+    return f"{type(value).__name__} for the key {key!r}"
 
 
 def read_value(key: Any, pickled: bytes) -> Any:
@@ -266,5 +326,7 @@ def kept_key(key: Any) -> Any:
 
 
 def task_of(key: Any, parallelism: int) -> int:
-    """Which task has a key, as ``fields_grouping`` decides. Raises InvalidConfig."""
+    """Which task has a key, as ``fields_grouping`` decides; results are spread. Raises InvalidConfig."""
+    if type(key) is ResultKey:
+        return key.root % parallelism
     return stable_hash(key if isinstance(key, tuple) else (key,)) % parallelism
