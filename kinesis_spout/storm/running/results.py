@@ -143,8 +143,8 @@ class Results:
             most = max(result.tries for _, result in due)
             self._collector.report_error(
                 ResultFails(
-                    f"{len(due)} tuples of windows or ticks failed in the bolts after this one, up to {most} times: they "
-                    "are emitted again"
+                    f"emits again what it emitted for windows or on ticks, and what failed further on: {len(due)} in all, "
+                    f"failures of one up to {most}"
                 )
             )
         for key, result in due:

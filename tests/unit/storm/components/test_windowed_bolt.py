@@ -118,7 +118,8 @@ class TestByCount:
 
         assert numbers_of(again) == {"a": [(1, 2)]}
         assert again.counts["windows"].last_error.endswith(
-            "1 tuples of windows or ticks failed in the bolts after this one, up to 1 times: they are emitted again"
+            "emits again what it emitted for windows or on ticks, and what failed further on: 1 in all, failures of one "
+            "up to 1"
         )
         assert topology.failed == []
         topology.clock.advance(600)
