@@ -26,7 +26,14 @@ from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.groups import RunChoice
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.running.trees import Unfinished, decide, ends_reported, open_trees, results_in, root_of
+from kinesis_spout.storm.running.trees import (
+    Unfinished,
+    decide,
+    ends_reported,
+    open_trees,
+    results_in,
+    root_of,
+)
 from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue
 
 Values = Sequence[Any]

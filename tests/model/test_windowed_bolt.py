@@ -136,7 +136,9 @@ class Oracle:
         tried = [(numbers, 0) for windows in self.executed.values() for numbers, _, _ in windows]
         tried += [(numbers, tries) for numbers, tries, due_at in self.waiting if due_at <= now]
         self.waiting = [each for each in self.waiting if each[2] > now] + [
-            (numbers, tries + 1, now + rest(tries + 1)) for numbers, tries in tried if FAILS.intersection(numbers)
+            (numbers, tries + 1, now + rest(tries + 1))
+            for numbers, tries in tried
+            if FAILS.intersection(numbers)
         ]
 
 

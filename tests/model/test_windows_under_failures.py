@@ -142,9 +142,7 @@ def test_each_result_reaches_the_sink_and_counts_once(
     for seed in range(3):
         ackers = 2 if seed == 2 else None
 
-        taken, kept, left = run(
-            BOLTS[made](), rate, seed, is_far=is_far, guarantee=guarantee, ackers=ackers
-        )
+        taken, kept, left = run(BOLTS[made](), rate, seed, is_far=is_far, guarantee=guarantee, ackers=ackers)
 
         numbers = Counter(number for _, window in kept for number in window)
         assert numbers == Counter(set(range(RECORDS)) - left), "each number is in one window"

@@ -18,7 +18,7 @@ from kinesis_spout.storm.running.collecting import Collector, SendAll
 from kinesis_spout.storm.running.combining import Combining
 from kinesis_spout.storm.running.results import Results
 from kinesis_spout.storm.running.trees import Trees
-from kinesis_spout.storm.state.key_values import PartitionState
+from kinesis_spout.storm.state.key_values import PartitionState, Span
 
 _SAMPLE: Final = 64
 """One call in this many is timed, beginning with the first of each micro-batch."""
@@ -160,14 +160,18 @@ class BoltTask:
             if len(log) == before:
                 return
             if is_careful:
-                self._trees.touched.update((root, *others) if others else (root,))
+                roots = (root, *others) if others else (root,)
+                state.spans.append(Span(before, len(log), roots))
+                self._trees.touched.update(roots)
             elif ends or others:
                 self._tell_touched((root, *others) if others else (root,), state)
             else:
                 touch(root)
             if collector.gathered:
                 results.emit()
-            if not is_careful:
+            if is_careful:
+                state.spans[-1] = state.spans[-1]._replace(end=len(log))
+            else:
                 log.clear()
 
         return send_and_tell

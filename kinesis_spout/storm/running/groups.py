@@ -7,11 +7,11 @@ only what happens then decides, because what failed before can have failed becau
 
 In a careful run all bolts are in one process, and the whole tree of a root is executed before the next root
 begins. So a root that fails in that time is undone before anybody else has seen what it put, if that can be
-undone: plain values can. Roots come in *groups*, at whose end bolts are flushed. A group is kept if no root that
-failed in it has left something in the state. Otherwise all of it is taken back, and run again in groups of half the
-size, without the root that failed while it was executed. With the last failure of a group of one there is
-nobody else to blame. After each group that is kept, groups are twice as large. So there is progress at any rate
-of failure.
+undone: plain values can. Roots come in *groups*, at whose end bolts are flushed. Where one fails only then, its
+changes are undone key by key, together with those that came after them on the same keys: these roots run again.
+What cannot be undone so is taken back with its whole group, which runs again in groups of half the size, without
+the root that failed while it was executed. In a group of one nobody else is to blame. After each group that is
+kept, groups are twice as large. So there is progress at any rate of failure.
 
 A bolt can hold a tuple over its flush, because it waits for another one. A group then goes on until nothing is
 held, and is kept or taken back as one: it runs again without all that failed.
@@ -254,6 +254,10 @@ class Groups:
         group, opened, touched = self._group[:], self._trees.opened, self._touched | self._trees.touched
         is_one, self._is_one = self._is_one or len(group) == 1, False
         failed = {each.root for each in group if each.root in opened}
+        if not (touched.isdisjoint(failed) or is_one or self._failed_at_once):
+            again = self._undone_by_key(group, failed)
+            if again is not None:
+                return again
         if touched.isdisjoint(failed):
             self._decide(group)
             unfit = self._kept()
@@ -273,6 +277,29 @@ class Groups:
         self._decide([each for each in group if each.root in final])
         self._kept()
         return [each for each in group if each.root not in final]
+
+    def _undone_by_key(self, group: Sequence[_Root], failed: set[int]) -> list[_Root] | None:
+        """Keep the group without what failed, and what came after it on its keys; gives what runs again.
+
+        None: nothing was done, as that is not known, or would spare nobody.
+        """
+        states = [state for _, state in self._states]
+        spoilt = _closure(states, failed)
+        undone = spoilt | failed
+        first_changes = [state.first_changes(undone) for state in states]
+        again = [each for each in group if each.root in spoilt]
+        if None in first_changes or len(again) == len(group):
+            return None
+        for state, changes in zip(states, first_changes, strict=True):
+            state.put_back(changes or {})
+        kept = [each for each in group if each.root not in spoilt]
+        self._decide(kept)
+        if self._kept() is not None:
+            return None
+        for each in again:
+            self._trees.reopen(each.root)
+        self._group.clear()
+        return again + self._taken_results()
 
     def _decide(self, group: Iterable[_Root]) -> None:
         for each in group:
@@ -304,3 +331,13 @@ class Groups:
         for _, state in self._states:
             state.take_back()
         self._forget()
+
+
+def _closure(states: Sequence[PartitionState], failed: set[int]) -> set[int]:
+    """The roots that have seen what these had changed, or what such roots had changed after that."""
+    spoilt: set[int] = set()
+    while True:
+        found = spoilt.union(*(state.spoilt(failed | spoilt) for state in states))
+        if found == spoilt:
+            return found
+        spoilt = found

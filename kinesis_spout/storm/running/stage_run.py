@@ -311,7 +311,6 @@ class StageRun:
 
         return send
 
-
     def _direct_way(self, component: str, index: int, source: Source) -> Send:
         send: Send | None = None
         made_in = 0

@@ -10,9 +10,9 @@ kept is found where it was put.
 """
 
 import pickle
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.storm.components.open_windows import OpenWindows
@@ -23,6 +23,7 @@ from kinesis_spout.storm.state.result import Result, ResultKey
 PICKLE_PROTOCOL: Final = 5
 DELETED: Final = object()
 _ABSENT: Final = object()
+_READ: Final = object()
 _PLAIN: Final = frozenset((str, bytes, int, bool, type(None)))
 """The types of keys that need no further look."""
 _PLAIN_VALUES: Final = _PLAIN | {float}
@@ -39,6 +40,14 @@ class UnfitValue(Exception):  # noqa: N818 - what was found; the runner says wha
     """A bolt has left a value in its state, or emitted a result, that cannot be pickled, or not be unpickled."""
 
 
+class Span(NamedTuple):
+    """A part of the log: what a tuple of these roots has changed and read."""
+
+    start: int
+    end: int
+    roots: tuple[int, ...]
+
+
 class PartitionState:
     """Implements ``KeyValueState``. Mutable; of one task.
 
@@ -48,7 +57,7 @@ class PartitionState:
 
     __slots__ = (
         *("_due_at", "_index", "_parallelism", "_stored_results", "changes"),
-        *("failed_results", "kept", "log", "stored", "unreadable"),
+        *("failed_results", "kept", "log", "spans", "stored", "unreadable"),
     )
 
     def __init__(self, index: int, parallelism: int) -> None:
@@ -63,6 +72,8 @@ class PartitionState:
         """What this micro-batch has put, by key; ``DELETED`` where it has deleted."""
         self.log: list[tuple[Any, Any]] = []
         """What changed since it was last cleared: keys, each with what ``changes`` had of it before."""
+        self.spans: list[Span] = []
+        """In a careful run: whose the changes in the log are, and what was read."""
         self.kept: dict[Any, bytes | None] | None = None
         """The changes that stand, pickled; None until ``keep`` is called. From then on the log has what came after."""
         self._due_at: dict[Any, tuple[bytes, float]] = {}
@@ -80,9 +91,14 @@ class PartitionState:
             return self.get(own, default) if own is not key else default
         if value is DELETED:
             return default
+        self._note_read(key, value)
+        return value
+
+    def _note_read(self, key: Any, value: Any) -> None:
         if type(value) not in _CAN_BE_READ:
             self.log.append((key, value))  # It can be changed in place.
-        return value
+        elif self.kept is not None:
+            self.log.append((key, _READ))
 
     def put(self, key: Any, value: Any) -> None:
         changes = self.changes
@@ -100,19 +116,50 @@ class PartitionState:
         A value that this micro-batch has put is the bolt's own object; only plain values are known to be
         unchanged.
         """
-        return all(
-            before is _ABSENT or before is DELETED or type(before) in _PLAIN_VALUES
-            for _, before in self.log[since:]
-        )
+        return all(_is_known(before) for _, before in self.log[since:])
 
     def undo(self, since: int = 0) -> None:
-        log, changes = self.log, self.changes
-        for key, before in reversed(log[since:]):
-            if before is _ABSENT:
-                del changes[key]
-            else:
-                changes[key] = before
-        del log[since:]
+        for key, before in reversed(self.log[since:]):
+            self._put_back(key, before)
+        del self.log[since:]
+        while self.spans and self.spans[-1].start >= since:
+            self.spans.pop()
+
+    def spoilt(self, roots: Container[int]) -> set[int]:
+        """The roots that have read or changed a key after one of these had changed it, or together with one."""
+        keys: set[Any] = set()
+        found: set[int] = set()
+        for span in self.spans:
+            of_span = {key for key, _ in self.log[span.start : span.end]}
+            if not keys.isdisjoint(of_span):
+                found.update(span.roots)
+            if any(root in roots or root in found for root in span.roots):
+                found.update(root for root in span.roots if root not in roots)
+                keys |= of_span
+        return found
+
+    def first_changes(self, roots: Container[int]) -> dict[Any, Any] | None:
+        """What was there before these roots changed it, by key; None if that is not known."""
+        found: dict[Any, Any] = {}
+        attributed = 0
+        for span in self.spans:
+            attributed += span.end - span.start
+            if any(root in roots for root in span.roots):
+                for key, before in self.log[span.start : span.end]:
+                    if before is not _READ:
+                        found.setdefault(key, before)
+        is_known = attributed == len(self.log) and all(map(_is_known, found.values()))
+        return found if is_known else None
+
+    def put_back(self, first_changes: Mapping[Any, Any]) -> None:
+        for key, before in first_changes.items():
+            self._put_back(key, before)
+
+    def _put_back(self, key: Any, before: Any) -> None:
+        if before is _ABSENT:
+            self.changes.pop(key, None)
+        elif before is not _READ:
+            self.changes[key] = before
 
     def keep(self) -> None:
         """Let all changes so far stand: ``take_back`` comes back to here. Raises UnfitValue, and keeps nothing then."""
@@ -120,7 +167,7 @@ class PartitionState:
             self.kept = self.pickled(self.changes)
         else:
             self.kept_from(self.pickled_since())
-        self.log.clear()
+        self._forget_log()
 
     def pickled_since(self) -> dict[Any, bytes | None]:
         """Pickle what was changed since the last ``keep``. Raises UnfitValue."""
@@ -132,7 +179,7 @@ class PartitionState:
         for key, _ in self.log:
             kept.pop(key, None)
         kept.update(pickled)
-        self.log.clear()
+        self._forget_log()
 
     def take_back(self) -> None:
         """Forget what was changed since the last ``keep``."""
@@ -145,7 +192,11 @@ class PartitionState:
                 before = kept[key]
                 # It was unpickled when it was found fit.
                 changes[key] = DELETED if before is None else pickle.loads(before)  # noqa: S301
+        self._forget_log()
+
+    def _forget_log(self) -> None:
         self.log.clear()
+        self.spans.clear()
 
     def results(self) -> list[tuple[ResultKey, Result]]:
         changes = self.changes
@@ -182,8 +233,7 @@ class PartitionState:
                 yield key, self._read(key, pickled)
         for key, value in changes.items():
             if value is not DELETED and type(key) is not ResultKey:
-                if type(value) not in _CAN_BE_READ:
-                    self.log.append((key, value))  # It can be changed in place.
+                self._note_read(key, value)
                 yield key, value
 
     def due_keys(self, now: float, due_at: Callable[[Any], float]) -> list[Any]:
@@ -231,7 +281,7 @@ class PartitionState:
 
     def forget_changes(self) -> None:
         self.changes, self.unreadable, self.kept = {}, None, None
-        self.log.clear()
+        self._forget_log()
 
     def _read(self, key: Any, pickled: bytes) -> Any:
         try:
@@ -273,6 +323,10 @@ class PartitionState:
                 "value or a tuple of several; a single value that is a tuple itself is written (value,)"
             )
         return own
+
+
+def _is_known(before: Any) -> bool:
+    return before is _ABSENT or before is DELETED or before is _READ or type(before) in _PLAIN_VALUES
 
 
 def _what(key: Any) -> str:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from kinesis_spout.storm.components.open_windows import rest_seconds
 
+
 @dataclass(frozen=True, slots=True)
 class ResultKey:
     """Names a result among the keys of a part of the state. No key of a bolt is equal to one."""

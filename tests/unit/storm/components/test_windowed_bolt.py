@@ -109,7 +109,9 @@ class TestByCount:
         assert result.failed == []
         assert topology.failed == [(1, 2)]
         assert set(topology.kept) == {"a"}, "what waits is no value of a key"
-        assert numbers_of(topology.run(*items("a", 4))) == {"a": [(3, 4)]}, "the key goes on, and it is too early"
+        assert numbers_of(topology.run(*items("a", 4))) == {"a": [(3, 4)]}, (
+            "the key goes on, and it is too early"
+        )
         topology.restart()
         FAILS.clear()
         topology.clock.advance(1)
