@@ -1,9 +1,10 @@
 """Windowed bolts against windows that are worked out from all that was ever accepted.
 
-Records have several items of several keys; windows raise, or their results fail in the bolt after, fused or behind an
-exchange, until that is mended; records that failed come again or do not; workers are replaced between micro-batches.
-With "exactly_once" a record that fails leaves no trace, with "at_least_once" its other items stay. The oracle forgets nothing and keeps
-nothing ready: it goes through the history of a key from its beginning, each time.
+Records have several items of several keys; windows raise, or their results fail in the bolt after, fused or behind
+an exchange, until that is mended; records that failed come again or do not; workers are replaced between
+micro-batches. With "exactly_once" a record that fails leaves no trace, with "at_least_once" its other items stay.
+The oracle forgets nothing and keeps nothing ready: it goes through the history of a key from its beginning, each
+time.
 """
 
 import math

@@ -250,4 +250,6 @@ class ResultCollector(OutputCollector, Protocol):
     """What windowed bolts get, too."""
 
     @property
-    def results(self) -> Results: ...
+    def results(self) -> Results:
+        """Those of the task."""
+        ...

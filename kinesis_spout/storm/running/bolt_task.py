@@ -1,7 +1,7 @@
 """One task of a bolt: calls the user's object, and keeps the tuples that it holds back."""
 
 from array import array
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from time import perf_counter
 from types import CodeType
 from typing import Any, Final
@@ -79,7 +79,8 @@ class BoltTask:
             raise
 
     def give_state(self, state: PartitionState) -> None:
-        assert isinstance(self._bolt, StatefulBolt) and self.results is not None, "it has state"
+        assert isinstance(self._bolt, StatefulBolt)
+        assert self.results is not None
         self._came.clear()
         self._state = state if self._tells_touched else None
         self.results.give_state(state)

@@ -8,7 +8,7 @@ the collector sends a copy; a Python tuple cannot change, and is sent as it is.
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import structs
 
@@ -16,13 +16,15 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Failure, failure_of, failure_saying
 from kinesis_spout.model.logs import Allowance
 from kinesis_spout.storm.components.bolt import CallHangs, FailedException, Suspected
-from kinesis_spout.storm.components.given import Results
 from kinesis_spout.storm.components.tuples import Tuple, TupleState, check_values, names_of
 from kinesis_spout.storm.graph.grouping import Choose, Send, Target
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.trees import Trees
+
+if TYPE_CHECKING:
+    from kinesis_spout.storm.components.given import Results
 
 _ACKED: Final = TupleState.ACKED
 _FAILED: Final = TupleState.FAILED

@@ -77,8 +77,8 @@ class Results:
         """Do work whose emits are results. FailedException: too many of those before have failed."""
         if self._state is not None and self._state.failed_results >= self._most:
             raise FailedException(
-                f"expected fewer than {self._most} tuples of windows or ticks of this task that have failed and are "
-                "emitted again later, got as many: nothing is added to them; see the errors of the bolts after it"
+                f"expected fewer than {self._most} tuples of this task's windows or ticks that failed in later "
+                "bolts, got as many: no window is executed until they are done; mend those bolts"
             )
         collector = self._collector
         emits_results, collector.emits_results = collector.emits_results, True
@@ -143,8 +143,8 @@ class Results:
             most = max(result.tries for _, result in due)
             self._collector.report_error(
                 ResultFails(
-                    f"emits again what it emitted for windows or on ticks, and what failed further on: {len(due)} in all, "
-                    f"failures of one up to {most}"
+                    f"{len(due)} of the tuples that it emitted for windows or on ticks failed in later bolts, up to "
+                    f"{most} times: they are emitted again"
                 )
             )
         for key, result in due:

@@ -7,8 +7,8 @@ returned. What is for a later stage is packed into blocks.
 A micro-batch ends in the order of the flow: a bolt gets its tick and its ``flush``, what it still holds has
 timed out, then it is the next bolt's turn. Then it is reported which trees are not complete.
 
-A run is kept by its process and used for micro-batch after micro-batch, with the user's objects in it. One of a
-program that ``is_careful`` has all stages in one; its roots come in groups that are kept or taken back (``groups``).
+A run is kept by its process and used for micro-batch after micro-batch, with the user's objects in it. That of
+a program that ``is_careful`` has all stages in one, and runs the roots in groups: see ``groups``.
 """
 
 import sys

@@ -32,8 +32,8 @@ from kinesis_spout.storm.state.versions import KeyedState
 Packs = Sequence[Sequence[WorkSlice]]
 
 _MOST_FAILED: Final = 10_000
-"""Results of a micro-batch: their roots are stored in the manifest. With more the micro-batch is run carefully, where
-each task learns at once which of its results failed."""
+"""Results of a micro-batch, as their roots are stored in the manifest. With more it is run carefully: then each
+task knows at once which of its results failed."""
 
 
 class _Changes(NamedTuple):

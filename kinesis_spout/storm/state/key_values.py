@@ -75,7 +75,7 @@ class PartitionState:
         self.spans: list[Span] = []
         """In a careful run: whose the changes in the log are, and what was read."""
         self.kept: dict[Any, bytes | None] | None = None
-        """The changes that stand, pickled; None until ``keep`` is called. From then on the log has what came after."""
+        """The changes that stand, pickled; None until ``keep`` is called. The log has what came after that."""
         self._due_at: dict[Any, tuple[bytes, float]] = {}
         """When stored values are due, by key: what was pickled, and the answer for it. See ``due_keys``."""
         self.unreadable: StateUnreadable | None = None
@@ -111,7 +111,7 @@ class PartitionState:
         self.put(key, DELETED)
 
     def can_undo(self, since: int = 0) -> bool:
-        """Whether what the log says from a place on can be taken back; not if a value may have been changed in place.
+        """Whether the changes from a place in the log on can be undone; not if a value may have changed in place.
 
         A value that this micro-batch has put is the bolt's own object; only plain values are known to be
         unchanged.
@@ -162,7 +162,7 @@ class PartitionState:
             self.changes[key] = before
 
     def keep(self) -> None:
-        """Let all changes so far stand: ``take_back`` comes back to here. Raises UnfitValue, and keeps nothing then."""
+        """Let all changes so far stand. UnfitValue: one of them cannot be kept; then none is."""
         if self.kept is None:
             self.kept = self.pickled(self.changes)
         else:
@@ -206,7 +206,7 @@ class PartitionState:
         return known + [(key, self._read(key, self.stored[key])) for key in stored]
 
     def decide_results(self, failed: Collection[int], time: float) -> None:
-        """Forget the results that were sent, but for those whose roots are in ``failed``. Comes before all changes.
+        """Forget the results that were sent, but not those in ``failed``. Called before anything is changed.
 
         ``time``: of the micro-batch that sent them, in processing time.
         """

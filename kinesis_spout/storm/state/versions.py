@@ -164,8 +164,9 @@ class KeyedState:
     ) -> bool:
         """Take in what a micro-batch has changed, at the moment when its records are taken as finished.
 
-        ``began_with`` is what ``begin`` gave it; ``failed`` are the roots of results that failed. False if the state was lost or replaced since: then the
-        changes do not count, and its records must not be taken as finished.
+        ``began_with`` is what ``begin`` gave it; ``failed`` are the roots of results that failed. False if the
+        state was lost or replaced since: then the changes do not count, and its records must not be taken as
+        finished.
         """
         with self._lock:
             if self._current is not began_with:

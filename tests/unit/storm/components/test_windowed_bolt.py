@@ -120,8 +120,8 @@ class TestByCount:
 
         assert numbers_of(again) == {"a": [(1, 2)]}
         assert again.counts["windows"].last_error.endswith(
-            "emits again what it emitted for windows or on ticks, and what failed further on: 1 in all, failures of one "
-            "up to 1"
+            "1 of the tuples that it emitted for windows or on ticks failed in later bolts, up to 1 times: they are "
+            "emitted again"
         )
         assert topology.failed == []
         topology.clock.advance(600)
@@ -138,7 +138,7 @@ class TestByCount:
         result = topology.run(*items("a", 2), *items("a", 3))
 
         assert failed_numbers(result) == [2, 3]
-        assert "expected fewer than 1 tuples of windows or ticks" in result.reasons[0]
+        assert "expected fewer than 1 tuples of this task's windows or ticks" in result.reasons[0]
         FAILS.clear()
         topology.clock.advance(1)
         topology.run()

@@ -197,6 +197,7 @@ class World(EngineWorld):
         second: StatefulBolt,
         by: str,
         third: BasicBolt | None = None,
+        *,
         guarantee: str = "exactly_once",
         tasks: int = 1,
         **settings: Any,
@@ -265,14 +266,12 @@ def test_what_comes_of_a_window_is_emitted_again_until_it_is_done_also_while_not
 ) -> None:
     FAILURES_LEFT[:] = [1, 1]
     [record] = world.put("a 1")
-    query = world.run(TimedKeys(), EmitsKeys(length), "key", FailsAtFirst(), guarantee)
+    query = world.run(TimedKeys(), EmitsKeys(length), "key", FailsAtFirst(), guarantee=guarantee)
     wait_until(lambda: WINDOWS == [("a",)], "the sink has taken it")
     assert FAILURES_LEFT == []
     world.until_stored(record)
     assert query.spouts["lines"].counters.delivered == 1
-    assert query.components["second"].last_error.startswith(
-        "ResultFails: emits again what it emitted for windows"
-    )
+    assert query.components["second"].last_error.startswith("ResultFails: 1 of the tuples that it emitted")
     wait_until(lambda: world.state() == {}, "nothing is left")
 
 
