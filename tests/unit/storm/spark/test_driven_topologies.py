@@ -271,7 +271,7 @@ def test_what_comes_of_a_window_is_emitted_again_until_it_is_done_also_while_not
     assert FAILURES_LEFT == []
     world.until_stored(record)
     assert query.spouts["lines"].counters.delivered == 1
-    assert query.components["second"].last_error.startswith("ResultFails: 1 of the tuples that it emitted")
+    assert query.components["second"].last_error.startswith("ResultFails: 1 tuples that it emitted")
     wait_until(lambda: world.state() == {}, "nothing is left")
 
 
