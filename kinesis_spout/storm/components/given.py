@@ -111,7 +111,7 @@ class OutputCollector(Protocol):
                 every value must be one that can be pickled and unpickled; otherwise the tuple's trees fail.
             anchors: the tuples that it came from, neither acked nor failed yet. It becomes part of their
                 trees: when it fails, or is not done in time, so do they. Without anchors no tree waits for
-                it, and no spout retries it.
+                it, and no spout retries it, but on a tick of a ``StatefulBolt``: see there.
             stream: as declared.
 
         Raises:

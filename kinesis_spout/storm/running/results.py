@@ -143,8 +143,8 @@ class Results:
             most = max(result.tries for _, result in due)
             self._collector.report_error(
                 ResultFails(
-                    f"{len(due)} tuples that it emitted for windows or on ticks failed in later bolts, up to {most} "
-                    "times: they are emitted again"
+                    f"{len(due)} tuples that it emitted for windows or on ticks failed in later bolts, up to "
+                    f"{most} times: they are emitted again"
                 )
             )
         for key, result in due:

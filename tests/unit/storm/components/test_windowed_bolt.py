@@ -120,8 +120,8 @@ class TestByCount:
 
         assert numbers_of(again) == {"a": [(1, 2)]}
         assert again.counts["windows"].last_error.endswith(
-            "1 tuples that it emitted for windows or on ticks failed in later bolts, up to 1 times: they are emitted "
-            "again"
+            "1 tuples that it emitted for windows or on ticks failed in later bolts, up to 1 times: they are "
+            "emitted again"
         )
         assert topology.failed == []
         topology.clock.advance(600)
