@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Collection, Sequence
+from functools import partial
 from time import perf_counter
 from types import CodeType
 from typing import Any, Final
@@ -201,7 +202,7 @@ class BoltTask:
             if self.results is None:
                 self._call(tick)
             else:
-                self.results.attempt(lambda: self._call(tick))
+                self.results.attempt(partial(self._call, tick))
         except BaseException as error:  # noqa: BLE001 - no tuple is at stake
             self.collector.report_error(error)
         # Bolts of Storm ack ticks, too; but ticks are no tuples, and not counted as executed either.
@@ -277,10 +278,10 @@ class BoltTask:
             )
 
 
-_CALLING: Final = (BoltTask.take, BoltTask.tick, BoltTask.release)
+_CALLING: Final = (BoltTask.take, BoltTask.tick, BoltTask.release, Results.of)
 CALLS: Final = frozenset(
     code
     for code in (*(each.__code__ for each in _CALLING), *BoltTask.sender.__code__.co_consts)
     if isinstance(code, CodeType)
 )
-"""The functions in which a call of a component is under way: ``execute`` (by ``send``, ``take``), or ``flush``."""
+"""The functions in which a call of a component is under way; ``of`` that of a window or a tick."""

@@ -109,20 +109,21 @@ class Groups:
         self._touched: set[int] = set()
         """The roots that had changed state before the one at hand."""
         self._queued: list[_Root] = []
-        """The results of the group."""
+        """Results of roots that stand, and of the group; one whose root was undone is not in the state."""
         self._is_one = False
         """Whether the group cannot be divided, as a bolt holds tuples of it over its flush."""
         self._size = _LARGEST
 
     def begin(self, states: list[tuple[BoltTask, PartitionState]]) -> None:
         self._states = states
+        self._queued.clear()
         self._forget()
         for _, state in states:
             state.keep()
 
     def _forget(self) -> None:
-        for kept in (self._group, self._queued, self.noted):
-            kept.clear()
+        self._group.clear()
+        self.noted.clear()
         self._forget_touched()
 
     def _forget_touched(self) -> None:
