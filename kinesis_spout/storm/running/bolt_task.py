@@ -19,7 +19,7 @@ from kinesis_spout.storm.running.collecting import Collector, SendAll
 from kinesis_spout.storm.running.combining import Combining
 from kinesis_spout.storm.running.results import Results
 from kinesis_spout.storm.running.trees import Trees
-from kinesis_spout.storm.state.key_values import PartitionState, Span
+from kinesis_spout.storm.state.key_values import PartitionState
 
 _SAMPLE: Final = 64
 """One call in this many is timed, beginning with the first of each micro-batch."""
@@ -150,7 +150,7 @@ class BoltTask:
 
         A careful run does that itself, for whole trees.
         """
-        log, ends, touch = state.log, self._trees.ends, self._trees.touched.add
+        log, spans, ends, touch = state.log, state.spans, self._trees.ends, self._trees.touched.add
         collector, results, is_careful = self.collector, self.results, state.kept is not None
         assert results is not None, "it has state"
 
@@ -162,9 +162,9 @@ class BoltTask:
             if len(log) == before:
                 return
             if is_careful:
-                roots = (root, *others) if others else (root,)
-                state.spans.append(Span(before, len(log), roots))
-                self._trees.touched.update(roots)
+                touch(root)
+                if others:
+                    self._trees.touched.update(others)
             elif ends or others:
                 self._tell_touched((root, *others) if others else (root,), state)
             else:
@@ -172,7 +172,7 @@ class BoltTask:
             if collector.gathered:
                 results.emit()
             if is_careful:
-                state.spans[-1] = state.spans[-1]._replace(end=len(log))
+                spans.append((before, len(log), (root, *others) if others else (root,)))
             else:
                 log.clear()
 

@@ -12,7 +12,7 @@ kept is found where it was put.
 import pickle
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from io import BytesIO
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.storm.components.open_windows import OpenWindows
@@ -40,14 +40,6 @@ class UnfitValue(Exception):  # noqa: N818 - what was found; the runner says wha
     """A bolt has left a value in its state, or emitted a result, that cannot be pickled, or not be unpickled."""
 
 
-class Span(NamedTuple):
-    """A part of the log: what a tuple of these roots has changed and read."""
-
-    start: int
-    end: int
-    roots: tuple[int, ...]
-
-
 class PartitionState:
     """Implements ``KeyValueState``. Mutable; of one task.
 
@@ -72,8 +64,8 @@ class PartitionState:
         """What this micro-batch has put, by key; ``DELETED`` where it has deleted."""
         self.log: list[tuple[Any, Any]] = []
         """What changed since it was last cleared: keys, each with what ``changes`` had of it before."""
-        self.spans: list[Span] = []
-        """In a careful run: whose the changes in the log are, and what was read."""
+        self.spans: list[tuple[int, int, tuple[int, ...]]] = []
+        """In a careful run, of each tuple: where its changes and reads begin and end in the log; its roots."""
         self.kept: dict[Any, bytes | None] | None = None
         """The changes that stand, pickled; None until ``keep`` is called. The log has what came after that."""
         self._due_at: dict[Any, tuple[bytes, float]] = {}
@@ -122,30 +114,30 @@ class PartitionState:
         for key, before in reversed(self.log[since:]):
             self._put_back(key, before)
         del self.log[since:]
-        while self.spans and self.spans[-1].start >= since:
+        while self.spans and self.spans[-1][0] >= since:
             self.spans.pop()
 
     def spoilt(self, roots: Container[int]) -> set[int]:
         """The roots that have read or changed a key after one of these had changed it, or together with one."""
         keys: set[Any] = set()
         found: set[int] = set()
-        for span in self.spans:
-            of_span = {key for key, _ in self.log[span.start : span.end]}
-            if not keys.isdisjoint(of_span):
-                found.update(span.roots)
-            if any(root in roots or root in found for root in span.roots):
-                found.update(root for root in span.roots if root not in roots)
-                keys |= of_span
+        for start, end, of_tuple in self.spans:
+            touched = {key for key, _ in self.log[start:end]}
+            if not keys.isdisjoint(touched):
+                found.update(of_tuple)
+            if any(root in roots or root in found for root in of_tuple):
+                found.update(root for root in of_tuple if root not in roots)
+                keys |= touched
         return found
 
     def first_changes(self, roots: Container[int]) -> dict[Any, Any] | None:
         """What was there before these roots changed it, by key; None if that is not known."""
         found: dict[Any, Any] = {}
         attributed = 0
-        for span in self.spans:
-            attributed += span.end - span.start
-            if any(root in roots for root in span.roots):
-                for key, before in self.log[span.start : span.end]:
+        for start, end, of_tuple in self.spans:
+            attributed += end - start
+            if any(root in roots for root in of_tuple):
+                for key, before in self.log[start:end]:
                     if before is not _READ:
                         found.setdefault(key, before)
         is_known = attributed == len(self.log) and all(map(_is_known, found.values()))
