@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_spout.storm.local import LocalResult, LocalTopology
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
-from kinesis_spout.storm.picture import Explanation, mermaid, svg
+from kinesis_spout.storm.picture import Explanation, mermaid
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program, program_of
 from kinesis_spout.storm.topology_conf import BuiltTopology
@@ -106,14 +106,6 @@ class Topology(BuiltTopology):
                 ``LocalResult.counts``; written into their boxes.
         """
         return mermaid(self.graph, counts)
-
-    def svg(self, counts: Mapping[str, ComponentCounts] | None = None) -> str:
-        """Draw it as a complete SVG document.
-
-        Args:
-            counts: see ``mermaid``.
-        """
-        return svg(self.graph, counts, title=self.name)
 
     def read_state(self, component: str) -> dict[Any, Any]:
         """Read the keyed state of a bolt as it is stored: every key with its value, all in memory.

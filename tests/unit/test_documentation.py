@@ -3,7 +3,6 @@
 import ast
 import gzip
 import json
-import os
 import re
 import subprocess
 import sys
@@ -196,18 +195,6 @@ def test_the_example_of_logging_shows_what_info_says() -> None:
 
 
 SETTINGS = {"KINESIS_SPOUT_STREAM": "sentences", "KINESIS_SPOUT_APP": "word-count"}
-PICTURE = DOCS / "assets/word-count.svg"
-COUNTS = {
-    "sentences": ComponentCounts(
-        emitted=10_000, acked=9_997, failed=3, completed=1, completing_seconds=0.084
-    ),
-    "split": ComponentCounts(
-        executed=10_000, emitted=63_112, acked=9_997, failed=3, sampled=1, sampled_seconds=2.4e-5
-    ),
-    "tally": ComponentCounts(executed=63_112, emitted=4_210, acked=63_112),
-    "count": ComponentCounts(executed=4_210, acked=4_210, sampled=1, sampled_seconds=3e-6),
-}
-"""What the picture shows that the page of topologies has."""
 
 
 @pytest.fixture
@@ -241,7 +228,6 @@ def test_the_page_of_topologies_shows_what_is_explained_and_drawn(word_count: To
     page = (DOCS / "how-to/topologies.md").read_text()
     assert word_count.explain() in page
     assert f"```mermaid\n{word_count.mermaid()}```" in page
-    assert PICTURE.read_text() == word_count.svg(COUNTS), "python -m tests.unit.test_documentation draws it"
 
 
 def test_what_the_table_for_users_of_storm_names_exists() -> None:
@@ -325,11 +311,6 @@ def test_a_sample_handler_is_the_one_that_its_page_shows(handler: str, page: str
         if f"def {handler}(" in block
     )
     assert body_of(sample, handler) == body_of(shown, handler)
-
-
-if __name__ == "__main__":
-    os.environ |= SETTINGS
-    PICTURE.write_text(sample_topology.word_count().build("word_count").svg(COUNTS))
 
 
 def test_what_users_copy_imports_public_names_only() -> None:

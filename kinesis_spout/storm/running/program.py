@@ -47,11 +47,11 @@ class Program:
     """Whether a spout's tuple has a tree; otherwise it is acked at once."""
     is_exact: bool = True
     """Whether a tree that fails leaves no trace in the state."""
-    is_one_by_one: bool = False
-    """Whether all bolts are in one stage, in one process: see ``one_by_one``."""
+    is_careful: bool = False
+    """Whether all bolts are in one stage, in one process: see ``groups``."""
 
-    def one_by_one(self) -> "Program":
-        return replace(self, plan=self.plan.in_one_stage(), partitions=1, is_one_by_one=True)
+    def carefully(self) -> "Program":
+        return replace(self, plan=self.plan.in_one_stage(), partitions=1, is_careful=True)
 
     def conf_of(self, component: str) -> dict[str, Any]:
         """The topology's conf, with the component's own over it."""
