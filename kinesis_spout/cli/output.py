@@ -99,20 +99,6 @@ def print_table(
     console.print(_lines(names, cells, console.width) if fitting is None else _table(names, fitting))
 
 
-def live_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> RenderableType:
-    """A table that is shown again and again, fitted to this many columns; see ``print_table``.
-
-    Where it is too wide, shard ids are cut in front, then the cells of the first column.
-    """
-    cells = [[shortened(printable(cell)) for cell in row] for row in rows]
-    cut = [[_without_zeros(cell) for cell in row] for row in cells]
-    widest = max((cell_len(first) for first, *_ in cut), default=0)
-    room = max(_CUT_CHARS, widest - max(0, _width(headings, cut) - width))
-    named = [[_cut(first, room), *others] for first, *others in cut]
-    fitting = next((fit for fit in (cells, cut, named) if _width(headings, fit) <= width), None)
-    return _lines(headings, cut, width) if fitting is None else _table(headings, fitting)
-
-
 def _says(cell: str) -> bool:
     return cell not in {"-", "0"}
 

@@ -11,6 +11,7 @@ users' schemes, get a copy.
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from json import loads
 from operator import attrgetter
 from typing import Any, Final, Protocol
 
@@ -37,18 +38,45 @@ def text(record: Record) -> str:
     """Return the data as text.
 
     Raises:
-        UnicodeDecodeError: it is not UTF-8.
+        ValueError: it is not UTF-8.
     """
-    return record.data.decode()
+    try:
+        return record.data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(_refused("text in UTF-8", record.data, error)) from error
 
 
 def json(record: Record) -> Any:
-    """Return the data decoded as JSON.
+    """Return the data decoded as JSON; see ``decoded_json``."""
+    return decoded_json(record.data)
+
+
+def decoded_json(data: bytes) -> Any:
+    """Decode JSON, as leniently as Python's ``json``: one rule for records and for multilang.
+
+    Beyond JSON it takes what others write: half of a character as JavaScript cuts it, a BOM, UTF-16, NaN, and
+    numbers too large for a float, which are infinite.
 
     Raises:
-        msgspec.DecodeError: it is not JSON.
+        ValueError: it is not JSON.
     """
-    return msgspec.json.decode(record.data)
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # what is strict is ten times as fast
+        pass
+    try:
+        return loads(data)
+    except ValueError as error:
+        raise ValueError(_refused("JSON", data, error)) from error
+
+
+def _refused(expected: str, data: bytes, error: ValueError) -> str:
+    if data.startswith(_GZIP):
+        return (
+            f"expected {expected}, got gzip, as subscriptions of CloudWatch Logs put it: decompress it first, in "
+            "a scheme of your own"
+        )
+    return f"expected {expected}, got {'no data' if not data else f'something else: {error}'}"
 
 
 BUILT_IN: Final[dict[str, Scheme]] = {"raw": raw, "text": text, "json": json}
@@ -94,4 +122,6 @@ class _OnCopies:
         return self.scheme(record.__copy__())
 
 
+_GZIP: Final = b"\x1f\x8b"
+"""How it begins (RFC 1952)."""
 _ALLOWED: Final = f"one of {', '.join(BUILT_IN)}, a callable, or 'module:callable'"

@@ -1,8 +1,8 @@
-"""Handlers whose work is not done when they return: generators, and awaitables that are not awaited.
+"""Handlers whose work is not done when they return: lazy iterators, and work that nobody waits for.
 
-Python runs nothing of a function with a ``yield`` in it when it is called, nor of an ``async def``: both
-return an object, and ignoring it would ack the record without having handled it. So such functions are
-refused at the start if recognised, and returning such an object fails the record.
+Python runs nothing of a function with a ``yield`` in it when it is called, nor of an ``async def``, nor does
+``map`` call anything: each gives an object, and ignoring it would ack the record without having handled it. So
+such functions are refused at the start if recognised, and returning such an object fails the record.
 """
 
 import inspect
@@ -14,8 +14,10 @@ from kinesis_spout.model.errors import InvalidConfig
 
 _KINDS: Final = {
     CoroutineType: "a coroutine, which nobody awaits: make the handler itself an async def where it may be one",
-    GeneratorType: "a generator, of which nothing has run: leave the `yield` out",
+    GeneratorType: "a generator, of which nothing has run: leave the `yield` out, or loop over it in the handler",
 }
+_GOES_ON: Final = ("__await__", "add_done_callback", "is_alive")
+"""What the types of awaitables, of futures, and of threads and processes have."""
 
 
 def is_coroutine_function(handler: Callable[..., object]) -> bool:
@@ -57,28 +59,38 @@ def refuse_unfinished(returned: object) -> None:
     """Refuse the result of a call, if the work is still to be done. Call it only if that is not None.
 
     Raises:
-        TypeError: it is a generator, a coroutine or another awaitable, or a future. It was closed or
-            cancelled; its record fails.
+        TypeError: it is a generator or another lazy iterator, an awaitable, a future, a result of a
+            ``multiprocessing`` pool, a thread or a process. It was closed or cancelled, if it can be; its
+            record fails.
     """
     kind = type(returned)
-    if not (
-        hasattr(kind, "__await__")
-        or kind is GeneratorType
-        or hasattr(kind, "asend")
-        or hasattr(kind, "add_done_callback")
-    ):
-        return
+    what = _KINDS.get(kind)
+    if what is None:
+        if hasattr(kind, "asend"):
+            what = "an async generator, of which nothing has run: leave the `yield` out"
+        elif any(hasattr(kind, each) for each in _GOES_ON) or _is_of_pool(kind):
+            what = f"a {kind.__name__}, for which nobody waits: wait for its result, and return None"
+        elif _is_iterator(returned) and (hasattr(kind, "throw") or not hasattr(kind, "close")):
+            # Cursors of databases and files are iterators too, but can be closed, and have done their work.
+            what = f"a {kind.__name__}, which works as its items are taken: loop over it in the handler"
+        else:
+            return
     given: Any = returned
     for end in ("close", "cancel"):
-        if hasattr(kind, end):
+        # A process that runs cannot be closed, only ended.
+        if hasattr(kind, end) and not hasattr(kind, "is_alive"):
             getattr(given, end)()
             break
-    what = _KINDS.get(
-        kind, f"a {kind.__name__}, for which nobody waits: wait for its result, and return None"
-    )
-    if hasattr(kind, "asend"):
-        what = "an async generator, of which nothing has run: leave the `yield` out"
     raise TypeError(f"expected a handler that has done its work when it returns, got {what}")
+
+
+def _is_iterator(returned: Any) -> bool:
+    return hasattr(type(returned), "__next__") and iter(returned) is returned
+
+
+def _is_of_pool(kind: type) -> bool:
+    """Whether it is the ``AsyncResult`` of a pool. By its name: ``billiard`` and others have it, too."""
+    return any(each.__name__ == "ApplyResult" for each in kind.__mro__)
 
 
 def _is(predicate: Callable[[object], bool], handler: Callable[..., object]) -> bool:

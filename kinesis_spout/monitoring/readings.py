@@ -52,8 +52,6 @@ class HasComponents(Protocol):
     @property
     def components(self) -> Mapping[str, Any]: ...
 
-    def svg(self) -> str: ...
-
 
 @runtime_checkable
 class HasProgress(Protocol):

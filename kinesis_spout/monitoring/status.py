@@ -51,7 +51,6 @@ def status_of(handle: Handle, looks: Sequence[ConsumerLook], reasons: Sequence[R
     if is_topology(handle):
         document["topology"] = handle.name
         document["components"] = {name: counts.told() for name, counts in handle.components.items()}
-        document["picture"] = handle.svg()
     return document
 
 

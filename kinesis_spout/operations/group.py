@@ -18,13 +18,22 @@ EVERYTHING: Final = "the whole application"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
     members: tuple[GroupMember, ...]
-    leader: str | None
+    candidate: str | None
+    """The first in the line of those who stand for election."""
     assignment: Assignment
     owners: Counter[str]
+
+    @property
+    def leader(self) -> str | None:
+        """The candidate, once it has led: somebody has planned, and nobody is in the plan who is gone."""
+        living = {member.name for member in self.members}
+        has_led = self.assignment.epoch > 0 and self.assignment.members <= living
+        return self.candidate if has_led else None
 
     def document(self) -> dict[str, Any]:
         return {
             "leader": self.leader,
+            "candidate": self.candidate,
             "assignment": self.assignment.epoch,
             "form_level": self.assignment.level,
             "members": [self._member(member) for member in self.members],
@@ -43,6 +52,12 @@ class GroupView:
             "bytes_per_second": round(sum(member.rates.values())),
         }
 
+    def role(self, member: GroupMember) -> str:
+        leads = (
+            "leads" if member.name == self.leader else "is to lead" if member.name == self.candidate else ""
+        )
+        return ", ".join(each for each in (leads, "drains" if member.draining else "") if each) or "-"
+
     def check_alive(self, name: str) -> None:
         names = [member.name for member in self.members]
         if name not in names:
@@ -56,7 +71,7 @@ def group_view(progress: StoredProgress) -> GroupView:
     group = progress.group
     return GroupView(
         members=tuple(group.members()),
-        leader=group.leader(),
+        candidate=group.leader(),
         assignment=group.assignment() or Assignment(),
         owners=Counter(progress.store.owners().values()),
     )

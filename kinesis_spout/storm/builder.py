@@ -31,6 +31,11 @@ _OPTIONS: Final = {
     "topology.workers": "the option partitions of build",
 }
 """What Storm itself reads from a configuration, and what does the same here."""
+_METHODS: Final = (
+    *("execute", "process", "process_batch", "execute_window", "late", "flush"),
+    *("next_tuple", "activate", "deactivate", "ack", "fail", "timed_out"),
+)
+"""What a component does its work in."""
 
 
 class BoltDeclarer:
@@ -130,10 +135,12 @@ class TopologyBuilder:
             conf: of this component, over the topology's.
 
         Raises:
-            InvalidConfig: the id is taken, this is no spout, a ``Spout`` has another id already, the fields
-                of a ``KinesisSpout`` are no names, or fields are given for a ``Spout``.
+            InvalidConfig: the id is taken, this is no spout, a ``Spout`` has another id already or a method
+                that is a generator function or an ``async def``, the fields of a ``KinesisSpout`` are no names,
+                or fields are given for a ``Spout``.
         """
         streams = _streams_of(name, spout, fields)
+        _refuse_unfinished_methods(f"spout {name!r}", spout)
         own_conf = _conf(f"spout {name!r}", conf)
         other = next((other for other, each in self._own_spouts.items() if each is spout), name)
         if other != name:
@@ -181,9 +188,7 @@ class TopologyBuilder:
                 f"bolt {name!r}: expected a Bolt (one of pystorm or streamparse goes into a ShellBolt), got "
                 f"{_kind(bolt)}"
             )
-        for method in ("execute", "process", "process_batch", "execute_window", "late", "flush"):
-            if hasattr(bolt, method):
-                refuse_unfinished_function(f"bolt {name!r}: {method}", getattr(bolt, method))
+        _refuse_unfinished_methods(f"bolt {name!r}", bolt)
         is_number = isinstance(parallelism, int) and not isinstance(parallelism, bool)
         if not is_number or not 1 <= parallelism <= MOST_TASKS:
             raise InvalidConfig(
@@ -299,6 +304,12 @@ def _conf(where: str, conf: object) -> dict[str, Any]:
                 f"{where}: conf: expected {here} in place of {of_storm!r}, which would change nothing here"
             )
     return dict(conf)
+
+
+def _refuse_unfinished_methods(where: str, component: object) -> None:
+    for method in _METHODS:
+        if hasattr(component, method):
+            refuse_unfinished_function(f"{where}: {method}", getattr(component, method))
 
 
 def _kind(given: object) -> str:

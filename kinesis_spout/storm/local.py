@@ -16,16 +16,24 @@ from kinesis_spout.storm.running.blocks import (
     Block,
     ChangesDoNotCount,
     CountsBlock,
+    FailedResults,
     GroupBlock,
     Keyed,
     TreeReport,
 )
 from kinesis_spout.storm.running.clocks import ProcessingClock, TickClock, Ticks
 from kinesis_spout.storm.running.counts import ComponentCounts
-from kinesis_spout.storm.running.one_by_one import RunChoice, run_of
+from kinesis_spout.storm.running.groups import RunChoice
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.running.trees import Unfinished, decide, ends_reported, open_trees, root_of
+from kinesis_spout.storm.running.trees import (
+    Unfinished,
+    decide,
+    ends_reported,
+    open_trees,
+    results_in,
+    root_of,
+)
 from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue
 
 Values = Sequence[Any]
@@ -69,13 +77,15 @@ class LocalTopology:
         wall_clock: Callable[[], float] | None = None,
     ) -> None:
         self._programs = programs
-        self._one_by_one = {spout: program.one_by_one() for spout, program in programs.items()}
+        self._careful = {spout: program.carefully() for spout, program in programs.items()}
         self._clock = clock or time.monotonic
         self._time = ProcessingClock(self._clock, wall_clock or clock or time.time)
         self._runs: dict[tuple[str, bool, int, int], StageRun] = {}
         self._emitted: dict[str, dict[str, list[Values]]] = {}
         self._counts: dict[str, ComponentCounts] = {}
         self._states: dict[tuple[str, int], PartitionState] = {}
+        self._failed_results: frozenset[int] = frozenset()
+        """The roots of the results that failed in the micro-batch at hand."""
         self._choices = {spout: RunChoice() for spout in programs}
         self._batches = 0
         self._tick_clocks = self._new_tick_clocks()
@@ -87,6 +97,14 @@ class LocalTopology:
         for (component, _), state in self._states.items():
             kept[component].update(state.items())
         return dict(kept)
+
+    @property
+    def failed_results(self) -> dict[str, list[Values]]:
+        """What each bolt with state has emitted for windows or on ticks that failed, and is emitted again."""
+        found: dict[str, list[Values]] = defaultdict(list)
+        for (component, _), state in self._states.items():
+            found[component] += [result.values for _, result in state.results()]
+        return {component: results for component, results in found.items() if results}
 
     def run(
         self, tuples: Iterable[Values], *, spout: str | None = None, stream: str = DEFAULT_STREAM
@@ -111,9 +129,10 @@ class LocalTopology:
         self._forget()
         try:
             ends = self._run(spout, batch, stream, ticks)
-            for state, changed in self._changed():
-                state.apply(changed)
-                state.forget_changes()
+            self._apply()
+            for state in self._states.values():
+                state.decide_results(self._failed_results, ticks.time)
+            self._apply()
         except BaseException:
             self._forget()
             self.close()
@@ -166,15 +185,15 @@ class LocalTopology:
             ends, counts = self._run_at_once(program, batch, stream, ticks)
             return ends if counts and self._can_be_kept() else None
 
-        def one_by_one() -> Ends:
+        def carefully() -> Ends:
             self._forget()
-            run = self._stage(self._one_by_one[spout], 0, 0)
+            run = self._stage(self._careful[spout], 0, 0)
             run.begin(self._open_state, ticks)
             numbers, blocks = _emitted(run, batch, stream)
             self._add_counts(block for _, block in blocks)
             return run.trees.all_decided(numbers)
 
-        return self._choices[spout].run(at_once, one_by_one, bool)
+        return self._choices[spout].run(at_once, carefully, bool)
 
     def _run_at_once(
         self, program: Program, batch: list[Values], stream: str, ticks: Ticks
@@ -204,6 +223,7 @@ class LocalTopology:
                 (block for _, block in blocks if isinstance(block, TreeReport)),
                 (block for _, block in blocks if isinstance(block, GroupBlock)),
             )
+            self._failed_results = results_in(reported.ends)
             ends = {numbers[root]: end for root, end in reported.ends.items() if root in numbers}
             return ends, not reported.has_touched
         found = [
@@ -212,14 +232,17 @@ class LocalTopology:
             for each in decide(block for key, block in blocks if key % program.ackers == acker)
         ]
         self._add_counts(found)
+        self._failed_results = frozenset(
+            root for each in found if isinstance(each, FailedResults) for root in each.roots
+        )
         of_ackers = [each.ends for each in found if isinstance(each, Unfinished)]
         counts = not any(isinstance(each, ChangesDoNotCount) for each in found)
         return {number: end for each in of_ackers for number, end in each.items()}, counts
 
     def _stage(self, program: Program, stage: int, partition: int) -> StageRun:
-        key = (program.plan.spout, program.is_one_by_one, stage, partition)
+        key = (program.plan.spout, program.is_careful, stage, partition)
         if key not in self._runs:
-            self._runs[key] = run_of(
+            self._runs[key] = StageRun(
                 program, stage, partition, self._clock, record=self._record, ends_run=(KeyboardInterrupt,)
             )
         return self._runs[key]
@@ -230,7 +253,9 @@ class LocalTopology:
     def _open_state(self, component: str, index: int) -> PartitionState:
         # Every program has the same graph.
         parallelism = next(iter(self._programs.values())).graph[component].parallelism
-        return self._states.setdefault((component, index), PartitionState(index, parallelism))
+        state = self._states.setdefault((component, index), PartitionState(index, parallelism))
+        state.decide_results((), 0.0)  # Those of the micro-batch before are decided.
+        return state
 
     def _can_be_kept(self) -> bool:
         try:
@@ -242,8 +267,14 @@ class LocalTopology:
     def _changed(self) -> list[tuple[PartitionState, Mapping[Any, bytes | None]]]:
         return [(state, state.changed()) for state in self._states.values()]
 
+    def _apply(self) -> None:
+        for state, changed in self._changed():
+            state.apply(changed)
+            state.forget_changes()
+
     def _forget(self) -> None:
         """Begin a run of a micro-batch as if there had been none."""
+        self._failed_results = frozenset()
         self._emitted = defaultdict(lambda: defaultdict(list))
         for state in self._states.values():
             state.forget_changes()

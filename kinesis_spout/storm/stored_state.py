@@ -10,6 +10,7 @@ from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.storm.state.files import StateFiles, merged_rows
 from kinesis_spout.storm.state.key_values import read_value
 from kinesis_spout.storm.state.manifest import StateManifest
+from kinesis_spout.storm.state.result import ResultKey
 from kinesis_spout.storm.topology_conf import BuiltTopology
 
 _MOST_READS: Final = 3
@@ -21,7 +22,7 @@ def read_state(topology: BuiltTopology, component: str) -> dict[Any, Any]:
     files = StateFiles(_address(topology, component))
     with _attached(topology) as stored_now:
         pickled = _pickled_values(files, stored_now, component, stored_now())
-    return {key: read_value(key, value) for key, value in pickled.items()}
+    return {key: read_value(key, value) for key, value in pickled.items() if type(key) is not ResultKey}
 
 
 def _pickled_values(

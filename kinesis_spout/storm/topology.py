@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_spout.storm.local import LocalResult, LocalTopology
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
-from kinesis_spout.storm.picture import Explanation, mermaid, svg
+from kinesis_spout.storm.picture import Explanation, mermaid
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program, program_of
 from kinesis_spout.storm.topology_conf import BuiltTopology
@@ -30,12 +30,21 @@ class Topology(BuiltTopology):
     ) -> LocalTopology:
         """Give the topology as it runs in this process, micro-batch by micro-batch; for tests.
 
+        Each task has its own copy of its bolt, as on Spark, so the object that was set stays as it is. The
+        variables that a bolt's code names are shared, which they are not on Spark: a test can collect there.
+
         Args:
             clock: your function that gives the seconds since the epoch, for ticks, time-outs and
                 windows; it never goes back. The machine's clocks unless given.
             wall_clock: what the machine's clock says, for tests that set it; ``clock`` unless given.
         """
-        return LocalTopology(self._programs(_LOCAL_PARALLELISM), clock, wall_clock)
+        programs = {
+            spout.name: program_of(self, spout.name, parallelism=_LOCAL_PARALLELISM).in_this_process(
+                self.graph
+            )
+            for spout in self.graph.spouts
+        }
+        return LocalTopology(programs, clock, wall_clock)
 
     def run_local(
         self,
@@ -97,14 +106,6 @@ class Topology(BuiltTopology):
                 ``LocalResult.counts``; written into their boxes.
         """
         return mermaid(self.graph, counts)
-
-    def svg(self, counts: Mapping[str, ComponentCounts] | None = None) -> str:
-        """Draw it as a complete SVG document.
-
-        Args:
-            counts: see ``mermaid``.
-        """
-        return svg(self.graph, counts, title=self.name)
 
     def read_state(self, component: str) -> dict[Any, Any]:
         """Read the keyed state of a bolt as it is stored: every key with its value, all in memory.

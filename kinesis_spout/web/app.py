@@ -91,7 +91,6 @@ def _routes() -> list[Route]:
         f"{_OF}/redrives": screens.redrives,
         f"{_OF}/redrives/{{number:int}}": screens.redrive,
         f"{_OF}/topology": screens.topology,
-        f"{_OF}/topology/{{member}}.svg": screens.picture,
         f"{_OF}/audit": screens.audit,
     }
     routes = [Route(path, screen, methods=["GET"]) for path, screen in shown.items()]

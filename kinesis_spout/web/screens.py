@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from kinesis_spout.operations.dead_letters import Choice, LetterSummary, find_letter
-from kinesis_spout.operations.errors import NotFound
 from kinesis_spout.operations.shards import ShardState
 from kinesis_spout.operations.watch.sight import ShardSight, Sight
 from kinesis_spout.web import drawing
@@ -25,8 +24,6 @@ _KINDS_SHOWN: Final = 30
 _ATTENTION_SHOWN: Final = 8
 _RETRIES_SHOWN: Final = 50
 _MAX_RECORDS: Final = 100
-_PICTURE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-"""Of a picture that a member sent: it is drawn, and nothing in it runs or is loaded."""
 
 _SHARD_KEYS: Final[dict[str, Callable[[ShardSight], Any]]] = {
     "open": lambda each: (
@@ -211,18 +208,8 @@ def redrive(request: Request) -> Response:
 def topology(request: Request) -> Response:
     pages = Pages.of(request)
     sight = pages.observation(request).look()
-    members = [(name, each) for name, each in sight.live.items() if each.components or each.picture]
+    members = [(name, each) for name, each in sight.live.items() if each.components]
     return pages.show(request, "topology.html", sight=sight, members=members)
-
-
-def picture(request: Request) -> Response:
-    pages = Pages.of(request)
-    status = pages.observation(request).look().live.get(request.path_params["member"])
-    if status is None or status.picture is None:
-        raise NotFound("expected a member that shows a picture of its topology, got none")
-    return Response(
-        status.picture, media_type="image/svg+xml", headers={"content-security-policy": _PICTURE_POLICY}
-    )
 
 
 def audit(request: Request) -> Response:

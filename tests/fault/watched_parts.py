@@ -117,6 +117,3 @@ class RunningTopology(Handle):
             "latency_ms": 1.0, "complete_latency_ms": 0.0,
         }  # fmt: skip
         return {"count": SimpleNamespace(acked=int((now - self._began) * 20), failed=failed, **counts)}
-
-    def svg(self) -> str:
-        return ""

@@ -9,7 +9,14 @@ from pyspark.sql import SparkSession
 
 from kinesis_spout.storm import Count, Seconds, Topology, TopologyBuilder
 from tests.support.spark.micro_batch_world import MicroBatchWorld
-from tests.support.storm.components import LogWindows, TimedKeys
+from tests.support.storm.components import (
+    EmitsOnTicks,
+    EmitsWindows,
+    Ledger,
+    LogsSomeTimes,
+    LogWindows,
+    TimedKeys,
+)
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
@@ -81,3 +88,42 @@ def test_windows_of_an_idle_stream_are_closed_by_the_wall_clock_and_those_that_a
     assert {window[0] for window in logged(world, "Seconds")} == {"a", "b"}
     assert not any(each["numInputRows"] for each in query.recentProgress), "no record came"
     assert query.components["seconds"].executed == 0
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_what_windows_and_ticks_emit_reaches_a_sink_that_fails_two_calls_of_five(
+    spark: SparkSession, world: MicroBatchWorld, tmp_path: Path, guarantee: str
+) -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("lines", world.spout(scheme="text", retry_limit=1), fields=["sentence"])
+    builder.set_bolt("keys", TimedKeys(), 2).shuffle_grouping("lines")
+    ledgers = []
+    for name, bolt in (("pairs", EmitsWindows(world.log, Count(2))), ("flushed", EmitsOnTicks())):
+        builder.set_bolt(name, bolt, 2).fields_grouping("keys", ["key"])
+        ledgers.append(f"{name} ledger")
+        builder.set_bolt(ledgers[-1], Ledger(), 2).fields_grouping(name, ["key"])
+        builder.set_bolt(f"{name} sink", LogsSomeTimes(world.log, 0.4), 2).fields_grouping(
+            ledgers[-1], ["key"]
+        )
+    topology = builder.build("results", state=str(tmp_path / "state"), state_guarantee=guarantee)
+    lines = [f"k{number % 20} {number}" for number in range(200)]
+    world.put(lines)
+
+    def reached(name: str) -> set[str]:
+        return {
+            time for window in logged(world, f"{name} ledger") for time in window.partition(": ")[2].split()
+        }
+
+    with topology.run(spark) as query:
+        wait_until(
+            lambda: len(reached("pairs")) == len(reached("flushed")) == 200 or not query.isActive,
+            "all have reached their sinks",
+        )
+        assert query.spouts["lines"].counters.acked == 200
+
+    assert world.dead_letters() == []
+    for name in ledgers:
+        counts = [count for of_key in topology.read_state(name).values() for count in of_key.values()]
+        assert len(counts) == 200
+        if guarantee == "exactly_once":
+            assert set(counts) == {1}

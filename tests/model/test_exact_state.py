@@ -27,10 +27,12 @@ DRAWN = random.Random()
 class Fickle(Bolt):
     """Passes on what it is given; of so many tuples it fails one."""
 
-    def __init__(self, rate: float, *, joins: bool = False, holds: bool = False) -> None:
+    def __init__(self, rate: float, *, joins: bool = False, holds: bool = False, apart: bool = False) -> None:
         self._rate = rate
         self._joins = joins
         self._holds = holds
+        self._apart = apart
+        """Whether it passes what it held on one by one, as a batching bolt does."""
 
     def declare_output_fields(self) -> list[str]:
         return ["key", "number"]
@@ -49,8 +51,8 @@ class Fickle(Bolt):
 
     def flush(self) -> None:
         held, self._held = self._held, []
-        if held:
-            self._pass_on(held)
+        for tuples in [[tup] for tup in held] if self._apart else [held] * bool(held):
+            self._pass_on(tuples)
 
     def _pass_on(self, tuples: list[Tuple]) -> None:
         """Emit all, anchored to all, and ack or fail all."""
@@ -114,11 +116,11 @@ class Keeps(StatefulBolt):
 
 
 def topology(
-    rate: float, *, joins: bool, holds: bool, in_place: bool, at_flush: bool, has_ackers: bool
+    rate: float, *, joins: bool, holds: bool, apart: bool, in_place: bool, at_flush: bool, has_ackers: bool
 ) -> Topology:
     builder = begin(["items"])
     builder.set_bolt("split", Fickle(rate)).shuffle_grouping("numbers")
-    joined = builder.set_bolt("join", Fickle(rate / 2, joins=joins, holds=holds))
+    joined = builder.set_bolt("join", Fickle(rate / 2, joins=joins, holds=holds, apart=apart))
     joined.global_grouping("split")
     builder.set_bolt("keep", Keeps(rate, in_place=in_place, at_flush=at_flush), 3).fields_grouping(
         "join", ["key"]
@@ -127,7 +129,7 @@ def topology(
     builder.set_bolt("again", Keeps(rate / 2, in_place=in_place, at_flush=False), 2).fields_grouping(
         "fused", ["key"]
     )
-    builder.set_bolt("behind", Fickle(rate, holds=holds)).global_grouping("again")
+    builder.set_bolt("behind", Fickle(rate, holds=holds, apart=apart)).global_grouping("again")
     return builder.build("exact", ackers=2 if has_ackers else None, partitions=2)
 
 
@@ -142,7 +144,8 @@ def numbers_of(kept: Any) -> list[int]:
     size=st.integers(1, 3),
     bolts=st.fixed_dictionaries(
         dict.fromkeys(
-            ["joins", "holds", "in_place", "at_flush", "has_ackers"], st.sampled_from([False, False, True])
+            ["joins", "holds", "apart", "in_place", "at_flush", "has_ackers"],
+            st.sampled_from([False, False, True]),
         )
     ),
 )

@@ -1,8 +1,10 @@
 """Windowed bolts against windows that are worked out from all that was ever accepted.
 
-Records have several items of several keys; windows raise, or fail in the bolt after, until that is mended; records
-that failed come again or do not; workers are replaced between micro-batches. The oracle forgets nothing and keeps
-nothing ready: it goes through the history of a key from its beginning, each time.
+Records have several items of several keys; windows raise, or their results fail in the bolt after, fused or behind
+an exchange, until that is mended; records that failed come again or do not; workers are replaced between
+micro-batches. With "exactly_once" a record that fails leaves no trace, with "at_least_once" its other items stay.
+The oracle forgets nothing and keeps nothing ready: it goes through the history of a key from its beginning, each
+time.
 """
 
 import math
@@ -57,6 +59,8 @@ class Oracle:
     histories: dict[str, History] = field(default_factory=lambda: defaultdict(History))
     executed: dict[str, list[Executed]] = field(default_factory=lambda: defaultdict(list))
     """In this micro-batch."""
+    waiting: list[tuple[tuple[int, ...], int, float]] = field(default_factory=list)
+    """Of results that failed: the numbers, how often, and when they are emitted again."""
 
     def take(self, key: str, number: int, time: float, now: float) -> bool:
         """Take an item; tells whether its record fails. Nothing is changed if its own bolt fails it."""
@@ -75,7 +79,7 @@ class Oracle:
         if due:
             history.tries, history.not_before = 0, float("-inf")
         self.executed[key] += due
-        return any(FAILS.intersection(numbers) for numbers, _, _ in due)
+        return False
 
     def take_by_count(self, key: str, number: int, time: float) -> bool:
         history = self.histories[key]
@@ -89,7 +93,7 @@ class Oracle:
         history.numbers, history.times = numbers, times
         if completes:
             self.executed[key].append((window, times[-self.length.tuples], time))
-        return completes and bool(FAILS.intersection(window))
+        return False
 
     def windows(self, history: History, until: float) -> list[Executed]:
         """Give the windows that end after those that are closed, up to a time."""
@@ -121,14 +125,26 @@ class Oracle:
             if history.arrived > now - self.idle or history.not_before > now:
                 continue
             for window in self.windows(history, now - self.lateness):
-                if (RAISES | FAILS).intersection(window[0]):
+                if RAISES.intersection(window[0]):
                     history.tries += 1
-                    history.not_before = now + (
-                        0 if history.tries == 1 else min(2 ** (history.tries - 1), 300)
-                    )
+                    history.not_before = now + rest(history.tries)
                     break
                 self.executed[key].append(window)
                 history.closed, history.tries, history.not_before = window[2], 0, now
+
+    def emit_results(self, now: float) -> None:
+        """Emit those of this micro-batch, and those that are due again."""
+        tried = [(numbers, 0) for windows in self.executed.values() for numbers, _, _ in windows]
+        tried += [(numbers, tries) for numbers, tries, due_at in self.waiting if due_at <= now]
+        self.waiting = [each for each in self.waiting if each[2] > now] + [
+            (numbers, tries + 1, now + rest(tries + 1))
+            for numbers, tries in tried
+            if FAILS.intersection(numbers)
+        ]
+
+
+def rest(tries: int) -> int:
+    return min(1 << (tries - 1), 300)
 
 
 class WindowedBolts(RuleBasedStateMachine):
@@ -139,6 +155,8 @@ class WindowedBolts(RuleBasedStateMachine):
         lateness=st.integers(0, 4),
         event_time=st.booleans(),
         ticks=st.sampled_from([None, 0, math.inf]),
+        is_far=st.booleans(),
+        is_exact=st.booleans(),
     )
     def starts(  # noqa: PLR0917 - one argument for each choice
         self,
@@ -148,6 +166,8 @@ class WindowedBolts(RuleBasedStateMachine):
         lateness: int,
         event_time: bool,  # noqa: FBT001
         ticks: float | None,
+        is_far: bool,  # noqa: FBT001
+        is_exact: bool,  # noqa: FBT001
     ) -> None:
         slide = min(slide, length)
         self.event_time = event_time
@@ -162,7 +182,9 @@ class WindowedBolts(RuleBasedStateMachine):
         else:
             bolt = make(Count(length), Count(slide))
             self.oracle = Oracle(Count(length), slide, 0)
-        self.topology = Started(bolt)
+        self.is_exact = is_exact
+        guarantee = "exactly_once" if is_exact else "at_least_once"
+        self.topology = Started(bolt, is_far=is_far, state_guarantee=guarantee)
         self.next_number = 0
         self.waiting: list[Record] = []
         """Records that failed."""
@@ -192,19 +214,21 @@ class WindowedBolts(RuleBasedStateMachine):
         result = self.topology.local.run([(record,) for record in batch])
         assert [values[0] for values, _ in result.failed] == [batch[at] for at in failed]
         assert are_among(executed(result), self.oracle.executed)
+        assert self.topology.failed == sorted(numbers for numbers, _, _ in self.oracle.waiting)
         self.waiting += [batch[at] for at in failed]
 
     def foreseen(self, batch: list[Record]) -> list[int]:
-        """Take in a micro-batch, record by record, each as a whole or not at all; gives those that fail."""
+        """Take in a micro-batch, record by record; gives those that fail."""
         failed = []
         self.oracle.executed.clear()
         for at, record in enumerate(batch):
             before = deepcopy(self.oracle)
             if [key for key, number, time in record if self.takes(self.oracle, key, number, time)]:
-                self.oracle = before
+                self.oracle = before if self.is_exact else self.oracle
                 failed.append(at)
         if self.is_tick_due:
             self.oracle.tick(self.topology.clock.time())
+        self.oracle.emit_results(self.topology.clock.time())
         return failed
 
     def takes(self, oracle: Oracle, key: str, number: int, time: float) -> bool:

@@ -23,7 +23,7 @@ OWN: dict[type, set[str]] = {
     RecordSpout: OF_PLAIN_PYTHON,
     SpoutQuery: {"streams"},
     OwnSpoutQuery: {"start", "counts"},
-    TopologyQuery: {"watch", "spouts", "own_spouts", "components", "mermaid", "svg"},
+    TopologyQuery: {"watch", "spouts", "own_spouts", "components", "mermaid"},
 }
 """What each adds to what all handles, or all queries, do."""
 

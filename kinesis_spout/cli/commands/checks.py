@@ -8,35 +8,25 @@ import typer
 from kinesis_spout.cli.output import note, print_json, print_labelled, spelled
 from kinesis_spout.cli.shared_options import Json, configured
 from kinesis_spout.operations.applications import UNNAMED
-from kinesis_spout.operations.doctor.examination import examine, is_healthy
-from kinesis_spout.operations.doctor.finding import Finding
+from kinesis_spout.operations.doctor import Finding, examine, is_healthy
 from kinesis_spout.operations.errors import WrongArguments
 from kinesis_spout.operations.health import ask, look_at
 from kinesis_spout.settings import SpoutConfig
 
 
-@configured("dead_letters", optional=("stream", "app"))
-def doctor(
-    ctx: typer.Context,
-    config: SpoutConfig,
-    *,
-    spool: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Look at the disk of a producer's spool, too.")
-    ] = None,
-    json: Json = False,
-) -> None:
+@configured(optional=("stream", "app"))
+def doctor(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
     """Check what a consumer or a producer needs, and say what to do about what is missing.
 
-    Versions, Java, the Python of Spark's workers, ZooKeeper, credentials, endpoint, stream, permissions (by
-    DryRun, where the endpoint knows it), the clock, disks. It starts, changes and puts nothing, and prints no
-    secret: add its output to an issue. Without --stream it only asks whether the endpoint can be reached.
+    Versions, Java, ZooKeeper, credentials, the endpoint and its clock, the stream, permissions (by DryRun, where
+    the endpoint knows it), and whether somebody reads each shard of an application that has begun. It starts,
+    changes and puts nothing, and prints no secret: add its output to an issue. Without --stream it only asks
+    whether the endpoint can be reached.
 
     It ends with 1 if something that is needed is missing.
     """
     findings: list[Finding] = []
-    for finding in examine(
-        ctx.obj, config, stream=config.stream != UNNAMED, app=config.app != UNNAMED, spool=spool
-    ):
+    for finding in examine(ctx.obj, config, stream=config.stream != UNNAMED, app=config.app != UNNAMED):
         findings.append(finding)
         if not json:
             print_finding(finding)

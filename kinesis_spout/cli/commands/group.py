@@ -1,6 +1,6 @@
 """Where each shard stands, who shares them, and what operators order: ``shards``, ``members``, ``pause``."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -36,6 +36,8 @@ Shards = Annotated[
 @configured(streams=Streams.EACH)
 def show(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
     """Show each living member: whether it leads or drains, its mode and weight, and how many shards it has.
+
+    One that "is to lead" has been elected, or will be, and has not assigned the shards of those who are gone.
 
     Next: `shards` shows which shard is whose, `members drain` takes all shards from one.
     """
@@ -105,19 +107,20 @@ def resume(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> 
 
 
 def print_members(view: GroupView) -> None:
-    print_table(_MEMBER_HEADINGS, [_cells(each) for each in view.document()["members"]], cutting={"member"})
-
-
-def _cells(document: dict[str, Any]) -> list[str]:
-    roles = [role for role, key in (("leads", "leads"), ("drains", "draining")) if document[key]]
-    return [
-        document["member"],
-        ", ".join(roles) or "-",
-        document["mode"],
-        f"{document['weight']:g}",
-        str(document["owned_shards"]),
-        str(document["assigned_shards"]),
+    rows = [
+        [
+            member.name,
+            view.role(member),
+            member.mode.value,
+            f"{member.weight:g}",
+            str(view.owners[member.name]),
+            str(len(view.assignment.of(member.name))),
+        ]
+        for member in view.members
     ]
+    print_table(_MEMBER_HEADINGS, rows, cutting={"member"})
+    if view.leader is None:
+        note("no member leads now: shards of members that are gone, or new, wait until one does")
 
 
 @configured(streams=Streams.EACH)

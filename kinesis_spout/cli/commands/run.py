@@ -130,7 +130,6 @@ def run(
         Reading,
         spark=running_spark(config.app, master, files, spark_log=spark_log),
         view=open_view(
-            title=f"{config.app} on {config.stream}",
             goal=Goal.of([config], until_caught_up=until_caught_up),
             json=json,
             progress=not no_progress,

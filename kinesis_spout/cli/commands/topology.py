@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -42,11 +41,6 @@ topology: Final = typer.Typer(
 )
 
 
-class _Format(Enum):
-    MERMAID = "mermaid"
-    SVG = "svg"
-
-
 @topology.command()
 def explain(name: Named, *, json: Json = False) -> None:
     """Show how a topology runs: its stages, what is exchanged between them, its ackers. Nothing is started.
@@ -74,9 +68,6 @@ def explain(name: Named, *, json: Json = False) -> None:
 def show(
     name: Named,
     *,
-    kind: Annotated[
-        _Format, typer.Option("--format", help="Mermaid is text, for Markdown; SVG is a picture by itself.")
-    ] = _Format.MERMAID,
     output: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write it there; else on standard output.", show_default=False),
@@ -90,10 +81,13 @@ def show(
         ),
     ] = None,
 ) -> None:
-    """Draw a topology; with --progress, with what each component has executed, emitted, acked and failed."""
+    """Draw a topology as a Mermaid flowchart.
+
+    With --progress, with what each component has executed, emitted, acked and failed.
+    """
     found = find_topology(name)
     counts = None if progress is None else newest_counts(progress, found.graph.order)
-    picture = found.svg(counts) if kind is _Format.SVG else found.mermaid(counts)
+    picture = found.mermaid(counts)
     if output is None:
         typer.echo(picture, nl=False)
         return
@@ -158,7 +152,6 @@ def run(
             TopologyReading,
             spark=running_spark(name or found.name, master, files, spark_log=spark_log),
             view=open_view(
-                title=name or found.name,
                 goal=Goal.of(list(configs.values()), until_caught_up=until_caught_up),
                 json=json,
                 progress=not no_progress,

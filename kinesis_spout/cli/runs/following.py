@@ -101,7 +101,6 @@ def _follow(
                     given_up_for = pause_text(pause)
                     break
             look(query)
-            view.look()
             if now >= show_at:
                 view.show(take("running"))
                 show_at = time.monotonic() + _REFRESH_SECONDS

@@ -1,4 +1,4 @@
-"""How far a run is on its way to its end: an estimate, for the bar of the live view."""
+"""How far a run is on its way to its end: an estimate, for its bar."""
 
 import time
 from collections.abc import Sequence

@@ -57,15 +57,6 @@ class Snapshot:
         return sum(shard.waiting for shard in self.shards)
 
     @property
-    def owned(self) -> int:
-        return sum(shard.epoch > 0 for shard in self.shards)
-
-    @property
-    def readable(self) -> int:
-        """The shards that some member should own now."""
-        return max(self.owned, sum(self.assigned.values()))
-
-    @property
     def lag_text(self) -> str:
         return "?" if self.lag_millis is None else duration(self.lag_millis)
 

@@ -1,7 +1,7 @@
 """The Spark session of what a command runs, what its JVM prints, and the options that every such command has.
 
-A JVM that had our standard streams would write into the middle of a progress that is redrawn in place. So it
-writes into pipes: until Spark has started into a log file, after that where the run is shown. What comes out of
+A JVM that had our standard streams would fill the terminal at its start, and write into the middle of lines. So
+it writes into pipes: until Spark has started into a log file, after that where the run is shown. What comes out of
 them after the start goes to ``sys.stdout`` and ``sys.stderr``: mostly what handlers print, because Spark passes
 the output of its Python workers on by the JVM's standard error.
 """

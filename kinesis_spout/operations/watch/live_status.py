@@ -83,7 +83,6 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     retrying: tuple[LiveRetry, ...] | None = None
     """None where it does not say."""
     components: Mapping[str, LiveComponent] = {}
-    picture: str | None = None
     """Of a topology, as SVG."""
     problem: str | None = None
 

@@ -173,16 +173,17 @@ class StatefulBolt(Bolt):
 
     It must subscribe by ``fields_grouping`` only. Its tuples must be acked or failed as any bolt's; when a record
     fails, what it has changed is undone, so that a failed tree leaves no trace (unless the topology says
-    ``state_guarantee="at_least_once"``). That is true of anchored tuples only: what is emitted without anchors
-    belongs to no tree, and counts each time it is emitted. What a bolt changes belongs to the tuple at hand, or to
-    those that it holds; on a tick to none.
+    ``state_guarantee="at_least_once"``). That is true of anchored tuples only: what ``execute`` emits without
+    anchors belongs to no tree, and counts each time it is emitted. What a bolt changes belongs to the tuple at
+    hand, or to those that it holds. A tick is done as a whole or not at all; what it emits without anchors is
+    kept in the state, and emitted again if it fails, until it is done.
     """
 
     @abstractmethod
     def init_state(self, state: KeyValueState) -> None:
         """Keep the state. Called after ``prepare``, and before every micro-batch, as the object can change.
 
-        After failures a micro-batch can run record by record; then it is called for each of them.
+        After failures a micro-batch can run in groups of records; then it is called for each of them.
         """
 
 

@@ -111,7 +111,7 @@ class OutputCollector(Protocol):
                 every value must be one that can be pickled and unpickled; otherwise the tuple's trees fail.
             anchors: the tuples that it came from, neither acked nor failed yet. It becomes part of their
                 trees: when it fails, or is not done in time, so do they. Without anchors no tree waits for
-                it, and no spout retries it.
+                it, and no spout retries it, but on a tick of a ``StatefulBolt``: see there.
             stream: as declared.
 
         Raises:
@@ -234,13 +234,22 @@ class SpoutOutputCollector(Protocol):
         ...
 
 
-class RootCollector(OutputCollector, Protocol):
+class Results(Protocol):
+    """Emits what has no record that would be delivered again: see ``storm.state.result``."""
+
+    def of(self, work: Callable[[], object]) -> None:
+        """Do work for a tuple; what it emits without anchors is kept until it is done, unless the work raises."""
+        ...
+
+    def attempt(self, work: Callable[[], object]) -> bool:
+        """Do work of a tick likewise. If it raises that is reported, and undone; tells whether it was done."""
+        ...
+
+
+class ResultCollector(OutputCollector, Protocol):
     """What windowed bolts get, too."""
 
     @property
-    def as_root(self) -> Callable[[Callable[[Tuple], None]], None]:
-        """Do work of a tick as the root of its own tree, at once or not at all.
-
-        The work gets the tuple to anchor to. What it changes in the state is undone if the tree fails.
-        """
+    def results(self) -> Results:
+        """Those of the task."""
         ...

@@ -75,9 +75,15 @@ class Window:
 
 _FORMAT: Final = 1
 _NEVER: Final = float("inf")
+
 _LONGEST_REST: Final = 300
-"""Seconds between two tries of a window whose results fail."""
 _MOST_DOUBLINGS: Final = 9
+
+
+def rest_seconds(tries: int) -> int:
+    """How long a window or a result that failed waits after this many tries: 1, 2, 4 ... up to 300."""
+    return min(1 << min(tries - 1, _MOST_DOUBLINGS), _LONGEST_REST)
+
 
 Row = tuple[int, tuple[str, ...], tuple[Any, ...]]
 """A tuple that is kept: its time in microseconds, its fields, its values."""
@@ -96,7 +102,7 @@ class OpenWindows:
     arrived: int = 0
     """By time: when the last tuple came, in processing time."""
     tries: int = 0
-    """By time: how often a tick has executed the first window that is due, and its results failed."""
+    """By time: how often a tick has executed the first window that is due in vain."""
     not_before: int = 0
     """When a tick tries that again."""
     are_taken_over: bool = field(default=False, compare=False)
@@ -207,13 +213,9 @@ class TimeWindows:
         return max(kept.arrived + self.idle, kept.next_end + self.lateness, kept.not_before)
 
     def tried(self, kept: OpenWindows, now: int) -> OpenWindows:
-        """What is kept while a tick executes a window, and after that if what the window emitted fails.
-
-        It is tried again on the next tick, and then after 2, 4, 8 ... seconds, up to some minutes.
-        """
+        """What is kept after a tick has executed a window in vain."""
         tries = kept.tries + 1
-        rest = 0 if tries == 1 else min(2 ** min(tries - 1, _MOST_DOUBLINGS), _LONGEST_REST) * MICROSECONDS
-        return replace(kept, tries=tries, not_before=now + rest)
+        return replace(kept, tries=tries, not_before=now + rest_seconds(tries) * MICROSECONDS)
 
     def closed(self, kept: OpenWindows, mark: int) -> OpenWindows:
         """What is kept after a tick has executed a window."""

@@ -15,13 +15,17 @@ class Spout(ABC):
     what was emitted and neither acked nor failed when the driver ended.
     """
 
+    timeout_seconds: float = 30.0
+    """After this long a call that has not returned is named in the log, with the line it is at. Meanwhile nothing
+    that it emitted is executed. ``stop`` waits no longer for it."""
+
     @abstractmethod
     def declare_output_fields(self) -> OutputFields:
         """Name the fields of its tuples, or its streams with the fields of each. Called when it is set."""
 
     @abstractmethod
     def next_tuple(self) -> None:
-        """Emit one tuple, several, or none. Must not block: other spouts, acks and fails wait meanwhile."""
+        """Emit one tuple, several, or none, and return: what is emitted is executed afterwards. Must not block."""
 
     def open(self, conf: Mapping[str, Any], context: TaskContext, collector: SpoutOutputCollector) -> None:
         """Begin. Called once, before anything else; keeps the collector as ``self.collector``."""

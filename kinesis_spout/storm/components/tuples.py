@@ -250,7 +250,14 @@ def why_unfit(
         if found is not None:
             where, what, error = f"{where}, field {field_name!r}", type(value).__name__, found
             break
+    cure = "" if "__main__" not in str(error) else _OF_A_SCRIPT
     return (
         f"{where}: expected a value that can be pickled and unpickled, because it goes to another process, got "
-        f"{what} ({type(error).__name__}: {error})"
+        f"{what} ({type(error).__name__}: {error}){cure}"
     )
+
+
+_OF_A_SCRIPT: Final = (
+    ": a class of the script that was started is known by its name only there; put it into a module that the "
+    "executors can import, or emit a tuple or mapping"
+)

@@ -4,12 +4,10 @@ Windows outlive micro-batches, so their contents are kept as keyed state (see ``
 acked once its values are in its window, and both are stored in one transaction. After a restart half-full
 windows continue; a record that failed is in none.
 
-**What fails with a window.** What ``execute_window`` emits is anchored to the tuple that completed the
-window. If that fails, or any tuple that descends from it, the record of that tuple fails, and what it did to
-the state is undone: the window is open again, and the next tuple of the key completes it, the same one in a
-later delivery or another one. A window that a tick executes is the root of its own tree: if that fails, the
-window is open again, too, and a later tick executes it. So a window is executed until that succeeds, and then
-counts once.
+**What fails with a window.** If ``execute_window`` raises, the tuple that completed the window fails, and is not
+in it; the next tuple of the key completes it. On a tick the window stays open, and a later tick executes it
+again. What ``execute_window`` emits is kept in the state until it is done everywhere, because the tuples of the
+window were acked before: see ``storm.state.result``.
 """
 
 import math
@@ -24,7 +22,7 @@ from kinesis_spout.storm.components.bolt import Bolt, StatefulBolt
 from kinesis_spout.storm.components.given import (
     KeyValueState,
     OutputCollector,
-    RootCollector,
+    ResultCollector,
     TaskContext,
     TimedState,
 )
@@ -44,10 +42,6 @@ _TICKS_IN_A_SLIDE: Final = 0.1
 _SHORTEST_TICK: Final = 1.0
 _LONGEST_TICK: Final = 10.0
 """Seconds. While a stream is idle, each tick is a small job, which takes some 0.1 s of CPU."""
-
-
-class WindowFails(Exception):  # noqa: N818 - what happened
-    """Reported when a window is executed again on a tick, because it failed before."""
 
 
 class WindowedBolt(StatefulBolt):
@@ -74,12 +68,14 @@ class WindowedBolt(StatefulBolt):
 
     @abstractmethod
     def execute_window(self, key: Any, window: Window) -> None:
-        """Handle a window that is complete. Called once for each, but again if what it emitted failed.
+        """Handle a window that is complete. Called once for each, unless it raises.
 
         What it raises fails the tuple that completed the window, and the window stays open. Catch errors that
         a retry will not mend: no later tuple of the key gets past a window that can never be executed. On a
-        tick it is tried again after 2, 4, 8 ... seconds, up to 5 minutes, without end. Each time an error is
+        tick it is tried again after 1, 2, 4 ... seconds, up to 5 minutes, without end. Each time an error is
         reported.
+
+        What it emits is emitted again likewise until that is done, also after a restart.
 
         Args:
             key: the value of the field that the tuples are grouped by; of several fields, a tuple of theirs.
@@ -105,16 +101,14 @@ class WindowedBolt(StatefulBolt):
         )
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
-        """Emit a tuple, anchored to the one that completed the window, or that came late.
-
-        On a tick it is anchored to its own tree: if that fails, the window is open again.
-        """
+        """Emit a tuple: in ``late`` anchored to the late one, in ``execute_window`` kept until it is done."""
         self.collector.emit(values, self._given, stream)
 
     # What the topology calls
 
     def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
         super().prepare(conf, context, collector)
+        self._results = cast("ResultCollector", collector).results
         self._windows = windows_of(self, context.component)
         self._is_in_processing_time = _is_in_processing_time(self)
         self._processing_time = context.processing_time
@@ -152,8 +146,10 @@ class WindowedBolt(StatefulBolt):
         if windows.is_late(kept, time):
             self.late(tup)
             return
-        for window in windows.due(kept, row):
-            self.execute_window(key, window)
+        due = windows.due(kept, row)
+        if due:
+            self._given = ()
+            self._results.of(lambda: [self.execute_window(key, window) for window in due])
         windows.add(kept, row)
         kept.arrived = round(self._processing_time() * MICROSECONDS)
         if kept.rows:
@@ -192,42 +188,18 @@ class WindowedBolt(StatefulBolt):
                 self._close(windows, key, kept, now)
 
     def _close(self, windows: TimeWindows, key: Any, kept: OpenWindows, now: int) -> None:
-        """Execute the windows of a key that are due, each as the root of a tree, until one is seen to fail."""
-        if kept.tries:
-            self.collector.report_error(_failed_before(key, kept))
+        """Execute the windows of a key that are due, until one raises: that waits for another tick."""
         for mark, window in windows.due_by(kept, now):
-            before = windows.tried(kept, now)
-            self._state.put(key, before)  # Kept if what the window emits fails.
-            if not self._is_executed(key, window, windows.closed(before, mark)):
-                self._state.put(key, kept)
-                return
-            kept = self._taken_over(self._state.get(key))
-            if kept.mark < mark:
-                return
+            after = windows.closed(kept, mark)
 
-    def _is_executed(self, key: Any, window: Window, after: OpenWindows) -> bool:
-        """Execute a window on a tick, and keep what is left after it; False if it must wait for another tick."""
-        did_begin = False
-
-        def execute(anchor: Tuple) -> None:
-            nonlocal did_begin
-            did_begin, self._given = True, anchor
-            try:
+            def close(window: Window = window, after: OpenWindows = after) -> None:
                 self.execute_window(key, window)
-            finally:
-                self._given = ()
-            self._state.put(key, after)
+                self._state.put(key, after)
 
-        cast("RootCollector", self.collector).as_root(execute)
-        return did_begin
-
-
-def _failed_before(key: Any, kept: OpenWindows) -> WindowFails:
-    tries = "once" if kept.tries == 1 else f"{kept.tries} times"
-    return WindowFails(
-        f"the window of the key {key!r} that ends at {kept.next_end / MICROSECONDS:.6f}, or what came of it, "
-        f"failed {tries}: it is executed again"
-    )
+            if not self._results.attempt(close):
+                self._state.put(key, windows.tried(kept, now))
+                return
+            kept = after
 
 
 def ticks_every(bolt: Bolt) -> float | None:

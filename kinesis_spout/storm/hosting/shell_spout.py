@@ -4,6 +4,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from kinesis_spout.model.errors import InvalidConfig
@@ -65,6 +66,8 @@ class ShellSpout(Spout):
     Raises:
         InvalidConfig: a setting is not allowed.
     """
+
+    timeout_seconds = inf  # its component's answers have one of their own
 
     def __init__(
         self,

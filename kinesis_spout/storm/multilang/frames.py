@@ -9,12 +9,14 @@ costs no message after it: a decoder finds the next one itself. For JSON that is
 one; a message never begins in the middle of a line, because a broken one can end in what looks like a whole
 one.
 
-JSON encoders are generous: bytes become base64, a datetime a text, NaN becomes null, and the receiver cannot
-tell. So a value that has no form in the codec is refused before it is written. Numbers of other libraries
+What a component writes is read as leniently as a record is: see ``decoded_json``. JSON encoders are generous,
+too: bytes become base64, a datetime a text, NaN becomes null, and the receiver cannot tell. So a value that has
+no form in the codec is refused before it is written. Numbers of other libraries
 (NumPy's) and subclasses of ``str`` travel as plain numbers and text.
 """
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import isfinite
@@ -24,6 +26,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.model.scheme import decoded_json
 from kinesis_spout.storm.multilang.message_pack import MessagePackDecoder
 from kinesis_spout.storm.multilang.protocol import InvalidOutput, TupleIn, invalid_output
 
@@ -69,7 +72,7 @@ class Codec:
         """Write a message (one of ``protocol``, or plain values) as one frame. ``component`` is for the error.
 
         UnsendableValue: there is no form for one of its values: dates and the like; in JSON also
-        bytes and NaN, in MessagePack integers beyond 64 bits.
+        bytes and NaN, in MessagePack integers beyond 64 bits and halves of characters.
         """
         values: Iterable[object] = (message,)
         if isinstance(message, TupleIn):
@@ -78,7 +81,14 @@ class Codec:
             values = msgspec.structs.astuple(message)
         try:
             refuse_unsendable(values, component, bytes_too=self._bytes_too)
-            return self._encode(message) + self._end
+            try:
+                return self._encode(message) + self._end
+            except UnicodeEncodeError:
+                if self._bytes_too:
+                    raise
+                # Half of a character has no UTF-8, but JSON has an escape for it.
+                plain = msgspec.to_builtins(message, enc_hook=plain_number_or_text)
+                return json.dumps(plain).encode() + self._end
         except UnsendableValue:
             raise
         except (UnicodeEncodeError, OverflowError, RecursionError, TypeError) as error:
@@ -99,7 +109,6 @@ class JsonDecoder:
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._decode = msgspec.json.Decoder().decode
         self._waiting = bytearray()
         self._searched = 0
         self._skipping = False
@@ -122,14 +131,8 @@ class JsonDecoder:
             if len(frame) > self._max_frame_bytes:
                 found.append(self._too_large(frame))
                 continue
-            try:
-                value = self._decode(frame)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                value = None
-            if type(value) is dict or type(value) is list:
-                found.append(value)
-            else:
-                found += _salvaged(frame)
+            message = _decoded(frame)
+            found += _salvaged(frame) if message is None else (message,)
         if waiting:
             found += self._cut_waiting()
         self._searched = max(0, len(self._waiting) - len(_END))
@@ -172,9 +175,9 @@ def _salvaged(frame: bytes) -> list[Any]:
         if _may_begin_message(line):
             if attempts and at + 1 < len(lines):
                 attempts -= 1
-                message, taken = _lenient(b"\n".join(lines[at:])), len(lines) - at
+                message, taken = _decoded(b"\n".join(lines[at:])), len(lines) - at
             if message is None:
-                message, taken = _lenient(line), 1
+                message, taken = _decoded(line), 1
         if message is None:
             outside.append(line)
         else:
@@ -185,17 +188,17 @@ def _salvaged(frame: bytes) -> list[Any]:
     return found + _outside(b"\n".join(outside))
 
 
-def _lenient(text: bytes) -> Any:
-    """Decode, also what components write although JSON does not have it (NaN). None if it is no message."""
+def _decoded(text: bytes) -> Any:
+    """None if it is no message."""
     try:
-        value = json.loads(text)
+        value = decoded_json(text)
     except (ValueError, RecursionError):
         return None
     return value if type(value) is dict or type(value) is list else None
 
 
 def _may_begin_message(line: bytes | bytearray) -> bool:
-    return line.lstrip()[:1] in (b"{", b"[")
+    return line.removeprefix(BOM_UTF8).lstrip()[:1] in (b"{", b"[")
 
 
 def _first_beginning(waiting: bytearray) -> int:

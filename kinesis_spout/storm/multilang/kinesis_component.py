@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-import msgspec
 import pybase64
 
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError, SpoutClosed
 from kinesis_spout.model.record import Record
+from kinesis_spout.model.scheme import decoded_json
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.settings import SpoutConfig
@@ -60,13 +60,6 @@ def _text(data: bytes) -> str:
         ) from error
 
 
-def _json(data: bytes) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"expected data that is JSON (the spout's --data is json), got: {error}") from error
-
-
 def _base64(data: bytes) -> str:
     return pybase64.b64encode(data).decode("ascii")
 
@@ -74,7 +67,7 @@ def _base64(data: bytes) -> str:
 _FORMS: Final[dict[DataForm, Callable[[bytes], Any]]] = {
     DataForm.TEXT: _text,
     DataForm.BASE64: _base64,
-    DataForm.JSON: _json,
+    DataForm.JSON: decoded_json,
 }
 
 _ALLOWED: Final = (

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from typing import Any, Final
+from unicodedata import category, east_asian_width
 
 from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph
 from kinesis_spout.storm.graph.plan import Plan, Route, plan_of
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
-from kinesis_spout.storm.picture.drawing import columns, cut
 from kinesis_spout.storm.topology_conf import TopologyConf
 
 _WIDTH: Final = 80
 _DETAILS: Final = 6
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""The categories of characters that are controls, move others, or are unassigned."""
 
 
 class Explanation:
@@ -164,10 +166,15 @@ def _exchange(what: str) -> Iterator[str]:
 
 def _lines(text: str, indent: int) -> Iterator[str]:
     line = ""
-    for word in cut(text).split(" "):
-        if line and columns(line) + 1 + columns(word) > _WIDTH:
+    shown = "".join("\ufffd" if category(each) in _UNSEEN else each for each in text)
+    for word in shown.split(" "):
+        if line and _columns(line) + 1 + _columns(word) > _WIDTH:
             yield line.rstrip()
             line = " " * (indent + 2) + word
         else:
             line = f"{line} {word}" if line else " " * indent + word
     yield line.rstrip()
+
+
+def _columns(text: str) -> int:
+    return len(text) + sum(east_asian_width(each) in "WF" for each in text)

@@ -1,4 +1,4 @@
-"""What pictures show of a topology: the components of each column, and the arrows between them; also as Mermaid.
+"""Draws a topology as a Mermaid flowchart: the components of each stage, and the arrows between them.
 
 With several spouts a bolt can run in different stages, as its stage depends on whose tuples come. A picture
 shows each component once, in the latest of its stages, and an arrow as exchanged if it is for any of the
@@ -6,7 +6,6 @@ spouts.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -75,16 +74,7 @@ class Arrow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
     stage_of: Mapping[str, int]
-    depth_of: Mapping[str, int]
-    """How many components of its own stage a tuple passes before it, at most."""
     arrows: tuple[Arrow, ...]
-
-    @property
-    def columns(self) -> list[tuple[int, list[str]]]:
-        columns: dict[tuple[int, int], list[str]] = defaultdict(list)
-        for name, stage in self.stage_of.items():
-            columns[stage, self.depth_of[name]].append(name)
-        return [(stage, names) for (stage, _), names in sorted(columns.items())]
 
 
 def wiring_of(graph: ComponentGraph) -> Wiring:
@@ -103,17 +93,7 @@ def wiring_of(graph: ComponentGraph) -> Wiring:
         Arrow(source=source, stream=stream, target=target, grouping=grouping, fused=stays)
         for (source, stream, target, _), (grouping, stays) in fused.items()
     )
-    depth_of: dict[str, int] = {}
-    for name in graph.order:
-        depth_of[name] = max(
-            (
-                depth_of[arrow.source] + 1
-                for arrow in arrows
-                if arrow.target == name and stage_of[arrow.source] == stage_of[name]
-            ),
-            default=0,
-        )
-    return Wiring(stage_of=stage_of, depth_of=depth_of, arrows=arrows)
+    return Wiring(stage_of=stage_of, arrows=arrows)
 
 
 def mermaid(graph: ComponentGraph, counts: Counts | None = None) -> str:

@@ -117,7 +117,14 @@ class CountsBlock(ForDriver):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesDoNotCount(ForDriver):
-    """What the job has changed of the state must not count: see ``one_by_one``."""
+    """What the job has changed of the state must not count: see ``groups``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedResults(ForDriver):
+    """The results whose trees failed: see ``storm.state.result``."""
+
+    roots: frozenset[int]
 
 
 Block = TupleBlock | AckBlock | OpenTrees | ForDriver

@@ -1,7 +1,8 @@
 """One task of a bolt: calls the user's object, and keeps the tuples that it holds back."""
 
 from array import array
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from time import perf_counter
 from types import CodeType
 from typing import Any, Final
@@ -9,13 +10,14 @@ from typing import Any, Final
 from kinesis_spout.model.handler import failure_of, failure_saying
 from kinesis_spout.model.unfinished_work import refuse_unfinished
 from kinesis_spout.storm.components.bolt import VERDICTS, BatchBolt, Bolt, CombinerBolt, StatefulBolt
-from kinesis_spout.storm.components.given import KeyValueState, TaskContext
+from kinesis_spout.storm.components.given import TaskContext
 from kinesis_spout.storm.components.tuples import TICK, Source, Tuple, TupleState
 from kinesis_spout.storm.graph.grouping import Send
 from kinesis_spout.storm.running.blocks import TupleBlock
 from kinesis_spout.storm.running.clocks import Ticks
 from kinesis_spout.storm.running.collecting import Collector, SendAll
 from kinesis_spout.storm.running.combining import Combining
+from kinesis_spout.storm.running.results import Results
 from kinesis_spout.storm.running.trees import Trees
 from kinesis_spout.storm.state.key_values import PartitionState
 
@@ -29,7 +31,8 @@ _NOT_ACKED: Final = "neither acked nor failed by the end of the micro-batch"
 class BoltTask:
     """One task of one bolt, in this process. Mutable.
 
-    ``tells_touched``: whether the task reports which roots have changed its state.
+    ``tells_touched``: whether the task reports which roots have changed its state. ``results``: of a bolt with
+    state.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class BoltTask:
         collector: Collector,
         trees: Trees,
         tells_touched: bool = False,
+        results: Results | None = None,
     ) -> None:
         self.context = context
         self.collector = collector
@@ -56,6 +60,7 @@ class BoltTask:
         self._state: PartitionState | None = None
         """Its state, whose changes are reported by root; None where it has none, or they are not reported."""
         self._tells_touched = tells_touched
+        self.results = results
         self._came: list[TupleBlock] = []
         """What has come to a bolt with state in this micro-batch."""
         self._batching: BatchBolt | None = None
@@ -74,10 +79,12 @@ class BoltTask:
             error.add_note(f"raised by prepare of component {context.component!r}, task {context.task}")
             raise
 
-    def give_state(self, state: KeyValueState) -> None:
+    def give_state(self, state: PartitionState) -> None:
         assert isinstance(self._bolt, StatefulBolt)
+        assert self.results is not None
         self._came.clear()
-        self._state = state if isinstance(state, PartitionState) and self._tells_touched else None
+        self._state = state if self._tells_touched else None
+        self.results.give_state(state)
         self._bolt.init_state(state)
 
     def come(self, block: TupleBlock) -> None:
@@ -120,53 +127,64 @@ class BoltTask:
             if root and not tup.state:
                 hold(tup)
 
-        return send if self._state is None else self._touching(send, self._state)
+        if self._state is not None:
+            return self._touching(send, self._state)
+        return send if self.results is None else self._emitting_results(send, self.results)
+
+    def _emitting_results(self, send: Send, results: Results) -> Send:
+        collector = self.collector
+
+        def send_and_emit(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            send(values, root, others)
+            if collector.gathered:
+                results.emit()
+
+        return send_and_emit
 
     def sender_of_all(self, source: Source) -> SendAll | None:
         """Take several tuples of the same trees in one call; None if that saves nothing."""
         return None if self._combining is None else self._combining.senders(source)[1]
 
     def _touching(self, send: Send, state: PartitionState) -> Send:
-        """Report which roots change the state. Undo at once what a tuple that failed at once has changed."""
-        log, ends, touch = state.log, self._trees.ends, self._trees.touched.add
+        """Report which roots change the state. Undo at once what a tuple that failed at once has changed.
+
+        A careful run does that itself, for whole trees.
+        """
+        log, spans, ends, touch = state.log, state.spans, self._trees.ends, self._trees.touched.add
+        collector, results, is_careful = self.collector, self.results, state.kept is not None
+        assert results is not None, "it has state"
 
         def send_and_tell(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
             if ends and others is None and root in ends:
                 return  # Its tree has failed: what it did here would have to be undone.
+            before = len(log)
             send(values, root, others)
-            if not log:
+            if len(log) == before:
                 return
-            if ends or others:
+            if is_careful:
+                touch(root)
+                if others:
+                    self._trees.touched.update(others)
+            elif ends or others:
                 self._tell_touched((root, *others) if others else (root,), state)
             else:
-                log.clear()
                 touch(root)
+            if collector.gathered:
+                results.emit()
+            if is_careful:
+                spans.append((before, len(log), (root, *others) if others else (root,)))
+            else:
+                log.clear()
 
         return send_and_tell
 
     def _tell_touched(self, roots: Collection[int], state: PartitionState) -> None:
-        trees = self._trees
-        if not (trees.ends and all(root in trees.ends for root in roots) and state.undo()):
-            state.log.clear()
-            trees.touched.update(roots)
-
-    def run_as_root(self, work: Callable[[Tuple], None], root: int) -> None:
-        tup = Tuple((), TICK, root)
-        if self._state is not None:
-            self._state.log.clear()  # What the tick has changed before belongs to no tuple.
-        try:
-            work(tup)
-        except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tree
-            self.collector.report_error(error)
-            if not tup.state:
-                self.collector.fail(tup, error)
-        if not tup.state:
-            self.collector.ack(tup)
-        # It is no tuple that was executed.
-        self._counts.acked -= tup.state is TupleState.ACKED
-        self._counts.failed -= tup.state is TupleState.FAILED
-        if self._state is not None and self._state.log:
-            self._tell_touched((tup.root,), self._state)
+        ends = self._trees.ends
+        if ends and all(root in ends for root in roots) and state.can_undo():
+            state.undo()
+            self.collector.gathered.clear()
+        else:
+            self._trees.touched.update(roots)
 
     def tick(self, ticks: Ticks) -> None:
         """Give the bolt a tick, if one is due (see ``clocks``). What it raises then fails no tuple."""
@@ -181,14 +199,19 @@ class BoltTask:
         self._last_tick, self._ticked_in = number, ticks.batch
         tick = Tuple((), TICK)
         try:
-            self._call(tick)
+            if self.results is None:
+                self._call(tick)
+            else:
+                self.results.attempt(partial(self._call, tick))
         except BaseException as error:  # noqa: BLE001 - no tuple is at stake
             self.collector.report_error(error)
         # Bolts of Storm ack ticks, too; but ticks are no tuples, and not counted as executed either.
         self._counts.acked -= tick.state is TupleState.ACKED
         self._counts.failed -= tick.state is TupleState.FAILED
-        if self._state is not None:
-            self._state.log.clear()  # A tick is no spout's tuple.
+
+    def emit_results_again(self) -> None:
+        if self.results is not None:
+            self.results.emit_again()
 
     def flush(self) -> None:
         """What the bolt still holds after its flush has timed out, or fails if ``flush`` raised."""
@@ -200,10 +223,13 @@ class BoltTask:
 
     def release(self) -> None:
         """Flush the bolt. What it still holds then fails only if ``flush`` raised."""
+        before = 0 if self._state is None else len(self._state.log)
         try:
             if self._combining is not None:
                 self._combining.flush()
-            self._bolt.flush()
+            returned: object = self._bolt.flush()  # type: ignore[func-returns-value]
+            if returned is not None:
+                refuse_unfinished(returned)
         except BaseException as error:  # noqa: BLE001 - it fails what the bolt still holds
             if not isinstance(error, VERDICTS):
                 self.collector.report_error(error)
@@ -211,13 +237,15 @@ class BoltTask:
                 if not tup.state:
                     self.collector.fail(tup, error)
         self._held[:] = [tup for tup in self._held if not tup.state]
-        if self._state is not None and self._state.log:
-            self._state.log.clear()
+        if self._state is not None and len(self._state.log) > before:
             # Any tuple that came could have left in the bolt's memory what was put now.
             for block in self._came:
                 self._trees.touched.update(array("Q", block.roots))
                 self._trees.touched.update(*block.others.values())
             self._trees.touched.discard(0)
+
+    def forget(self) -> None:
+        self._came.clear()
 
     @property
     def is_holding(self) -> bool:
@@ -243,6 +271,7 @@ class BoltTask:
 
     def _raised(self, error: BaseException, tup: Tuple) -> None:
         self.collector.let_through(error)
+        self.collector.gathered.clear()
         is_verdict = isinstance(error, VERDICTS)
         if not is_verdict:
             self.collector.errors.count(failure_of(error).error_text)
@@ -254,10 +283,10 @@ class BoltTask:
             )
 
 
-_CALLING: Final = (BoltTask.take, BoltTask.tick, BoltTask.release)
+_CALLING: Final = (BoltTask.take, BoltTask.tick, BoltTask.release, Results.of)
 CALLS: Final = frozenset(
     code
     for code in (*(each.__code__ for each in _CALLING), *BoltTask.sender.__code__.co_consts)
     if isinstance(code, CodeType)
 )
-"""The functions in which a call of a component is under way: ``execute`` (by ``send``, ``take``), or ``flush``."""
+"""The functions in which a call of a component is under way; ``of`` that of a window or a tick."""

@@ -25,6 +25,8 @@ from typing import Final
 _JUMP_SECONDS: Final = 0.1
 """Between two looks; below it is the error of reading two clocks one after the other."""
 
+_RETRY_SECONDS: Final = 1.0
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -64,6 +66,10 @@ class ProcessingClock:
             )
         self._time = max(self._time, earliest)
 
+    def monotonic_at(self, time: float) -> float:
+        """When processing time will be that, by the monotonic clock, if nobody sets the other one."""
+        return self._looked_at + time - self._time
+
     def _tell_of_jump(self, seconds: float) -> None:
         if abs(seconds) >= _JUMP_SECONDS:
             _log.warning(
@@ -93,10 +99,19 @@ class TickClock:
     """Numbers the ticks of one spout's part of a topology. Mutable; one thread calls ``advance``.
 
     ``every``: the seconds between two ticks, by component; 0: one in each micro-batch. ``now`` is monotonic.
+    ``retry_at`` says when a result is to be emitted again, in processing time; infinity: never.
     """
 
-    def __init__(self, every: Mapping[str, float], now: float, clock: ProcessingClock | None = None) -> None:
+    def __init__(
+        self,
+        every: Mapping[str, float],
+        now: float,
+        clock: ProcessingClock | None = None,
+        retry_at: Callable[[], float] | None = None,
+    ) -> None:
         self.clock = clock or ProcessingClock()
+        self._retry_at = retry_at or (lambda: inf)
+        self._retry_not_before = now
         self._read_to = -inf
         self._every = dict(every)
         self._ticked_at = dict.fromkeys(every, now)
@@ -108,12 +123,16 @@ class TickClock:
     @property
     def due_at(self) -> float | None:
         """When the next tick is due, so that a micro-batch runs for it alone if need be; None: never."""
-        due = (self._ticked_at[component] + every for component, every in self._every.items() if every)
+        due = [self._ticked_at[component] + every for component, every in self._every.items() if every]
+        retry_at = self._retry_at()
+        if retry_at < inf:
+            due.append(max(self.clock.monotonic_at(retry_at), self._retry_not_before))
         return min(due, default=None)
 
     def advance(self, now: float, read_to: float | None = None) -> None:
         if read_to is not None:
             self._read_to = max(self._read_to, self.clock.now() - (now - read_to))
+        self._retry_not_before = now + _RETRY_SECONDS  # Also if the micro-batch that tries does not count.
         due = [name for name, every in self._every.items() if now - self._ticked_at[name] >= every]
         self._ticked_at |= dict.fromkeys(due, now)
         # Another dictionary each time: other threads read it.

@@ -8,7 +8,7 @@ the collector sends a copy; a Python tuple cannot change, and is sent as it is.
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import structs
 
@@ -23,6 +23,9 @@ from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.trees import Trees
 
+if TYPE_CHECKING:
+    from kinesis_spout.storm.components.given import Results
+
 _ACKED: Final = TupleState.ACKED
 _FAILED: Final = TupleState.FAILED
 _PLAIN: Final[frozenset[type]] = frozenset((tuple, list))
@@ -32,8 +35,16 @@ _log: Final = logging.getLogger(__name__)
 
 SendAll = Callable[[Sequence[Sequence[Any]], int, tuple[int, ...] | None], None]
 """Takes several tuples to one task, by the values of each; see ``Send``."""
-AsRoot = Callable[[Callable[[Tuple], None]], None]
-"""Takes work that gets the tuple to anchor to; it is acked when the work returns, and fails if that raises."""
+
+
+class Gathered(NamedTuple):
+    """A tuple that is to be emitted as a result."""
+
+    stream: str
+    values: Sequence[Any]
+    task: int | None
+    """That ``emit_direct`` names."""
+    targets: Sequence[Target]
 
 
 class Output:
@@ -139,17 +150,20 @@ class Collector:
         self.outputs: dict[str, Output] = {}
         self.drop_last: Callable[[int], None] = _nothing_left
         """Drops what a tree that failed has sent last to bolts in other processes that would undo it."""
-        self.as_root: AsRoot = _no_root
-        """Does work that no tuple asks for as the root of its own tree: what is anchored to the tuple that it
-        gets belongs to that tree, and what it changes in the state is undone if the tree fails, so that it can
-        be done again later. For ``execute`` with a tick, and never one within another."""
+        self.results: Results | None = None
+        """Of a bolt with state."""
+        self.emits_results = False
+        """Whether what is emitted without an anchor, or with a tick as its anchor, is gathered."""
+        self.gathered: list[Gathered] = []
+        self.ended_in_tick: list[int] | None = None
+        """The roots of held tuples that were acked in the tick at hand; None while there is none."""
         self.counts = ComponentCounts()
         self.errors = ReportedErrors(f"component {component}", self.counts, trees.clock)
 
     def emit(
         self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] = (), stream: str = DEFAULT_STREAM
     ) -> None:
-        if not isinstance(anchors, Tuple) or anchors.state:
+        if not isinstance(anchors, Tuple) or anchors.state or self.emits_results:
             self.emit_telling_tasks(values, anchors, stream)
             return
         output = self.outputs.get(stream) if type(values) in _PLAIN else None
@@ -173,6 +187,9 @@ class Collector:
             for values in rows
         ]
         opened = self._open(anchors)
+        if self.emits_results and not any(each.root for each in opened):
+            self.gathered += [Gathered(stream, each, None, output.targets(each)) for each in many]
+            return
         root, others = (opened[0].root, opened[0].others) if len(opened) == 1 else _trees_of(opened)
         output.send_all(many, root, others)
         self.counts.emitted += len(many)
@@ -194,10 +211,7 @@ class Collector:
         many = self._open(anchors)
         values = values if isinstance(values, tuple) else list(values)
         targets = output.targets(values)
-        self.counts.emitted += 1
-        root, others = _trees_of(many)
-        for _, send in targets:
-            send(values, root, others)
+        self._emit(Gathered(stream, values, None, targets), many)
         return [task for task, _ in targets]
 
     def emit_direct(
@@ -209,14 +223,33 @@ class Collector:
     ) -> None:
         output = self._checked(values, stream, direct=True)
         many = self._open(anchors)
+        copied = values if isinstance(values, tuple) else list(values)
+        self._emit(Gathered(stream, copied, task, [(task, self._to(task, output, stream))]), many)
+
+    def _emit(self, chosen: Gathered, anchors: Sequence[Tuple]) -> None:
+        root, others = _trees_of(anchors)
+        if self.emits_results and not root:
+            self.gathered.append(chosen)
+            return
+        self.counts.emitted += 1
+        for _, send in chosen.targets:
+            send(chosen.values, root, others)
+
+    def chosen(self, stream: str, values: Sequence[Any], task: int | None) -> Gathered:
+        """Choose the tasks of a tuple that was kept. Raises if the topology has no place for it any more."""
+        output = self._checked(values, stream, direct=task is not None)
+        if task is None:
+            return Gathered(stream, values, None, output.targets(values))
+        return Gathered(stream, values, task, [(task, self._to(task, output, stream))])
+
+    def _to(self, task: int, output: Output, stream: str) -> Send:
         send = output.tasks.get(task)
         if send is None:
             raise InvalidConfig(
                 f"component {self._component!r}: expected emit_direct to a task that subscribes to stream "
                 f"{stream!r} ({', '.join(map(str, sorted(output.tasks))) or 'none does'}), got {task!r}"
             )
-        self.counts.emitted += 1
-        send(values if isinstance(values, tuple) else list(values), *_trees_of(many))
+        return send
 
     def emit_root(self, values: Sequence[Any], root: int, stream: str = DEFAULT_STREAM) -> bool:
         """Emit a spout's tuple as the root of a tree, 0 if untracked; tells whether its tree is still open."""
@@ -239,6 +272,8 @@ class Collector:
         self.counts.acked += 1
         if tup.is_held:
             self._trees.count(tup.roots, -1)
+            if self.ended_in_tick is not None:
+                self.ended_in_tick += tup.roots
 
     def fail(self, tup: Tuple, reason: str | BaseException = "") -> None:
         if tup.state:
@@ -342,10 +377,6 @@ class Collector:
 
 def _nothing_left(_: int) -> None:
     """Nothing leaves a process that has all bolts."""
-
-
-def _no_root(work: Callable[[Tuple], None]) -> None:
-    raise AssertionError(f"a spout has no ticks, for {work!r}")
 
 
 def _trees_of(anchors: Sequence[Tuple]) -> tuple[int, tuple[int, ...] | None]:

@@ -1,7 +1,10 @@
 """A topology as every process of it needs it, seen from one spout: the plan, the options, the pickled bolts."""
 
+import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from io import BytesIO
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 from pyspark import cloudpickle
@@ -44,11 +47,11 @@ class Program:
     """Whether a spout's tuple has a tree; otherwise it is acked at once."""
     is_exact: bool = True
     """Whether a tree that fails leaves no trace in the state."""
-    is_one_by_one: bool = False
-    """Whether all bolts are in one stage, in one process: see ``one_by_one``."""
+    is_careful: bool = False
+    """Whether all bolts are in one stage, in one process: see ``groups``."""
 
-    def one_by_one(self) -> "Program":
-        return replace(self, plan=self.plan.in_one_stage(), partitions=1, is_one_by_one=True)
+    def carefully(self) -> "Program":
+        return replace(self, plan=self.plan.in_one_stage(), partitions=1, is_careful=True)
 
     def conf_of(self, component: str) -> dict[str, Any]:
         """The topology's conf, with the component's own over it."""
@@ -64,6 +67,42 @@ class Program:
     def new_bolt(self, component: str) -> Bolt:
         bolt: Bolt = cloudpickle.loads(self.bolts[component])
         return bolt
+
+    def in_this_process(self, graph: ComponentGraph) -> "Program":
+        """Give the program whose bolts are copies of those in the graph, but share their classes and functions.
+
+        So what a test's own code has is seen there, as lists at the top of its script; it does not travel.
+        """
+        return _ProgramHere(**{each.name: getattr(self, each.name) for each in fields(self)}, objects=graph)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProgramHere(Program):
+    objects: ComponentGraph
+
+    def new_bolt(self, component: str) -> Bolt:
+        file = BytesIO()
+        pickler = _ByReference(file)
+        pickler.dump(self.objects[component].made_of)  # type: ignore[no-untyped-call]
+        file.seek(0)
+        unpickler = pickle.Unpickler(file)  # noqa: S301 - our own, made a moment ago
+        unpickler.persistent_load = pickler.kept.__getitem__  # type: ignore[method-assign]
+        bolt: Bolt = unpickler.load()
+        return bolt
+
+
+class _ByReference(cloudpickle.Pickler):
+    """Pickles an object for its own process: the classes, functions and modules in it stay the same."""
+
+    def __init__(self, file: BytesIO) -> None:
+        super().__init__(file)  # type: ignore[no-untyped-call]
+        self.kept: list[object] = []
+
+    def persistent_id(self, found: object) -> int | None:
+        if not isinstance(found, (type, FunctionType, ModuleType)):
+            return None
+        self.kept.append(found)
+        return len(self.kept) - 1
 
 
 def program_of(

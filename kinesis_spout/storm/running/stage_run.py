@@ -7,13 +7,15 @@ returned. What is for a later stage is packed into blocks.
 A micro-batch ends in the order of the flow: a bolt gets its tick and its ``flush``, what it still holds has
 timed out, then it is the next bolt's turn. Then it is reported which trees are not complete.
 
-A run is kept by its process and used for micro-batch after micro-batch, with the user's objects in it.
+A run is kept by its process and used for micro-batch after micro-batch, with the user's objects in it. That of
+a program that ``is_careful`` has all stages in one, and runs the roots in groups: see ``groups``.
 """
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kinesis_spout.storm.components.tuples import Source
 from kinesis_spout.storm.graph.grouping import Choose, Send, Target, chooser
@@ -29,16 +31,22 @@ from kinesis_spout.storm.running.blocks import (
 )
 from kinesis_spout.storm.running.bolt_task import BoltTask
 from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
-from kinesis_spout.storm.running.collecting import AsRoot, Collector, Output, SendAll
+from kinesis_spout.storm.running.collecting import Collector, Output, SendAll
 from kinesis_spout.storm.running.counts import ComponentCounts
+from kinesis_spout.storm.running.groups import Groups
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.trees import Trees, new_root
+from kinesis_spout.storm.running.results import Results
+from kinesis_spout.storm.running.trees import Trees
 from kinesis_spout.storm.state.key_values import PartitionState
 
 Record = Callable[[str, str, Sequence[Any]], None]
 OpenState = Callable[[str, int], PartitionState]
 """Gives the state of a task at the beginning of the micro-batch, by its component and index."""
 EmitRoot = Callable[..., bool]
+_CALLS_OF_A_BOLT: Final = 8
+"""That Python nests, at most, until the next bolt is called."""
+_USERS_CALLS: Final = 250
+"""For what bolts call, and for what has called us."""
 
 
 class StageRun:
@@ -64,7 +72,6 @@ class StageRun:
         self._plan = program.plan
         self.stage = stage
         self._partition = partition
-        self._record = record
         self.trees = Trees(clock, program.timeout_seconds)
         if program.is_tracked and not program.ackers and stage < self._plan.exchanges:
             self.trees.groups = {}
@@ -74,6 +81,16 @@ class StageRun:
         self.spout = Collector(self._plan.spout, self.trees, ends_run)
         """The spout's output; wired in stage 0 only."""
         self.emit_root: EmitRoot = self.spout.emit_root
+        self._groups: Groups | None = None
+        self._record = record
+        self._batches = 0
+        if program.is_careful:
+            self._groups = Groups(self.spout, self.trees, self._in_order, record)
+            self.emit_root = self._groups.emit_root
+            self._record = None if record is None else self._note
+            # All bolts call each other here, also those that exchanges separate elsewhere.
+            needed = _USERS_CALLS + _CALLS_OF_A_BOLT * len(self._plan.stage_of)
+            sys.setrecursionlimit(max(sys.getrecursionlimit(), needed))
         if stage == 0:
             self.spout.drop_last = self.outbox.drop_last
             self._wire(self.spout, self._plan.spout, 0)
@@ -84,15 +101,17 @@ class StageRun:
         """Begin a micro-batch. ``states`` gives each task with state its own; ``ticks`` come at the end."""
         self.trees.begin()
         self._ticks = ticks
+        self._batches += 1
         self.outbox.clear()
-        self._give_states(states)
-
-    def _give_states(self, states: OpenState | None) -> None:
+        given: list[tuple[BoltTask, PartitionState]] = []
         for name in self._plan.stages[self.stage]:
             if self._graph[name].is_stateful:
                 for index in self._own(name):
                     assert states is not None
-                    self._task(name, index).give_state(states(name, index))
+                    given.append((self._task(name, index), states(name, index)))
+                    given[-1][0].give_state(given[-1][1])
+        if self._groups is not None:
+            self._groups.begin(given)
 
     def receive(self, block: TupleBlock) -> None:
         task, trees = self._task(block.component, block.index), self.trees
@@ -121,10 +140,35 @@ class StageRun:
 
     def finish(self) -> None:
         """End the micro-batch: tick, flush, time out. What is sent on is then in the outbox, with the counts."""
-        for task in self._ending():
-            task.tick(self._ticks)
-            task.flush()
+        if self._groups is not None:
+            self._finish_groups(self._groups)
+        else:
+            for task in self._ending():
+                task.tick(self._ticks)
+                task.emit_results_again()
+                task.flush()
         self._close()
+
+    def _finish_groups(self, groups: Groups) -> None:
+        """End all groups. The ticks come once more if they came among roots whose group was taken back."""
+        groups.end()
+        for task in self._ending():
+            task.emit_results_again()
+        do_ticks_stand = False
+        while True:
+            groups.end()
+            is_held = groups.is_open
+            if do_ticks_stand and not is_held:
+                return
+            if not is_held:
+                groups.give_states()
+            for task in self._in_order():
+                if not do_ticks_stand:
+                    task.tick(self._ticks)
+                task.flush()
+                if not is_held:
+                    groups.keep_work_of(task)
+            do_ticks_stand = (not is_held or groups.settle()) or do_ticks_stand
 
     def _ending(self) -> Iterator[BoltTask]:
         """The tasks in the order of the flow, also those that only tick."""
@@ -132,6 +176,10 @@ class StageRun:
             if component in self._ticks.numbers and component in self._plan.exchanged:
                 for index in self._own(component):
                     self._task(component, index)  # It ticks, whether a tuple has ever come to it or not.
+        return self._in_order()
+
+    def _in_order(self) -> Iterator[BoltTask]:
+        for component in self._plan.stages[self.stage]:
             yield from [task for (name, _), task in self._tasks.items() if name == component]
 
     def _close(self) -> None:
@@ -156,6 +204,13 @@ class StageRun:
             taken[self._plan.spout].add(self.spout.counts.take())
         return dict(taken)
 
+    def forget(self) -> None:
+        """Let go of the micro-batch that has ended, and been taken: until the next one comes, if one comes."""
+        self.trees.begin()
+        self.outbox.clear()
+        for task in self._tasks.values():
+            task.forget()
+
     def close(self) -> None:
         for task in self._tasks.values():
             task.cleanup()
@@ -176,20 +231,31 @@ class StageRun:
                 processing_time=lambda: self._ticks.time,
                 read_to=lambda: self._ticks.read_to,
             )
+            results = None
+            if self._graph[component].is_stateful:
+                results = Results(
+                    collector,
+                    self.trees,
+                    time=lambda: self._ticks.time,
+                    parallelism=context.parallelism,
+                    group=self._groups,
+                )
+                collector.results = results
             task = BoltTask(
                 program.new_bolt(component),
                 context=context,
                 conf=program.conf_of(component),
                 collector=collector,
                 trees=self.trees,
-                tells_touched=self._plan.exchanges > 0 and program.is_exact,
+                tells_touched=program.is_careful or (self._plan.exchanges > 0 and program.is_exact),
+                results=results,
             )
-            collector.as_root = self._as_root(task)
             self._tasks[component, index] = task
         return task
 
-    def _as_root(self, task: BoltTask) -> AsRoot:
-        return lambda work: task.run_as_root(work, new_root())
+    def _note(self, component: str, stream: str, values: Sequence[Any]) -> None:
+        assert self._groups is not None, "it notes for groups"
+        self._groups.noted.append((component, stream, values))
 
     def _wire(self, collector: Collector, component: str, index: int) -> None:
         for name, stream in self._graph[component].streams.items():
@@ -231,6 +297,8 @@ class StageRun:
         return self._task(component, self._partition % len(self._graph.tasks[component]))
 
     def _way(self, component: str, index: int, source: Source, collector: Collector) -> Send:
+        if self.program.is_careful:
+            return self._direct_way(component, index, source)
         outbox, trees = self.outbox, self.trees
         is_undone = self._graph[component].is_stateful and self.program.is_exact
         tell = trees.tell if self.program.ackers else None
@@ -249,6 +317,18 @@ class StageRun:
                 outbox.send(parcel)
 
         return send
+
+    def _direct_way(self, component: str, index: int, source: Source) -> Send:
+        send: Send | None = None
+        made_in = 0
+
+        def send_to_task(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            nonlocal send, made_in
+            if send is None or made_in != self._batches:
+                send, made_in = self._task(component, index).sender(source), self._batches
+            send(values, root, others)
+
+        return send_to_task
 
 
 def _chosen_by_none(record: Callable[[Sequence[Any]], None], values: Sequence[Any]) -> Sequence[Target]:

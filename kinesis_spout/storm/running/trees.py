@@ -30,6 +30,7 @@ from kinesis_spout.storm.running.blocks import (
     AckBlock,
     Block,
     ChangesDoNotCount,
+    FailedResults,
     GroupBlock,
     OpenTrees,
     TreeReport,
@@ -44,6 +45,7 @@ NOBODY_SAID: Final = TreeEnd.after_time_out(
 
 _PLACE_BITS: Final = 28
 _NOT_A_SPOUTS: Final = 1 << 63
+_RESULTS: Final = _NOT_A_SPOUTS | 1 << 62
 
 
 def root_of(batch: int, number: int) -> int:
@@ -64,8 +66,17 @@ def acker_of(root: int, ackers: int) -> int:
 
 
 def new_root() -> int:
-    """The root of a tuple that is no spout's."""
-    return _NOT_A_SPOUTS | getrandbits(63)
+    """The root of a tuple that is no spout's, and no result."""
+    return _NOT_A_SPOUTS | getrandbits(62)
+
+
+def new_result_root() -> int:
+    return _RESULTS | getrandbits(62)
+
+
+def results_in(roots: Iterable[int]) -> frozenset[int]:
+    """Those of these roots that are results."""
+    return frozenset(root for root in roots if root >= _RESULTS)
 
 
 class Trees:
@@ -130,6 +141,11 @@ class Trees:
 
     def end(self, root: int, end: TreeEnd) -> None:
         note_end(self.ends, root, end)
+
+    def reopen(self, root: int) -> None:
+        """Forget how a tree ended, which runs again."""
+        self.opened.pop(root, None)
+        self.ends.pop(root, None)
 
     def reset_timeout(self, roots: Iterable[int]) -> None:
         self.reset_at = self.clock()
@@ -270,6 +286,8 @@ def decide(blocks: Iterable[Block]) -> Iterator[Unfinished | Block]:
     unfinished = acker.unfinished()
     if not touched.isdisjoint(unfinished):
         yield ChangesDoNotCount()
+    if failed := results_in(unfinished):
+        yield FailedResults(roots=failed)
     for trees in opened if unfinished else ():
         numbers = array("Q", trees.numbers)
         ended = [(numbers[at], root) for at, root in enumerate(array("Q", trees.roots)) if root in unfinished]

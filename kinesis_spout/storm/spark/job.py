@@ -30,6 +30,7 @@ from kinesis_spout.storm.running.blocks import (
     Block,
     ChangesDoNotCount,
     CountsBlock,
+    FailedResults,
     GroupBlock,
     Keyed,
     TreeReport,
@@ -37,7 +38,7 @@ from kinesis_spout.storm.running.blocks import (
 from kinesis_spout.storm.running.clocks import Ticks
 from kinesis_spout.storm.running.counts import ComponentCounts, RunningCounts
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.trees import ends_reported, place_of
+from kinesis_spout.storm.running.trees import ends_reported, place_of, results_in
 from kinesis_spout.storm.spark.kept_runs import ShippedProgram
 from kinesis_spout.storm.spark.stages import (
     EndedTuples,
@@ -78,7 +79,7 @@ class TopologyJobs:
         self._has_records = has_records
         self._program = program
         self.shipped = ShippedProgram(program, state)
-        self.shipped_one_by_one = None if state is None else ShippedProgram(program.one_by_one(), state)
+        self.shipped_careful = None if state is None else ShippedProgram(program.carefully(), state)
         self._is_java_for_bytes = not any(map(context.getConf().contains, _OTHER_SHUFFLES))
         self._lock = threading.Lock()
         self._counts = RunningCounts(monotonic)
@@ -127,7 +128,7 @@ class TopologyJobs:
             )
         return found
 
-    def run_one_by_one(self, tag: str, pack: Any, only: FirstStage) -> list[Block]:
+    def run_carefully(self, tag: str, pack: Any, only: FirstStage) -> list[Block]:
         with tagged(self._context, tag):
             found = self._context.parallelize([pack], 1).mapPartitions(only).values().collect()
         self._take_in(found)
@@ -144,6 +145,8 @@ class TopologyJobs:
         ends, has_touched = ends_reported(reports, (each for each in groups if isinstance(each, GroupBlock)))
         if has_touched:
             yield ChangesDoNotCount()
+        if failed := results_in(ends):
+            yield FailedResults(roots=failed)
         by_batch: defaultdict[int, dict[int, TreeEnd]] = defaultdict(dict)
         for root, end in ends.items():
             place = place_of(root)

@@ -26,7 +26,6 @@ from kinesis_spout.model.handler import found_at
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.storm.components.bolt import CallHangs
 from kinesis_spout.storm.running.bolt_task import CALLS
-from kinesis_spout.storm.running.one_by_one import run_of
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.state.partition import StateParts
@@ -79,6 +78,8 @@ class ShippedProgram:
         except BaseException:
             run.close()
             raise
+        # The collector of garbage walks through all that is kept, and runs of stopped topologies are kept, too.
+        run.forget()
         now = monotonic()
         idle = sum(used_at < now - _IDLE_SECONDS for used_at in _used_at.values())
         for oldest in list(_kept)[: max(idle, len(_kept) + 1 - _MOST_KEPT)]:
@@ -87,7 +88,7 @@ class ShippedProgram:
         _kept[key], _used_at[key] = kept, now
 
     def _new_run(self, stage: int, partition: int) -> KeptRun:
-        run = run_of(self._pickled.load()(), stage, partition, monotonic, ends_run=(StateError,))
+        run = StageRun(self._pickled.load()(), stage, partition, monotonic, ends_run=(StateError,))
         return KeptRun(run, StateParts(self._state or ""))
 
 

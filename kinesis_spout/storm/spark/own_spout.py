@@ -6,12 +6,14 @@ tuples are out at a time.
 """
 
 import logging
+import sys
 import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic
+from traceback import walk_stack
 from typing import Any, Final, NamedTuple
 
 from pyspark import SparkContext, cloudpickle
@@ -19,7 +21,8 @@ from pyspark import SparkContext, cloudpickle
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig, KinesisSpoutError
-from kinesis_spout.model.handler import failure_of, failure_saying
+from kinesis_spout.model.handler import failure_of, failure_saying, found_at
+from kinesis_spout.model.unfinished_work import refuse_unfinished
 from kinesis_spout.spark.driver.running_query import RunningQuery
 from kinesis_spout.spark.tasks.jobs import cancel, tags_of
 from kinesis_spout.storm.components.given import TaskContext
@@ -40,13 +43,15 @@ _LONGEST_REST: Final = 0.2
 _GATHER_SECONDS: Final = 0.05
 """A spout that makes its tuples slowly, or waits for each, is asked no longer for those of one micro-batch."""
 _JOIN_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.5
+"""How often to look whether a call of the spout hangs."""
 _RECENT_PROGRESS: Final = 100
 
 _log: Final = logging.getLogger(__name__)
 
 
 class SpoutHangs(KinesisSpoutError):  # noqa: N818 - what happened
-    """A spout of the user's own does not return from a call."""
+    """A spout of the user's own does not return from a call. Says which call, and where it is."""
 
 
 class Gathered(NamedTuple):
@@ -60,10 +65,14 @@ class GatheringCollector:
         self._name = name
         self._streams = streams
         self.gathered: list[Gathered] = []
+        self.given_up: SpoutHangs | None = None
+        """What a call gets that goes on emitting although the query has ended."""
         self.counts = ComponentCounts()
         self._errors = ReportedErrors(f"spout {name}", self.counts, monotonic)
 
     def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
+        if self.given_up is not None:
+            raise self.given_up
         declared = self._streams.get(stream)
         where = f"spout {self._name!r}"
         if declared is None or declared.direct:
@@ -123,11 +132,16 @@ class OwnSpoutQuery(RunningQuery):
         self._idle_since: float | None = None
         self._tag = ""
         self._error: BaseException | None = None
+        self._under_way: tuple[str, float] | None = None
+        """The call of the spout that is under way, and since when."""
         self._counted = Counters()
         """Nothing is given up: the spout decides what comes again."""
         self._batches = 0
         self._progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
         self._thread = threading.Thread(target=self._run, name=f"kinesis-spout-{name}", daemon=True)
+        self._watch = threading.Thread(
+            target=self._name_hanging, name=f"kinesis-spout-{name}-watch", daemon=True
+        )
 
     def start(self) -> None:
         try:
@@ -137,6 +151,7 @@ class OwnSpoutQuery(RunningQuery):
             self._spout.close()
             raise
         self._thread.start()
+        self._watch.start()
 
     @property
     def id(self) -> str:
@@ -156,7 +171,7 @@ class OwnSpoutQuery(RunningQuery):
         return False
 
     def _status_while_active(self) -> dict[str, Any]:
-        message = "Running a micro-batch" if self._tag else "Waiting for tuples"
+        message = "Running a micro-batch" if self._tag else str(self._hangs() or "Waiting for tuples")
         return {"message": message, "isDataAvailable": False, "isTriggerActive": bool(self._tag)}
 
     def _consumers(self) -> Mapping[str, Consumer]:
@@ -196,21 +211,48 @@ class OwnSpoutQuery(RunningQuery):
         """End: what runs can end, then the spout is deactivated and closed. Can be called twice.
 
         Raises:
-            SpoutHangs: the spout does not return from a call, so it cannot be ended.
+            SpoutHangs: a call of the spout takes longer than its ``timeout_seconds``. The query has ended, and
+                this is its error; should the call return, the spout is closed.
         """
         self._stopping.set()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(_JOIN_SECONDS)
-            until = monotonic() + _JOIN_SECONDS
-            while self._thread.is_alive():
-                if self._tag:
-                    cancel(self._spark, self._tag)
-                elif monotonic() >= until:
-                    raise SpoutHangs(
-                        f"spout {self._context.component!r} has not returned from a call for {_JOIN_SECONDS:g} s: "
-                        "expected calls that do not block, in which it emits nothing when there is nothing"
-                    )
-                self._thread.join(min(1.0, _JOIN_SECONDS))
+        if threading.current_thread() is self._thread:
+            return
+        until = monotonic() + _JOIN_SECONDS
+        while self._thread.is_alive():
+            hangs = self._hangs()
+            if hangs is not None:
+                self._error = self._collector.given_up = hangs
+                self._ended.set()
+                raise hangs
+            if self._tag and monotonic() >= until:
+                cancel(self._spark, self._tag)
+            self._thread.join(min(_LOOK_SECONDS, _JOIN_SECONDS))
+
+    def _name_hanging(self) -> None:
+        """Warn of each call of the spout that hangs, once. Runs on a thread of its own."""
+        named = None
+        while not self._ended.wait(_LOOK_SECONDS):
+            under_way, hangs = self._under_way, self._hangs()
+            if hangs is not None and under_way is not named:
+                named = under_way
+                _log.warning("%s\n%s", hangs, *hangs.__notes__)
+
+    def _hangs(self) -> SpoutHangs | None:
+        under_way, most = self._under_way, self._spout.timeout_seconds
+        frame = sys._current_frames().get(self._thread.ident or 0)  # noqa: SLF001 - there is no other way to ask
+        if under_way is None or frame is None or self._clock() - under_way[1] < most:
+            return None
+        call, emitted = under_way[0], len(self._collector.gathered)
+        waiting = f"; what it has emitted meanwhile waits for that (tuples: {emitted})" if emitted else ""
+        ours = OwnSpoutQuery._call.__code__
+        called_by = next((each for each, _ in walk_stack(frame) if each.f_code is ours), None)
+        where = found_at(frame, "it is", called_by)
+        hangs = SpoutHangs(
+            f"spout {self._context.component!r} has not returned from {call} for {most:g} s (timeout_seconds), "
+            f"{where.kind}{waiting}: expected calls that do not block, which emit what there is, and return"
+        )
+        hangs.add_note(where.traceback)
+        return hangs
 
     # The spout's own thread
 
@@ -229,20 +271,29 @@ class OwnSpoutQuery(RunningQuery):
                 else:
                     self._stopping.wait(rest)
                     rest = min(_LONGEST_REST, 2 * rest)
-            self._spout.deactivate()
+            self._call(self._spout.deactivate)
         except BaseException as error:  # noqa: BLE001 - whatever ended it must reach the user
             if not isinstance(error, KinesisSpoutError):
                 error.add_note(f"raised by the spout {self._context.component!r}")
-            self._error = error
+            self._error = self._error or error
         finally:
             self._close()
             self._ended.set()
 
     def _close(self) -> None:
         try:
-            self._spout.close()
+            self._call(self._spout.close)
         except BaseException as error:  # noqa: BLE001 - as above, unless there is a reason already
             self._error = self._error or error
+
+    def _call(self, call: Callable[..., object], *given: Any) -> None:
+        self._under_way = call.__name__, self._clock()
+        try:
+            returned = call(*given)
+            if returned is not None:
+                refuse_unfinished(returned)
+        finally:
+            self._under_way = None
 
     def _gather(self) -> list[Gathered]:
         """Ask for tuples until there are none, or ``max_spout_pending``, or the time is over.
@@ -252,7 +303,7 @@ class OwnSpoutQuery(RunningQuery):
         gathered, until = self._collector.gathered, self._clock() + _GATHER_SECONDS
         while len(gathered) < self._max_pending and not self._stopping.is_set():
             before = len(gathered)
-            self._spout.next_tuple()
+            self._call(self._spout.next_tuple)
             if len(gathered) == before or self._clock() >= until:
                 break
         self._collector.gathered = gathered[self._max_pending :]
@@ -282,12 +333,12 @@ class OwnSpoutQuery(RunningQuery):
             end = ends.get(at)
             if end is None:
                 self._counted.acked += 1
-                self._spout.ack(message_id)
+                self._call(self._spout.ack, message_id)
             elif end.timed_out:
                 self._counted.timed_out += 1
-                self._spout.timed_out(message_id, end.reason)
+                self._call(self._spout.timed_out, message_id, end.reason)
             else:
-                self._spout.fail(message_id, end.reason)
+                self._call(self._spout.fail, message_id, end.reason)
         self._progress.append(
             {
                 "id": self.id,

@@ -1,8 +1,9 @@
-"""Runs a micro-batch of a Kinesis spout through a topology. With state it can run again: see ``one_by_one``."""
+"""Runs a micro-batch of a Kinesis spout through a topology. With state it can run again: see ``groups``."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from time import monotonic
+from typing import Final, NamedTuple
 
 from pyspark import SparkContext
 
@@ -10,10 +11,10 @@ from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.jobs import HandlerRaised, SparkRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount
+from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount, FailedResults
 from kinesis_spout.storm.running.clocks import TickClock, Ticks
 from kinesis_spout.storm.running.counts import ComponentCounts
-from kinesis_spout.storm.running.one_by_one import RunChoice
+from kinesis_spout.storm.running.groups import RunChoice
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.spark.job import TopologyJobs
 from kinesis_spout.storm.spark.stages import FirstStage, UpdateBlock
@@ -29,6 +30,18 @@ from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
 from kinesis_spout.storm.state.versions import KeyedState
 
 Packs = Sequence[Sequence[WorkSlice]]
+
+_MOST_FAILED: Final = 10_000
+"""Results of a micro-batch, as their roots are stored in the manifest. With more it is run carefully: then each
+task knows at once which of its results failed."""
+
+
+class _Changes(NamedTuple):
+    began_with: StateManifest
+    updates: list[StateUpdate]
+    ticks: Ticks
+    failed: frozenset[int]
+    """The roots of results."""
 
 
 class TopologyRunner(SparkRunner):
@@ -50,12 +63,13 @@ class TopologyRunner(SparkRunner):
         self._jobs = TopologyJobs(context, program, address, has_records=True)
         self._is_exact = program.is_exact
         self._to_values = PickledHandler.of(to_values)
-        self.ticks: TickClock = TickClock(program.ticks, monotonic())
+        self.ticks: TickClock = TickClock(
+            program.ticks, monotonic(), retry_at=None if state is None else lambda: state.retry_at
+        )
         self._choice = RunChoice()
         """Needs no lock: micro-batches with state run one at a time."""
-        self._changes: dict[str, tuple[StateManifest, list[StateUpdate], Ticks]] = {}
-        """What jobs have changed of the state, by their tags, and by which ticks, until it is said whether they
-        count."""
+        self._changes: dict[str, _Changes] = {}
+        """What jobs have changed of the state, by their tags, until it is said whether they count."""
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:
@@ -88,19 +102,20 @@ class TopologyRunner(SparkRunner):
             counts = not any(isinstance(block, ChangesDoNotCount) for block in found)
             # What comes again would count twice.
             counts = counts and not (self._is_exact and any(each.is_cut for each in _tree_results(found)))
+            counts = counts and len(_failed_results(found)) <= _MOST_FAILED
             return found if counts else None
 
         try:
             found = self._choice.run(
                 at_once,
-                lambda: self._run_one_by_one(tag, packs, ticks, manifest),
+                lambda: self._run_carefully(tag, packs, ticks, manifest),
                 lambda found: any(result.failed for result in _results(found)),
             )
         except BaseException:
             self.ticks.did_not_count(ticks)
             raise
         updates = [block.update for block in found if isinstance(block, UpdateBlock)]
-        self._changes[tag] = (manifest, updates, ticks)
+        self._changes[tag] = _Changes(manifest, updates, ticks, _failed_results(found))
         return found
 
     def settled(self, tag: str, *, is_whole: bool) -> bool:
@@ -108,8 +123,8 @@ class TopologyRunner(SparkRunner):
         changes = self._changes.pop(tag, None)
         if changes is None or self._state is None:
             return True
-        manifest, updates, ticks = changes
-        counts = is_whole and self._state.settled(manifest, updates, ticks.time)
+        began_with, updates, ticks, failed = changes
+        counts = is_whole and self._state.settled(began_with, updates, ticks.time, failed)
         if not counts:
             self.ticks.did_not_count(ticks)
         return counts
@@ -123,13 +138,17 @@ class TopologyRunner(SparkRunner):
         )
         return self._jobs.run(tag, packs, first, ticks=ticks, state=state)
 
-    def _run_one_by_one(self, tag: str, packs: Packs, ticks: Ticks, state: StateManifest) -> list[Block]:
-        shipped = self._jobs.shipped_one_by_one
+    def _run_carefully(self, tag: str, packs: Packs, ticks: Ticks, state: StateManifest) -> list[Block]:
+        shipped = self._jobs.shipped_careful
         assert shipped is not None, "there is state"
         only = FirstStage(
             shipped=shipped, settings=self._settings, to_values=self._to_values, ticks=ticks, state=state
         )
-        return self._jobs.run_one_by_one(tag, [work for pack in packs for work in pack], only)
+        return self._jobs.run_carefully(tag, [work for pack in packs for work in pack], only)
+
+
+def _failed_results(found: Sequence[Block]) -> frozenset[int]:
+    return frozenset(root for each in found if isinstance(each, FailedResults) for root in each.roots)
 
 
 def _results(found: Sequence[Block]) -> list[WorkResult]:

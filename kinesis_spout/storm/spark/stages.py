@@ -132,7 +132,7 @@ class FirstStage:
     to_values: PickledHandler[ToValues]
     ticks: Ticks = NO_TICKS
     state: StateManifest | None = None
-    """What the bolts with state begin with, if they are in this stage, as all are when roots run one by one."""
+    """What the bolts with state begin with, if they are in this stage, as all are in a careful run."""
 
     def __call__(self, packs: Iterable[Sequence[WorkSlice]]) -> Iterator[Keyed]:
         partition = partition_here()

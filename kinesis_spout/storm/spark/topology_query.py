@@ -14,7 +14,7 @@ from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.driver.running_query import RunningQuery
-from kinesis_spout.storm.picture import mermaid, svg
+from kinesis_spout.storm.picture import mermaid
 from kinesis_spout.storm.running.counts import ComponentCounts, added
 from kinesis_spout.storm.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.storm.topology_conf import BuiltTopology
@@ -134,10 +134,6 @@ class TopologyQuery(RunningQuery):
     def mermaid(self) -> str:
         """Draw the topology with the components' counts as they are now; see ``Topology.mermaid``."""
         return mermaid(self._topology.graph, self.components)
-
-    def svg(self) -> str:
-        """Draw the topology with the components' counts as they are now; see ``Topology.svg``."""
-        return svg(self._topology.graph, self.components, title=self._topology.name)
 
     @property
     def components(self) -> dict[str, ComponentCounts]:

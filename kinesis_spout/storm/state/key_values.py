@@ -3,13 +3,14 @@
 Stored values are kept as they were pickled. ``get`` of one that this micro-batch has not put gives a new
 object each time: so changes in place are forgotten with the micro-batch, unless the value is put.
 
-As a rule values are pickled when the micro-batch ends: a key that many tuples change is pickled once. While
-roots run one by one they are pickled unit by unit, so that a value can go back to what it was, also one that
-was changed in place; and so that a value that cannot be kept is found where it was put.
+As a rule values are pickled when the micro-batch ends: a key that many tuples change is pickled once. Where work
+may have to be taken back (a tick that raises, a group of roots of which one fails) they are pickled before and
+after it. So a value can go back to what it was, also one that was changed in place, and a value that cannot be
+kept is found where it was put.
 """
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from io import BytesIO
 from typing import Any, Final
 
@@ -17,10 +18,12 @@ from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.storm.components.open_windows import OpenWindows
 from kinesis_spout.storm.components.tuples import try_unpickling, why_not
 from kinesis_spout.storm.graph.grouping import stable_hash
+from kinesis_spout.storm.state.result import Result, ResultKey
 
 PICKLE_PROTOCOL: Final = 5
 DELETED: Final = object()
 _ABSENT: Final = object()
+_READ: Final = object()
 _PLAIN: Final = frozenset((str, bytes, int, bool, type(None)))
 """The types of keys that need no further look."""
 _PLAIN_VALUES: Final = _PLAIN | {float}
@@ -34,7 +37,7 @@ _MOVED: Final = {"kinesis_spout.topology.components.open_windows": OpenWindows._
 
 
 class UnfitValue(Exception):  # noqa: N818 - what was found; the runner says what follows
-    """A bolt has left a value in its state that cannot be pickled, or not be unpickled."""
+    """A bolt has left a value in its state, or emitted a result, that cannot be pickled, or not be unpickled."""
 
 
 class PartitionState:
@@ -44,18 +47,27 @@ class PartitionState:
     is a tuple itself.
     """
 
-    __slots__ = ("_due_at", "_index", "_parallelism", "changes", "kept", "log", "stored", "unreadable")
+    __slots__ = (
+        *("_due_at", "_index", "_parallelism", "_stored_results", "changes"),
+        *("failed_results", "kept", "log", "spans", "stored", "unreadable"),
+    )
 
     def __init__(self, index: int, parallelism: int) -> None:
         self._index = index
         self._parallelism = parallelism
         self.stored: dict[Any, bytes] = {}
+        self._stored_results: set[ResultKey] = set()
+        """Which keys of ``stored`` are results."""
+        self.failed_results = 0
+        """How many results had failed when the micro-batch began, and have since in a careful run."""
         self.changes: dict[Any, Any] = {}
         """What this micro-batch has put, by key; ``DELETED`` where it has deleted."""
         self.log: list[tuple[Any, Any]] = []
         """What changed since it was last cleared: keys, each with what ``changes`` had of it before."""
+        self.spans: list[tuple[int, int, tuple[int, ...]]] = []
+        """In a careful run, of each tuple: where its changes and reads begin and end in the log; its roots."""
         self.kept: dict[Any, bytes | None] | None = None
-        """The changes that stand, pickled; None until ``changed`` is asked, or ``begin_unit`` was called."""
+        """The changes that stand, pickled; None until ``keep`` is called. The log has what came after that."""
         self._due_at: dict[Any, tuple[bytes, float]] = {}
         """When stored values are due, by key: what was pickled, and the answer for it. See ``due_keys``."""
         self.unreadable: StateUnreadable | None = None
@@ -71,9 +83,14 @@ class PartitionState:
             return self.get(own, default) if own is not key else default
         if value is DELETED:
             return default
+        self._note_read(key, value)
+        return value
+
+    def _note_read(self, key: Any, value: Any) -> None:
         if type(value) not in _CAN_BE_READ:
             self.log.append((key, value))  # It can be changed in place.
-        return value
+        elif self.kept is not None:
+            self.log.append((key, _READ))
 
     def put(self, key: Any, value: Any) -> None:
         changes = self.changes
@@ -85,43 +102,79 @@ class PartitionState:
     def delete(self, key: Any) -> None:
         self.put(key, DELETED)
 
-    def undo(self) -> bool:
-        """Take back what the log says, and clear it; False if a value could have been changed in place.
+    def can_undo(self, since: int = 0) -> bool:
+        """Whether the changes from a place in the log on can be undone; not if a value may have changed in place.
 
         A value that this micro-batch has put is the bolt's own object; only plain values are known to be
         unchanged.
         """
-        log, changes = self.log, self.changes
-        can = all(
-            before is _ABSENT or before is DELETED or type(before) in _PLAIN_VALUES for _, before in log
-        )
-        for key, before in reversed(log) if can else ():
-            if before is _ABSENT:
-                del changes[key]
-            else:
-                changes[key] = before
-        log.clear()
-        return can
+        return all(_is_known(before) for _, before in self.log[since:])
 
-    def begin_unit(self) -> None:
-        """From now on, keep or take back the changes of each unit of roots separately."""
+    def undo(self, since: int = 0) -> None:
+        for key, before in reversed(self.log[since:]):
+            self._put_back(key, before)
+        del self.log[since:]
+        while self.spans and self.spans[-1][0] >= since:
+            self.spans.pop()
+
+    def spoilt(self, roots: Container[int]) -> set[int]:
+        """The roots that have read or changed a key after one of these had changed it, or together with one."""
+        keys: set[Any] = set()
+        found: set[int] = set()
+        for start, end, of_tuple in self.spans:
+            touched = {key for key, _ in self.log[start:end]}
+            if not keys.isdisjoint(touched):
+                found.update(of_tuple)
+            if any(root in roots or root in found for root in of_tuple):
+                found.update(root for root in of_tuple if root not in roots)
+                keys |= touched
+        return found
+
+    def first_changes(self, roots: Container[int]) -> dict[Any, Any] | None:
+        """What was there before these roots changed it, by key; None if that is not known."""
+        found: dict[Any, Any] = {}
+        attributed = 0
+        for start, end, of_tuple in self.spans:
+            attributed += end - start
+            if any(root in roots for root in of_tuple):
+                for key, before in self.log[start:end]:
+                    if before is not _READ:
+                        found.setdefault(key, before)
+        is_known = attributed == len(self.log) and all(map(_is_known, found.values()))
+        return found if is_known else None
+
+    def put_back(self, first_changes: Mapping[Any, Any]) -> None:
+        for key, before in first_changes.items():
+            self._put_back(key, before)
+
+    def _put_back(self, key: Any, before: Any) -> None:
+        if before is _ABSENT:
+            self.changes.pop(key, None)
+        elif before is not _READ:
+            self.changes[key] = before
+
+    def keep(self) -> None:
+        """Let all changes so far stand. UnfitValue: one of them cannot be kept; then none is."""
         if self.kept is None:
-            self.kept = {}
-        self.log.clear()
+            self.kept = self.pickled(self.changes)
+        else:
+            self.kept_from(self.pickled_since())
+        self._forget_log()
 
-    def pickled_unit(self) -> dict[Any, bytes | None]:
-        """Pickle what the unit has changed, to be kept. Raises as ``changed``."""
+    def pickled_since(self) -> dict[Any, bytes | None]:
+        """Pickle what was changed since the last ``keep``. Raises UnfitValue."""
         return self.pickled({key: self.changes[key] for key, _ in self.log if key in self.changes})
 
-    def keep_unit(self, pickled: Mapping[Any, bytes | None]) -> None:
+    def kept_from(self, pickled: Mapping[Any, bytes | None]) -> None:
         kept = self.kept
         assert kept is not None, "it has begun"
         for key, _ in self.log:
             kept.pop(key, None)
         kept.update(pickled)
-        self.log.clear()
+        self._forget_log()
 
-    def take_unit_back(self) -> None:
+    def take_back(self) -> None:
+        """Forget what was changed since the last ``keep``."""
         kept, changes = self.kept, self.changes
         assert kept is not None, "it has begun"
         for key in {key for key, _ in self.log}:
@@ -131,7 +184,35 @@ class PartitionState:
                 before = kept[key]
                 # It was unpickled when it was found fit.
                 changes[key] = DELETED if before is None else pickle.loads(before)  # noqa: S301
+        self._forget_log()
+
+    def _forget_log(self) -> None:
         self.log.clear()
+        self.spans.clear()
+
+    def results(self) -> list[tuple[ResultKey, Result]]:
+        changes = self.changes
+        found = [(key, value) for key, value in changes.items() if type(key) is ResultKey]
+        known = [(key, value) for key, value in found if value is not DELETED]
+        stored = (key for key in self._stored_results if key not in changes)
+        return known + [(key, self._read(key, self.stored[key])) for key in stored]
+
+    def decide_results(self, failed: Collection[int], time: float) -> None:
+        """Forget the results that were sent, but not those in ``failed``. Called before anything is changed.
+
+        ``time``: of the micro-batch that sent them, in processing time.
+        """
+        results = self.results() if self._stored_results else []
+        self.failed_results = len(results)
+        for key, result in results:
+            if result.not_before is None and key.root in failed:
+                self.changes[key] = result.after_failure(time)
+            elif result.not_before is None:
+                self.changes[key] = DELETED
+                self.failed_results -= 1
+
+    def has(self, key: ResultKey) -> bool:
+        return self.changes.get(key, self.stored.get(key, DELETED)) is not DELETED
 
     def __contains__(self, key: Any) -> bool:
         return self.get(key, _ABSENT) is not _ABSENT
@@ -140,19 +221,22 @@ class PartitionState:
         # A copy: what the caller puts while it iterates must not come a second time.
         changes = dict(self.changes)
         for key, pickled in self.stored.items():
-            if key not in changes:
+            if key not in changes and type(key) is not ResultKey:
                 yield key, self._read(key, pickled)
         for key, value in changes.items():
-            if value is not DELETED:
-                if type(value) not in _CAN_BE_READ:
-                    self.log.append((key, value))  # It can be changed in place.
+            if value is not DELETED and type(key) is not ResultKey:
+                self._note_read(key, value)
                 yield key, value
 
     def due_keys(self, now: float, due_at: Callable[[Any], float]) -> list[Any]:
-        known, changes = self._due_at, self.changes
-        due = [key for key, value in changes.items() if value is not DELETED and due_at(value) <= now]
+        known, changes, results = self._due_at, self.changes, self._stored_results
+        due = [
+            key
+            for key, value in changes.items()
+            if value is not DELETED and type(key) is not ResultKey and due_at(value) <= now
+        ]
         for key, pickled in self.stored.items():
-            if key in changes:
+            if key in changes or key in results:
                 continue
             found = known.get(key)
             if found is None or found[0] is not pickled:
@@ -170,20 +254,26 @@ class PartitionState:
         """
         if self.unreadable is not None:
             raise self.unreadable
-        if self.kept is None:
-            self.kept = self.pickled(self.changes)
+        self.keep()
+        assert self.kept is not None, "it was kept"
         return self.kept
 
     def apply(self, changed: Mapping[Any, bytes | None]) -> None:
+        results = self._stored_results
         for key, pickled in changed.items():
             if pickled is None:
                 self.stored.pop(key, None)
             else:
                 self.stored[key] = pickled
+            if type(key) is ResultKey:
+                (results.discard if pickled is None else results.add)(key)
+
+    def forget_stored(self) -> None:
+        self.stored, self._stored_results = {}, set()
 
     def forget_changes(self) -> None:
         self.changes, self.unreadable, self.kept = {}, None, None
-        self.log.clear()
+        self._forget_log()
 
     def _read(self, key: Any, pickled: bytes) -> Any:
         try:
@@ -205,13 +295,15 @@ class PartitionState:
                     try_unpickling(pickled)
         except Exception as error:
             raise UnfitValue(
-                f"expected a value of its state that can be pickled and unpickled, got {type(value).__name__} "
-                f"for the key {key!r} ({type(error).__name__}: {error}); put plain values"
+                f"expected {_what(key)} that can be pickled and unpickled, got {_shown(key, value)} "
+                f"({type(error).__name__}: {error}); {'emit' if type(key) is ResultKey else 'put'} plain values"
             ) from error
         return changed
 
     def _own(self, key: Any) -> Any:
         """A key as it is kept. InvalidConfig: it is another task's, NaN, or cannot be pickled."""
+        if type(key) is ResultKey:
+            return key
         own = kept_key(key)
         if type(own) not in _PLAIN:
             _check_key(own)
@@ -223,6 +315,20 @@ class PartitionState:
                 "value or a tuple of several; a single value that is a tuple itself is written (value,)"
             )
         return own
+
+
+def _is_known(before: Any) -> bool:
+    return before is _ABSENT or before is DELETED or before is _READ or type(before) in _PLAIN_VALUES
+
+
+def _what(key: Any) -> str:
+    return "values of a window's or a tick's tuple" if type(key) is ResultKey else "a value of its state"
+
+
+def _shown(key: Any, value: Any) -> str:
+    if type(key) is ResultKey:
+        return f"one on stream {value.stream!r}"
+    return f"{type(value).__name__} for the key {key!r}"
 
 
 def read_value(key: Any, pickled: bytes) -> Any:
@@ -266,5 +372,7 @@ def kept_key(key: Any) -> Any:
 
 
 def task_of(key: Any, parallelism: int) -> int:
-    """Which task has a key, as ``fields_grouping`` decides. Raises InvalidConfig."""
+    """Which task has a key, as ``fields_grouping`` decides; results are spread. Raises InvalidConfig."""
+    if type(key) is ResultKey:
+        return key.root % parallelism
     return stable_hash(key if isinstance(key, tuple) else (key,)) % parallelism

@@ -18,11 +18,14 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
+from kinesis_spout.storm.components.open_windows import rest_seconds
 from shard_state.stored_form import check_seal, mapping, sealed, text, texts, whole_number
+
+_Value = TypeVar("_Value")
 
 VERSION: Final = 1
 _SUFFIX: Final = ".arrow"
@@ -54,6 +57,19 @@ class StateUpdate:
     index: int
     files: tuple[str, ...]
     """All of them: the whole one first. Empty: there is no key left."""
+    sent: tuple[int, ...] = ()
+    """The roots of the results that it has sent, of which the driver decides (see ``result``)."""
+    retry_at: float = math.inf
+    """When the first of its results that failed before is emitted again, in processing time."""
+
+
+class FailedResults(NamedTuple):
+    """The results of one task that failed, or wait after that."""
+
+    roots: frozenset[int]
+    """Of those that were sent, and failed; the task does not know that yet."""
+    retry_at: float
+    """When the first one is emitted again, in processing time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +77,8 @@ class ComponentState:
     parallelism: int
     files: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """By index of the task; a task without keys has none."""
+    failed: Mapping[int, FailedResults] = field(default_factory=dict)
+    """By index of the task; nearly always none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +91,16 @@ class StateManifest:
 
     def files(self, component: str, index: int) -> tuple[str, ...]:
         return self.components[component].files.get(index, ())
+
+    def failed_results(self, component: str, index: int) -> frozenset[int]:
+        found = self.components[component].failed.get(index)
+        return frozenset() if found is None else found.roots
+
+    @property
+    def retry_at(self) -> float:
+        """When the first result that failed is emitted again, in processing time; infinity if there is none."""
+        found = (each.retry_at for state in self.components.values() for each in state.failed.values())
+        return min(found, default=math.inf)
 
     def place(self, component: str, index: int) -> PartitionPlace:
         return PartitionPlace(
@@ -106,31 +134,44 @@ class StateManifest:
                 components[component] = ComponentState(parallelism=tasks)
         return self if components == self.components else replace(self, components=components)
 
-    def with_updates(self, updates: Sequence[StateUpdate], time: float = 0.0) -> "StateManifest":
-        """The manifest after a micro-batch that had this processing time. Components must be known."""
-        names = {update.component for update in updates}
-        changed = {name: dict(self.components[name].files) for name in names}
+    def with_updates(
+        self, updates: Sequence[StateUpdate], time: float = 0.0, failed: Collection[int] = ()
+    ) -> "StateManifest":
+        """The manifest after a micro-batch that had this processing time. Components must be known.
+
+        ``failed``: the roots of results whose trees failed in it.
+        """
+        components, now = dict(self.components), max(time, self.time)
         for update in updates:
-            changed[update.component][update.index] = update.files
-            if not update.files:
-                del changed[update.component][update.index]
-        states = {name: replace(self.components[name], files=files) for name, files in changed.items()}
-        return replace(self, components={**self.components, **states}, time=max(time, self.time))
+            state, index = components[update.component], update.index
+            roots = frozenset(failed).intersection(update.sent)
+            results = FailedResults(roots, min(update.retry_at, now + rest_seconds(1) if roots else math.inf))
+            components[update.component] = replace(
+                state,
+                files=_with(state.files, index, update.files or None),
+                failed=_with(state.failed, index, results if results.retry_at < math.inf else None),
+            )
+        return replace(self, components=components, time=now)
 
     def with_component(
         self, component: str, parallelism: int, updates: Iterable[StateUpdate]
     ) -> "StateManifest":
         """The manifest in which one bolt's state is replaced, with other tasks."""
+        known = self.components[component].failed if component in self.components else {}
+        roots = frozenset[int]().union(*(each.roots for each in known.values()))
+        updates = list(updates)
         files = {update.index: update.files for update in updates if update.files}
-        state = ComponentState(parallelism=parallelism, files=files)
+        failed = {
+            update.index: FailedResults(roots.intersection(update.sent), self.time)
+            for update in updates
+            if known and update.sent
+        }
+        state = ComponentState(parallelism=parallelism, files=files, failed=failed)
         return replace(self, components={**self.components, component: state})
 
     def encode(self) -> bytes:
         """JSON, whose last field is the checksum of all bytes before it."""
-        components = {
-            name: {"parallelism": state.parallelism, "files": dict(sorted(state.files.items()))}
-            for name, state in self.components.items()
-        }
+        components = {name: _stored(state) for name, state in self.components.items()}
         return sealed(
             {
                 "version": VERSION,
@@ -195,7 +236,24 @@ def _time(stored: object) -> float:
 def _component(stored: object) -> ComponentState:
     document = mapping(stored)
     files = {int(index): texts(names) for index, names in mapping(document["files"]).items()}
-    return ComponentState(parallelism=whole_number(document["parallelism"]), files=files)
+    failed = {int(index): _failed(each) for index, each in mapping(document.get("failed", {})).items()}
+    return ComponentState(parallelism=whole_number(document["parallelism"]), files=files, failed=failed)
+
+
+def _failed(stored: Any) -> FailedResults:
+    retry_at, *roots = stored
+    return FailedResults(frozenset(map(whole_number, roots)), _time(retry_at))
+
+
+def _stored(state: ComponentState) -> dict[str, Any]:
+    stored = {"parallelism": state.parallelism, "files": dict(sorted(state.files.items()))}
+    failed = {index: [each.retry_at, *sorted(each.roots)] for index, each in sorted(state.failed.items())}
+    return {**stored, "failed": failed} if failed else stored
+
+
+def _with(known: Mapping[int, _Value], index: int, value: _Value | None) -> dict[int, _Value]:
+    others = {each: kept for each, kept in known.items() if each != index}
+    return others if value is None else {**others, index: value}
 
 
 SMALL_BYTES: Final = 64 * 1024

@@ -1,6 +1,7 @@
 """A worker's parts of a state: loaded, changed by a micro-batch, and written."""
 
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import Final, NamedTuple, TypeVar
 
 from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
@@ -72,7 +73,7 @@ class StatePartition:
         known = {file.name: file for file in self._held or ()}
         self._held = None  # unless all of what follows succeeds
         if not step.keeps_memory:
-            self.state.stored = {}
+            self.state.forget_stored()
         for content in contents:
             self.state.apply(dict(zip(content.keys, content.values, strict=True)))
         for name, content in read.items():
@@ -105,7 +106,14 @@ class StatePartition:
                 )
             )
         self._written = _Written(files, changes)
-        return StateUpdate(component=self._place.component, index=self._place.index, files=_names(files))
+        results = self.state.results()
+        return StateUpdate(
+            component=self._place.component,
+            index=self._place.index,
+            files=_names(files),
+            sent=tuple(key.root for key, result in results if result.not_before is None),
+            retry_at=min((at for _, result in results if (at := result.not_before) is not None), default=inf),
+        )
 
     def _rows(self, changes: Rows, merge: Merge) -> Rows:
         stored = self.state.stored
@@ -156,6 +164,7 @@ class StateParts:
                 self._failed = error  # A bolt that loads it by an emit can swallow that.
                 raise
             self._in_use.append(part)
+            part.state.decide_results(manifest.failed_results(component, index), manifest.time)
             return part.state
 
         return open_state

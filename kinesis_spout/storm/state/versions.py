@@ -5,7 +5,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -15,6 +15,7 @@ from kinesis_spout.storm.state.files import Key, StateFiles, merged_rows
 from kinesis_spout.storm.state.key_values import task_of
 from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate, life_folder
 from kinesis_spout.storm.state.partition import patiently
+from kinesis_spout.storm.state.result import ResultKey
 
 PASS_BYTES: Final = 128 * 1024 * 1024
 """About this much of the files, in compressed bytes, is spread over the new tasks at a time."""
@@ -48,7 +49,8 @@ def rescale(
         for index, rows in _gathered(files, manifest, component, parallelism, chosen).items():
             place = replace(manifest.place(component, index), parallelism=parallelism)
             names = (files.write(place, 1, rows),) if rows else ()
-            updates.append(StateUpdate(component=component, index=index, files=names))
+            results = tuple(key.root for key in rows if type(key) is ResultKey)
+            updates.append(StateUpdate(component=component, index=index, files=names, sent=results))
     return manifest.with_component(component, parallelism, updates)
 
 
@@ -153,18 +155,31 @@ class KeyedState:
                     current = self._current = laid_out
         return current
 
-    def settled(self, began_with: StateManifest, updates: Sequence[StateUpdate], time: float = 0.0) -> bool:
+    def settled(
+        self,
+        began_with: StateManifest,
+        updates: Sequence[StateUpdate],
+        time: float = 0.0,
+        failed: Collection[int] = (),
+    ) -> bool:
         """Take in what a micro-batch has changed, at the moment when its records are taken as finished.
 
-        ``began_with`` is what ``begin`` gave it. False if the state was lost or replaced since: then the
-        changes do not count, and its records must not be taken as finished.
+        ``began_with`` is what ``begin`` gave it; ``failed`` are the roots of results that failed. False if the
+        state was lost or replaced since: then the changes do not count, and its records must not be taken as
+        finished.
         """
         with self._lock:
             if self._current is not began_with:
                 return False
             if updates:
-                self._current = began_with.with_updates(updates, time)
+                self._current = began_with.with_updates(updates, time, failed)
             return True
+
+    @property
+    def retry_at(self) -> float:
+        """When a result that failed is emitted again, in processing time; infinity if there is none."""
+        with self._lock:
+            return math.inf if self._current is None else self._current.retry_at
 
     def kept(self) -> tuple[StateManifest, ...]:
         known = (self._committed, *self._offered.values(), self._current)

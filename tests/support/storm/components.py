@@ -1,6 +1,7 @@
 """Components that the tests of topologies wire up. In a module, so that executors can import them."""
 
 import os
+import random
 import threading
 import time
 from collections.abc import Mapping
@@ -203,3 +204,64 @@ class LogWindows(WindowedBolt):
     def execute_window(self, key: Any, window: Window) -> None:
         times = " ".join(f"{values['time']:g}" for values in window.tuples)
         self._log.add(f"{key}: {times}", os.getpid(), type(self.length).__name__)
+
+
+class EmitsWindows(LogWindows):
+    """Emits the times of every window instead."""
+
+    def declare_output_fields(self) -> list[str]:
+        return ["key", "times"]
+
+    def execute_window(self, key: Any, window: Window) -> None:
+        self.emit([key, " ".join(f"{values['time']:g}" for values in window.tuples)])
+
+
+class EmitsOnTicks(StatefulBolt):
+    """Gathers the times of each key, and emits them on a tick."""
+
+    tick_seconds = 0.5
+
+    def declare_output_fields(self) -> list[str]:
+        return ["key", "times"]
+
+    def init_state(self, state: KeyValueState) -> None:
+        self._state = state
+
+    def execute(self, tup: Tuple) -> None:
+        if not tup.is_tick:
+            self._state.put(tup["key"], f"{self._state.get(tup['key'], '')} {tup['time']:g}".strip())
+            self.collector.ack(tup)
+            return
+        for key, times in self._state.items():
+            self._state.delete(key)
+            self.collector.emit([key, times])
+
+
+class Ledger(StatefulBolt):
+    """Counts how often each of the times of a key came, and passes them on."""
+
+    def declare_output_fields(self) -> list[str]:
+        return ["key", "times"]
+
+    def init_state(self, state: KeyValueState) -> None:
+        self._state = state
+
+    def execute(self, tup: Tuple) -> None:
+        for moment in tup["times"].split():
+            counts = self._state.get(tup["key"], {})
+            self._state.put(tup["key"], counts | {moment: counts.get(moment, 0) + 1})
+        self.collector.emit(tup.values, tup)
+        self.collector.ack(tup)
+
+
+class LogsSomeTimes(BasicBolt):
+    """Writes what it takes to a file; of so many calls it fails one, and takes nothing."""
+
+    def __init__(self, log: DeliveryLog, rate: float) -> None:
+        self._log = log
+        self._rate = rate
+
+    def process(self, tup: Tuple) -> None:
+        if random.random() < self._rate:
+            raise FailedException("away for a moment")
+        self._log.add(f"{tup['key']}: {tup['times']}", os.getpid(), tup.component)

@@ -96,15 +96,21 @@ def forget_failures() -> None:
     FAILS.clear()
 
 
-def windowed(bolt: WindowedBolt, fields: Sequence[str] = ("key",)) -> Topology:
-    """Give the topology, and forget failures of before."""
+def windowed(
+    bolt: WindowedBolt, fields: Sequence[str] = ("key",), *, is_far: bool = False, **options: Any
+) -> Topology:
+    """Give the topology, and forget failures of before; ``is_far``: with an exchange after the windows."""
     forget_failures()
     builder = TopologyBuilder()
     builder.set_spout("records", Records())
     builder.set_bolt("items", Items()).shuffle_grouping("records")
     builder.set_bolt("windows", bolt, 2).fields_grouping("items", fields)
-    builder.set_bolt("after", After()).shuffle_grouping("windows")
-    return builder.build("windowed")
+    after = builder.set_bolt("after", After(), 2)
+    if is_far:
+        after.fields_grouping("windows", ["key"])
+    else:
+        after.shuffle_grouping("windows")
+    return builder.build("windowed", **options)
 
 
 class Local(LocalTopology):
@@ -123,12 +129,14 @@ class Started:
 
     EPOCH: ClassVar[float] = 1_000.0
 
-    def __init__(self, bolt: WindowedBolt) -> None:
+    def __init__(self, bolt: WindowedBolt, **settings: Any) -> None:
         self.clock = ManualClock(self.EPOCH)
+        self._settings = settings
         self.local = self._local(bolt)
 
     def _local(self, bolt: WindowedBolt) -> Local:
-        return Local(windowed(bolt)._programs(4), self.clock.monotonic, self.clock.time)
+        programs = windowed(bolt, **self._settings)._programs(4)
+        return Local(programs, self.clock.monotonic, self.clock.time)
 
     def run(self, *items: Item) -> LocalResult:
         """Run a micro-batch of records of one item each."""
@@ -153,6 +161,11 @@ class Started:
     def kept(self) -> Mapping[Any, Any]:
         """What is in the state, by key."""
         return self.local.state.get("windows", {})
+
+    @property
+    def failed(self) -> list[tuple[int, ...]]:
+        """The numbers of the windows whose results failed, and are emitted again."""
+        return sorted(numbers for _, numbers, *_ in self.local.failed_results.get("windows", []))
 
 
 def executed(result: LocalResult) -> dict[str, list[Executed]]:

@@ -1,14 +1,11 @@
 """Tables fit a terminal, and are whole in a pipe."""
 
-import io
 import sys
 
 import pytest
-from rich.console import Console
 
 from kinesis_spout.cli.output import (
     duration,
-    live_table,
     note,
     print_json,
     print_plain,
@@ -105,34 +102,6 @@ def test_a_terminal_gets_no_control_character_in_a_table(monkeypatch: pytest.Mon
 )
 def test_durations_are_written_as_people_say_them(millis: int, text: str) -> None:
     assert duration(millis) == text
-
-
-def test_a_live_table_fits_its_terminal_and_tells_shards_apart() -> None:
-    headings = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
-    rows = [[f"shardId-00000000000{number}", "reading", NUMBER, "12,000", "1", "0", "0"] for number in (1, 2)]
-    console = Console(width=80, file=io.StringIO())
-    with console.capture() as shown:
-        console.print(live_table(headings, rows, 80))
-    _, *lines = shown.get().splitlines()
-    assert [line.split()[0] for line in lines] == ["…0001", "…0002"]
-    assert max(map(len, lines)) <= 80
-
-
-def test_a_live_table_cuts_long_names_in_front_before_it_gives_a_row_several_lines() -> None:
-    headings = ("component", "executed", "emitted", "acked", "failed", "timed out", "latency")
-    numbers = ["120,000", "240,000", "120,000", "7", "0", "1.23 ms"]
-    rows = [[f"deduplicate-the-orders-of-a-customer-{number}", *numbers] for number in range(12)]
-    console = Console(width=80, file=io.StringIO())
-    with console.capture() as shown:
-        console.print(live_table(headings, rows, 80))
-    _, *lines = shown.get().splitlines()
-    assert [line.partition("  ")[0][-11:] for line in lines[:3]] == [
-        "-customer-0",
-        "-customer-1",
-        "-customer-2",
-    ]
-    assert len(lines) == 12
-    assert max(map(len, lines)) <= 80
 
 
 def test_what_is_said_on_a_terminal_breaks_between_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,11 @@
 """A scheme turns records into values; what it raises is its record's failure."""
 
+import gzip
+import math
 import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
 from kinesis_spout.model import scheme
@@ -61,10 +62,41 @@ def test_json_gives_what_was_encoded() -> None:
     assert scheme.resolve("json")(record(b'{"a": [1, null]}')) == {"a": [1, None]}
 
 
-@pytest.mark.parametrize(("name", "error"), [("text", UnicodeDecodeError), ("json", msgspec.DecodeError)])
-def test_data_of_another_form_raises(name: str, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        scheme.resolve(name)(record(b"\xff\xfe{"))
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b'{"name": "abcd\\ud83d"}', {"name": "abcd\ud83d"}),
+        (b'{"name": "abcd\\ud83d", "n": 1}', {"name": "abcd\ud83d", "n": 1}),
+        (b'\xef\xbb\xbf{"a": 1}', {"a": 1}),
+        ('{"a": 1}'.encode("utf-16"), {"a": 1}),
+        (b"[-Infinity, 1e400]", [-math.inf, math.inf]),
+    ],
+    ids=["half a character at the end", "half a character", "a BOM", "UTF-16", "numbers that are infinite"],
+)
+def test_json_is_read_as_leniently_as_python_reads_it(data: bytes, value: object) -> None:
+    assert scheme.resolve("json")(record(data)) == value
+
+
+@pytest.mark.parametrize("name", ["text", "json"])
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xff\xfe{", r"got something else: .*codec can't decode"),
+        (gzip.compress(b"{}"), r"got gzip, as subscriptions of CloudWatch Logs put it: decompress it first"),
+    ],
+    ids=["not UTF-8", "gzip"],
+)
+def test_data_of_another_form_is_refused_with_what_it_is(name: str, data: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"expected (text in UTF-8|JSON), {reason}"):
+        scheme.resolve(name)(record(data))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"), [(b"", "got no data$"), (b'{"a": }', r"Expecting value: line 1 column 7 \(char 6\)")]
+)
+def test_what_is_not_json_says_where(data: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"expected JSON, .*{reason}"):
+        scheme.resolve("json")(record(data))
 
 
 def test_a_callable_is_its_own_scheme() -> None:

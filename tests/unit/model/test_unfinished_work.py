@@ -3,9 +3,16 @@
 import asyncio
 import functools
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from io import StringIO
+from itertools import chain
+from multiprocessing import Process
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -24,7 +31,7 @@ from kinesis_spout.model.unfinished_work import (
 from kinesis_spout.producer.ticket import Ticket
 from kinesis_spout.spark import each_record
 from kinesis_spout.spark.tasks.handlers import ArrowHandler
-from kinesis_spout.storm import BasicBolt, BatchBolt, Bolt, TopologyBuilder, Tuple
+from kinesis_spout.storm import BasicBolt, BatchBolt, Bolt, Spout, TopologyBuilder, Tuple
 from kinesis_spout.testing import run
 
 
@@ -107,7 +114,42 @@ def a_future(_: object) -> "asyncio.Future[None]":
     return asyncio.Future(loop=loop)
 
 
-@pytest.mark.parametrize("function", [generator, async_generator, coroutine, lambda _: Future(), a_future])
+def a_result_of_a_pool(_: object) -> object:
+    with ThreadPool(1) as pool:
+        return pool.apply_async(int)
+
+
+def an_iterator_of_a_pool(_: object) -> object:
+    with ThreadPool(1) as pool:
+        return pool.imap(int, ["1"])
+
+
+def mapped(_: object) -> object:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.map(int, ["1"])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        generator,
+        async_generator,
+        coroutine,
+        lambda _: Future(),
+        a_future,
+        a_result_of_a_pool,
+        an_iterator_of_a_pool,
+        mapped,
+        lambda _: map(print, [1]),
+        lambda _: filter(None, [1]),
+        lambda _: zip([1], strict=True),
+        lambda _: chain([1]),
+        lambda _: iter([1]),
+        lambda _: (each for each in [1]),
+        lambda _: Thread(),
+        lambda _: Process(),
+    ],
+)
 def test_what_is_not_done_is_refused_when_it_is_returned_and_closed(
     function: Callable[[object], object],
 ) -> None:
@@ -118,9 +160,16 @@ def test_what_is_not_done_is_refused_when_it_is_returned_and_closed(
         assert returned.cancelled()
 
 
-@pytest.mark.parametrize("returned", [1, "text", [generator], {}, print, MagicMock(), iter([1])])
+@pytest.mark.parametrize("returned", [1, "text", [generator], {}, print, MagicMock(), range(1), StringIO()])
 def test_what_else_a_handler_returns_does_not_matter(returned: object) -> None:
     refuse_unfinished(returned)
+
+
+def test_a_cursor_has_done_its_work_when_it_is_returned_and_stays_open() -> None:
+    with closing(sqlite3.connect(":memory:")) as database:
+        cursor = database.execute("SELECT 1")
+        refuse_unfinished(cursor)
+        assert cursor.fetchone() == (1,)
 
 
 class TestDoors:
@@ -181,6 +230,34 @@ class TestDoors:
         ):
             with pytest.raises(InvalidConfig, match=f"bolt 'count': {method}: expected a function"):
                 TopologyBuilder().set_bolt("count", bolt)
+
+    def test_a_spout_of_ones_own_is_refused_when_it_is_set(self) -> None:
+        class OfWords(Spout):
+            def declare_output_fields(self) -> list[str]:
+                return ["word"]
+
+            def next_tuple(self) -> Iterator[None]:  # type: ignore[override]
+                self.collector.emit(["a"])
+                yield
+
+        with pytest.raises(InvalidConfig, match="spout 'words': next_tuple: expected a function"):
+            TopologyBuilder().set_spout("words", OfWords())
+
+    @pytest.mark.parametrize("method", ["execute", "flush"])
+    def test_a_tuple_whose_bolt_returns_what_is_not_done_fails(self, method: str) -> None:
+        class Lazy(Bolt):
+            def execute(self, tup: Tuple) -> object:  # type: ignore[override]
+                self.given = tup
+                return map(self.collector.ack, [tup]) if method == "execute" else None
+
+            def flush(self) -> object:  # type: ignore[override]
+                return map(self.collector.ack, [self.given])
+
+        builder = TopologyBuilder()
+        builder.set_spout("records", KinesisSpout(stream="orders", app="billing"), fields=["word"])
+        builder.set_bolt("lazy", Lazy()).shuffle_grouping("records")
+        (reason,) = builder.build().run_local([["a"]]).reasons
+        assert "got a map, which works as its items are taken" in reason
 
 
 def test_a_record_whose_handler_returns_what_is_not_done_fails_at_once() -> None:

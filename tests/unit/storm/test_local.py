@@ -1,6 +1,9 @@
 """Local runs: their results, their errors, and state that holds no trace of what failed."""
 
+import dataclasses
+import runpy
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -273,3 +276,53 @@ def test_what_a_bolt_with_state_does_with_a_batch_that_fails_is_undone() -> None
 
     assert ["poison"] in [values for values, _ in result.failed]
     assert local.state.get("count", {}) == ({"a": 2} if result.acked else {})
+
+
+SCRIPT = """
+from kinesis_spout import KinesisSpout
+from kinesis_spout.storm import BasicBolt, TopologyBuilder
+
+seen = []
+
+class Sink(BasicBolt):
+    def __init__(self, into):
+        self.mine, self.tell = [], lambda word: into.append(word)
+
+    def process(self, tup):
+        self.mine.append(tup["word"])
+        seen.append(self.mine[-1])
+        self.tell(self.mine[-1])
+
+told = []
+sink = Sink(told)
+builder = TopologyBuilder()
+builder.set_spout("words", KinesisSpout(stream="words", app="test"), fields=["word"])
+builder.set_bolt("sink", sink).shuffle_grouping("words")
+builder.build().run_local([["a"], ["b"]])
+"""
+
+
+def test_what_the_code_of_a_bolt_in_a_script_names_is_shared_and_the_bolt_itself_is_copied(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    left = runpy.run_path(str(script), run_name="__main__")
+    assert left["seen"] == left["told"] == ["a", "b"]
+    assert left["sink"].mine == []
+
+
+def test_a_value_whose_class_is_of_the_script_alone_cannot_travel_and_the_reason_says_the_cure() -> None:
+    order = dataclasses.make_dataclass("Order", ["word"])
+    order.__module__ = "__main__"
+
+    def emits(bolt: Scripted, tup: Tuple) -> None:
+        bolt.collector.emit((order(tup[0]),), tup)
+        bolt.collector.ack(tup)
+
+    builder = begin(["sentence"])
+    builder.set_bolt("parse", Scripted(emits, ["order"])).shuffle_grouping("numbers")
+    builder.set_bolt("count", Scripted(acks, [])).rebalance_grouping("parse")
+    (reason,) = builder.build().run_local(sentences("a")).reasons
+    assert "field 'order': expected a value that can be pickled and unpickled" in reason
+    assert "put it into a module that the executors can import" in reason

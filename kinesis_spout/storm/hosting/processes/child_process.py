@@ -1,8 +1,9 @@
 """One child: the process of a component in another language, with its pipes and the end of its standard error.
 
 It has its own process group, so that all processes it started end with it, and an interrupt at the terminal
-does not reach it. Its standard input and output are non-blocking at our ends; the holder of its lease reads
-and writes them (``children``), which can be another process.
+does not reach it. When this process dies, a shell that waits for that ends the group. Its standard input and
+output are non-blocking at our ends; the holder of its lease reads and writes them (``children``), which can be
+another process.
 
 Its command runs in the folder ``resources``. Storm ships that with the topology; Spark ships files and archives
 with a job (``spark.files``, ``spark.archives``), and a component names what it needs of them.
@@ -36,6 +37,8 @@ _DEATH_SECONDS: Final = 0.5
 _TAIL_BYTES: Final = 8 * 1024
 _SHOWN_CHARACTERS: Final = 600
 """Of standard error, in the reason of a failure, where there is little room. All that is kept goes to the log."""
+_GUARD: Final = f'read _ || {{ sleep {END_SECONDS:g}; kill -s KILL -- "-$0"; }}'
+"""For the shell, with the group's number: its input ends without a line when this process has died."""
 _PIPE_BYTES: Final = 1024 * 1024
 _SECRETS: Final = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_PATH")
 """What Spark tells its Python workers only."""
@@ -100,6 +103,15 @@ class ChildProcess:
             os.set_blocking(pipe, False)
             with contextlib.suppress(OSError, AttributeError):  # not everywhere, and not for everybody
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._guard: subprocess.Popen[bytes] | None = None
+        with contextlib.suppress(OSError):  # there is no shell
+            self._guard = subprocess.Popen(  # noqa: S603 - our own command line
+                ["/bin/sh", "-c", _GUARD, str(self.pid)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                process_group=0,
+            )
         self._tail = b""
         self._drain = threading.Thread(
             target=self._drain_stderr, args=(stderr,), name=f"stderr of {self.pid}", daemon=True
@@ -137,6 +149,8 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)  # also what it has started
         self._process.wait()
+        if self._guard is not None:
+            self._guard.communicate(b"\n")
         self._drain.join(END_SECONDS)
         self._stdin.close()
         self._stdout.close()

@@ -24,6 +24,8 @@ def take(command: dict[str, Any]) -> None:
         return
     word = _waiting.pop(0)
     misbehave(word["tuple"][0])
+    if word["tuple"] == ["no number"]:
+        word = {**word, "id": float("nan")}
     if word["tuple"] == ["half"]:
         word = {**word, "id": "half a character: \ud800"}
     if word["tuple"] == ["what?"]:

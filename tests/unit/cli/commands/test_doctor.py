@@ -7,16 +7,19 @@ from typing import Any
 import pytest
 
 from kinesis_spout.operations.applications import UNNAMED
-from kinesis_spout.operations.doctor.finding import Finding
+from kinesis_spout.operations.doctor import Condition, Finding
 from kinesis_spout.settings import SpoutConfig
 from tests.support.terminals import a_terminal
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
-FINE = Finding.ok("Java", "17.0.15")
-STRANGE = Finding.warning("python3 on PATH", "it lacks kinesis_spout\x1b[2J", "set PYSPARK_PYTHON")
-UNASKED = Finding.unknown("may put records", "this endpoint does not know DryRun")
-MISSING = Finding.missing(
-    "ZooKeeper", "nobody answers, `session_timeout_seconds` is over", "see that it runs. " * 5
+FINE = Finding(Condition.OK, "Java", "17.0.15")
+STRANGE = Finding(Condition.WARNING, "python3 on PATH", "it lacks kinesis_spout\x1b[2J", "set PYSPARK_PYTHON")
+UNASKED = Finding(Condition.UNKNOWN, "may put records", "this endpoint does not know DryRun")
+MISSING = Finding(
+    Condition.MISSING,
+    "ZooKeeper",
+    "nobody answers, `session_timeout_seconds` is over",
+    "see that it runs. " * 5,
 )
 
 
@@ -41,7 +44,7 @@ def test_findings_are_lines_with_what_to_do_below(asked: dict[str, Any]) -> None
         "                                  next: set PYSPARK_PYTHON",
         "not known  may put records        this endpoint does not know DryRun",
     ]
-    assert (asked["stream"], asked["app"], asked["spool"]) == (True, True, None)
+    assert (asked["stream"], asked["app"]) == (True, True)
 
 
 def test_something_that_is_missing_is_an_exit_code(asked: dict[str, Any]) -> None:
@@ -56,14 +59,14 @@ def test_programs_get_json(asked: dict[str, Any]) -> None:
     asked["findings"] = [FINE, MISSING]
     document = json.loads(FakeWorld().call("doctor", "--json", *SETTINGS, exit_code=1)[0])
     assert document["healthy"] is False
-    assert document["findings"][0] == {"about": "Java", "condition": "ok", "text": "17.0.15", "next": None}
+    assert document["findings"][0] == {"condition": "ok", "about": "Java", "text": "17.0.15", "next": None}
     asked["findings"] = [FINE, STRANGE]
     assert json.loads(FakeWorld().call("doctor", "--json", *SETTINGS)[0])["healthy"] is True
 
 
 def test_neither_stream_nor_application_need_be_given(asked: dict[str, Any]) -> None:
-    FakeWorld().call("doctor", "--spool", "spool", "--zookeeper", "a:2181")
-    assert (asked["stream"], asked["app"], str(asked["spool"])) == (False, False, "spool")
+    FakeWorld().call("doctor", "--zookeeper", "a:2181")
+    assert (asked["stream"], asked["app"]) == (False, False)
     assert asked["config"].stream == UNNAMED
     FakeWorld().call("doctor", "--stream", "orders")
     assert (asked["stream"], asked["app"]) == (True, False)

@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from kinesis_spout.cli.commands.run import find_handler
+from kinesis_spout.cli.runs.goal import Goal
 from kinesis_spout.cli.runs.progress_views import open_view
 from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import InvalidConfig, StreamNotFound, Unavailable
 from kinesis_spout.settings import SpoutConfig
 from shard_state import BreakerPause, SequenceNumber, ShardPhase, ShardStatus
-from tests.support.terminals import a_screen, a_terminal
+from tests.support.terminals import a_terminal
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 
@@ -222,43 +224,40 @@ def test_a_log_line_has_time_and_level_and_comes_from_the_level_on_that_was_aske
     assert capsys.readouterr().err == ""
 
 
-def test_log_lines_stand_above_the_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = a_screen(monkeypatch)
-    with open_view(title="billing on orders", detailed=False, log_level="info") as view:
-        for number in range(2):
-            view.show(reading(QueryInProgress()).take("running"))
-            logging.getLogger("kinesis_spout.test_run").info("acquired shard %d", number)
-    started, *logged, title = screen.lines[:4]
-    assert started == "starting Spark"
-    assert title.startswith("billing on orders")
-    assert all(re.search(r"^\[\d\d:\d\d:\d\d\] INFO +acquired shard \d$", line) for line in logged), logged
-
-
-def test_without_progress_only_changes_of_the_state_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_progress_only_changes_of_the_state_are_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("kinesis_spout.cli.runs.progress_views._PLAIN_SECONDS", 0.0)
-    screen = a_screen(monkeypatch, columns=200)
     with open_view(progress=False, detailed=False) as view:
         for state in ("running", "running", "stopping", "stopped"):
             view.show(reading(QueryInProgress()).take(state))
-    assert [line.partition(":")[0] for line in screen.lines] == ["running", "stopping", "stopped"]
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in said] == ["running", "stopping", "stopped"]
 
 
-def test_a_terminal_that_cannot_be_redrawn_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch, "stderr", kind="dumb")
-    with open_view(detailed=False) as view:
-        view.show(reading(QueryInProgress()).take("running"))
-    assert terminal.getvalue().startswith("running: delivered 0")
-
-
-def test_a_pipe_gets_plain_lines_even_if_colours_are_forced(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_terminal_gets_the_same_lines_as_a_log_once_spark_has_started(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
+    terminal = a_terminal(monkeypatch, "stderr")
     with open_view(detailed=False) as view:
         view.show(reading(QueryInProgress()).take("running"))
-    printed = capsys.readouterr().err
-    assert printed.startswith("running: delivered 0")
-    assert "\x1b" not in printed
+    started, line = terminal.getvalue().splitlines()
+    assert started == "starting Spark"
+    assert line.startswith("running: delivered 0")
+    assert "\x1b" not in line
+
+
+def test_a_run_that_has_an_end_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    goal = Goal("latest", None)
+    query = QueryInProgress()
+    with open_view(goal=goal, detailed=False) as view:
+        view.show(reading(query).take("running"))
+        view.show(replace(reading(query).take("stopped"), is_done=True))
+    bars = [line[line.index("[") :] for line in capsys.readouterr().err.splitlines()]
+    assert bars == [
+        "[....................]   0 % until latest",
+        "[####################] 100 % until latest",
+    ]
 
 
 def test_the_level_of_the_log_is_an_option_of_run(

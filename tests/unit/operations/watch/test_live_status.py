@@ -159,5 +159,5 @@ def test_of_a_spout_of_several_streams_the_shards_of_this_one_are_taken(
 def test_what_the_monitoring_server_says_is_understood() -> None:
     """Every field of ours that it fills has the form that is expected here."""
     document = status_of(object(), [], [])  # type: ignore[arg-type]
-    known = set(LiveStatus.__struct_fields__) - {"problem", "retrying", "components", "picture", "retried"}
+    known = set(LiveStatus.__struct_fields__) - {"problem", "retrying", "components", "retried"}
     assert known <= document.keys()

@@ -13,6 +13,7 @@ from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.storm import Count, Seconds, TopologyBuilder, Tuple, Window
 from kinesis_spout.storm.components.open_windows import OpenWindows, restored_windows
 from kinesis_spout.storm.components.windowed_bolt import ticks_every
+from kinesis_spout.storm.running import results
 from kinesis_spout.storm.state.key_values import read_value
 from tests.support.storm.windowed_topology import (
     FAILS,
@@ -95,25 +96,53 @@ class TestByCount:
         RAISES.clear()
         assert numbers_of(topology.run(*items("a", 2))) == {"a": [(4, 2)]}
 
-    def test_a_window_that_fails_further_on_is_open_again_without_the_tuple_that_completed_it(self) -> None:
-        topology = Started(Numbers(Count(2)))
+    @pytest.mark.parametrize("is_far", [False, True])
+    @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+    def test_a_result_that_fails_further_on_is_emitted_again_and_no_record_fails(
+        self, guarantee: str, *, is_far: bool
+    ) -> None:
+        topology = Started(Numbers(Count(2)), state_guarantee=guarantee, is_far=is_far)
         FAILS.add(2)
 
         result = topology.run(*items("a", 1, 2, 3))
 
-        assert failed_numbers(result) == [2]
-        assert result.reasons == ["after: failed after the window"]
-        assert numbers_of(result) == {"a": [(1, 3)]}
-        assert topology.kept == {}
-
-    def test_a_window_that_fails_further_on_is_executed_again_when_its_record_is_retried(self) -> None:
-        topology = Started(Numbers(Count(2)))
-        topology.run(*items("a", 1))
-        FAILS.add(1)
-        assert failed_numbers(topology.run(*items("a", 2))) == [2]
+        assert result.failed == []
+        assert topology.failed == [(1, 2)]
+        assert set(topology.kept) == {"a"}, "what waits is no value of a key"
+        assert numbers_of(topology.run(*items("a", 4))) == {"a": [(3, 4)]}, (
+            "the key goes on, and it is too early"
+        )
+        topology.restart()
         FAILS.clear()
+        topology.clock.advance(1)
 
-        assert numbers_of(topology.run(*items("a", 2))) == {"a": [(1, 2)]}
+        again = topology.run()
+
+        assert numbers_of(again) == {"a": [(1, 2)]}
+        assert again.counts["windows"].last_error.endswith(
+            "1 tuples that it emitted for windows or on ticks failed in later bolts, up to 1 times: they are "
+            "emitted again"
+        )
+        assert topology.failed == []
+        topology.clock.advance(600)
+        assert numbers_of(topology.run()) == {}
+
+    def test_where_too_many_results_have_failed_no_window_is_executed_until_they_are_done(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(results, "MOST_WAITING", 2)
+        topology = Started(Numbers(Count(1)))
+        FAILS.update((1, 2))
+        topology.run(*items("a", 1))
+
+        result = topology.run(*items("a", 2), *items("a", 3))
+
+        assert failed_numbers(result) == [2, 3]
+        assert "expected fewer than 1 tuples of this task's windows or ticks" in result.reasons[0]
+        FAILS.clear()
+        topology.clock.advance(1)
+        topology.run()
+        assert numbers_of(topology.run(*items("a", 2), *items("a", 3))) == {"a": [(2,), (3,)]}
 
     def test_a_key_does_not_get_past_a_window_that_can_never_be_executed_and_others_do(self) -> None:
         topology = Started(Numbers(Count(2)))
@@ -222,11 +251,11 @@ class TestByTime:
     def test_a_closing_tuple_that_fails_leaves_its_windows_open_to_the_tuples_before_it(self) -> None:
         topology = Started(ByEventTime(Seconds(10)))
         topology.run(at(11, 1))
-        FAILS.add(1)
+        RAISES.add(1)
 
         assert failed_numbers(topology.run(at(25, 2))) == [2]
         assert failed_numbers(topology.run(at(12, 3))) == []
-        FAILS.clear()
+        RAISES.clear()
         assert numbers_of(topology.run(at(25, 2))) == {"a": [(1, 3)]}
 
     def test_a_record_that_is_retried_after_its_window_was_executed_is_late(self) -> None:
@@ -282,26 +311,6 @@ class TestOnTicks:
         topology.clock.advance(5)
         assert numbers_of(topology.run()) == {"a": [(1, 2)]}
 
-    def test_a_window_whose_results_fail_is_open_again_and_comes_at_the_next_tick(self) -> None:
-        topology = Started(Numbers(Seconds(10), tick_seconds=0))
-        topology.run(*items("a", 1))
-        topology.clock.advance(10)
-        FAILS.add(1)
-
-        result = topology.run(*items("b", 2))
-
-        assert numbers_of(result) == {}
-        assert result.failed == []
-        assert result.counts["after"].failed >= 1
-        FAILS.clear()
-        again = topology.run()
-        assert numbers_of(again) == {"a": [(1,)]}
-        assert again.counts["windows"].last_error.endswith(
-            "the window of the key 'a' that ends at 1010.000000, or what came of it, failed once: "
-            "it is executed again"
-        )
-        assert numbers_of(topology.run(*items("a", 3))) == {}
-
     @pytest.mark.parametrize("fail", [FAILS, RAISES])
     def test_one_that_fails_for_ever_is_tried_less_and_less_often_and_keeps_no_other_key_back(
         self, fail: set[int]
@@ -317,21 +326,22 @@ class TestOnTicks:
             if result.counts["windows"].errors:
                 tried.append(topology.clock.monotonic())
         gaps = [later - earlier for earlier, later in pairwise(tried)]
-        first = 1 if fail is FAILS else 0  # The first failure is not told before it is tried again.
-        assert gaps[1 - first :] == [2, 4, 8, 16, 32, 64, 128, 256, 300][: len(gaps) - 1 + first]
+        first = 1 if fail is FAILS else 0  # The first failure is reported when it is emitted again.
+        assert gaps == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300][first : len(gaps) + first]
 
         fail.clear()
         topology.clock.advance(300)
         assert numbers_of(topology.run())["a"] == [(1,)]
 
-    def test_windows_of_a_key_are_executed_in_their_order_although_one_fails(self) -> None:
+    def test_windows_of_a_key_are_executed_in_their_order_although_one_raises(self) -> None:
         topology = Started(ByEventTime(Seconds(10), Seconds(5), lateness_seconds=100, tick_seconds=0))
         topology.run(at(1_001, 1), at(1_006, 2), at(1_011, 3))
-        FAILS.add(3)
+        RAISES.add(3)
         topology.clock.advance(200)
 
         assert numbers_of(topology.run()) == {"a": [(1,), (1, 2)]}
-        FAILS.clear()
+        RAISES.clear()
+        topology.clock.advance(1)
         assert numbers_of(topology.run()) == {"a": [(2, 3), (3,)]}
 
     def test_a_tick_is_in_every_run_of_a_micro_batch_that_is_run_again_for_its_state(self) -> None:
@@ -356,6 +366,7 @@ class TestOnTicks:
         assert numbers_of(result) == {"b": [(2,)]}
         assert result.counts["windows"].errors == 1
         RAISES.clear()
+        topology.clock.advance(1)
         assert numbers_of(topology.run()) == {"a": [(1,)]}
 
     def test_a_key_that_gets_nothing_for_long_takes_no_state(self) -> None:

@@ -97,10 +97,10 @@ def test_an_id_comes_back_as_its_serializer_has_it() -> None:
 
 
 def test_an_id_that_cannot_be_said_back_ends_the_process_and_not_the_query() -> None:
-    with spout("lives", "a", "half") as (shell, collected):
-        shell.next_tuple()
-        shell.next_tuple()
-    assert collected.values == [["a"]]
+    with spout("lives", "a", "half", "no number") as (shell, collected):
+        for _ in range(3):
+            shell.next_tuple()
+        assert collected.values == [["a"], ["half"]]
     assert "an id that cannot be said back" in collected.errors[0]
 
 

@@ -47,9 +47,9 @@ def test_data_travels_in_the_chosen_form(form: DataForm, value: object) -> None:
         (
             DataForm.JSON,
             b"{",
-            "expected data that is JSON (the spout's --data is json), got: Input data was truncated",
+            "expected JSON, got something else: Expecting property name",
         ),
-        (DataForm.JSON, b'"\xff"', "expected data that is JSON (the spout's --data is json), got: "),
+        (DataForm.JSON, b'"\xff"', "expected JSON, got something else: "),
     ],
 )
 def test_data_of_another_form_fails_its_record_with_the_reason(

@@ -1,16 +1,12 @@
-"""What a picture shows: who is in which column, which arrows pass an exchange."""
+"""What a picture shows: who is in which stage, which arrows pass an exchange."""
 
 from kinesis_spout.storm.picture.wiring import wiring_of
-from tests.unit.storm.picture.sample_graphs import diamond, ten_components, words
-
-
-def test_fused_bolts_stand_in_the_stage_of_their_source_one_column_further() -> None:
-    assert wiring_of(words().graph()).columns == [(0, ["sentences"]), (0, ["split"]), (1, ["count"])]
+from tests.unit.storm.picture.sample_graphs import diamond, ten_components
 
 
 def test_a_bolt_stands_behind_all_that_it_subscribes_to() -> None:
     wiring = wiring_of(diamond().graph())
-    assert wiring.columns == [(0, ["orders"]), (0, ["price"]), (1, ["enrich"]), (2, ["join"])]
+    assert wiring.stage_of == {"orders": 0, "price": 0, "enrich": 1, "join": 2}
     assert {(arrow.source, arrow.target): arrow.fused for arrow in wiring.arrows} == {
         ("orders", "enrich"): False,
         ("orders", "price"): True,
@@ -21,11 +17,9 @@ def test_a_bolt_stands_behind_all_that_it_subscribes_to() -> None:
 
 def test_of_several_spouts_a_bolt_is_shown_once_in_its_latest_stage() -> None:
     wiring = wiring_of(ten_components().graph())
-    names = [name for _, column in wiring.columns for name in column]
-    assert sorted(names) == sorted(ten_components().graph().order)
+    assert sorted(wiring.stage_of) == sorted(ten_components().graph().order)
     assert wiring.stage_of["alerts"] == 2, "of the clicks; of the orders it is 0"
-    place = {name: number for number, (_, column) in enumerate(wiring.columns) for name in column}
-    assert all(place[arrow.source] < place[arrow.target] for arrow in wiring.arrows)
+    assert all(wiring.stage_of[arrow.source] <= wiring.stage_of[arrow.target] for arrow in wiring.arrows)
     of_stores = {arrow.source: arrow.fused for arrow in wiring.arrows if arrow.target == "store"}
     assert of_stores == {"score": True, "alerts": False}, (
         "what is exchanged for one spout is shown as exchanged"

@@ -8,7 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from kinesis_spout.storm import BasicBolt, BatchBolt, Bolt, TopologyBuilder, Tuple
+from kinesis_spout.storm import (
+    BasicBolt,
+    BatchBolt,
+    Bolt,
+    Count,
+    KeyValueState,
+    StatefulBolt,
+    TopologyBuilder,
+    Tuple,
+    Window,
+    WindowedBolt,
+)
 from kinesis_spout.storm.local import LocalResult
 from kinesis_spout.storm.spark import kept_runs as hanging_calls
 from kinesis_spout.storm.spark.kept_runs import hanging_calls_end
@@ -48,7 +59,11 @@ def run(last: Bolt, *words: str) -> LocalResult:
     builder = TopologyBuilder()
     builder.set_spout("words", Sentences())
     builder.set_bolt("first", Upper()).shuffle_grouping("words")
-    builder.set_bolt("last", last).shuffle_grouping("first")
+    subscriber = builder.set_bolt("last", last)
+    if isinstance(last, StatefulBolt):
+        subscriber.fields_grouping("first", ["word"])
+    else:
+        subscriber.shuffle_grouping("first")
     with hanging_calls_end(TIMEOUT_SECONDS, lambda: RESET_AT[0]):
         return builder.build().run_local([[word] for word in words])
 
@@ -99,6 +114,41 @@ def test_a_batch_that_hangs_in_flush_fails_as_a_whole() -> None:
     result = run(InBatches(), "a", "b")
     assert [values for values, _ in result.failed] == [["a"], ["b"]]
     assert result.reasons[0].startswith("last: timed out: ")
+
+
+class Windows(WindowedBolt):
+    length = Count(1)
+
+    def execute_window(self, key: str, window: Window) -> None:
+        HANGS.get(key, _nothing)()
+        del window
+
+
+class OnTicks(StatefulBolt):
+    tick_seconds = 0
+
+    def init_state(self, state: KeyValueState) -> None:
+        self.state = state
+
+    def execute(self, tup: Tuple) -> None:
+        if tup.is_tick:
+            self.state.put("A", "half-way")
+            HANGS.get("tick", _nothing)()
+        else:
+            self.state.put(tup[0], "here")
+            self.collector.ack(tup)
+
+
+def test_a_window_and_a_tick_that_hang_are_interrupted_and_undone() -> None:
+    HANGS["B"] = HANGS["tick"] = sleeps
+    result = run(Windows(), "a", "b")
+    assert [values for values, _ in result.failed] == [["b"]]
+    assert result.reasons[0].startswith("last: timed out: ")
+
+    result = run(OnTicks(), "a", "b")
+
+    assert result.failed == []
+    assert "timed out" in result.counts["last"].last_error
 
 
 class LookedAt:

@@ -1,13 +1,16 @@
 """Which bolts a Python worker goes on with, and which ones it begins anew."""
 
+import gc
 import pickle
 from collections.abc import Iterator
 
 import pytest
 
-from kinesis_spout.storm import Bolt, TopologyBuilder, Tuple
+from kinesis_spout.storm import Bolt, KeyValueState, StatefulBolt, TopologyBuilder, Tuple
+from kinesis_spout.storm.running.blocks import TreeReport, TupleBlock
 from kinesis_spout.storm.spark import kept_runs
 from kinesis_spout.storm.spark.kept_runs import KeptRun, ShippedProgram
+from kinesis_spout.storm.state.key_values import PartitionState
 from kinesis_spout.testing import ManualClock
 from tests.support.storm.components import Sentences
 
@@ -23,6 +26,17 @@ class Cleaned(Bolt):
 
     def cleanup(self) -> None:
         cleaned_up.append(1)
+
+
+class Keeps(StatefulBolt):
+    """Keeps what comes."""
+
+    def init_state(self, state: KeyValueState) -> None:
+        self.state = state
+
+    def execute(self, tup: Tuple) -> None:
+        self.state.put(tup[0], True)
+        self.collector.ack(tup)
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +69,27 @@ def test_the_next_task_of_a_partition_goes_on_with_the_same_bolts() -> None:
     program = shipped()
     again: ShippedProgram = pickle.loads(pickle.dumps(program))
     assert used(program).run is used(again).run
+
+
+def test_a_run_that_rests_keeps_nothing_of_the_micro_batch_that_it_has_ended() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("words", Sentences())
+    builder.set_bolt("keep", Keeps()).fields_grouping("words", ["sentence"])
+    program = builder.build("words", state="/nowhere")._programs(1)["words"]
+    with ShippedProgram(program, None).stage(0, 0) as first:
+        first.run.begin()
+        for number in range(10):
+            first.run.emit_root((f"word {number}",), number + 1)
+        first.run.finish()
+        (block,) = [each for _, each in first.run.outbox.take() if isinstance(each, TupleBlock)]
+    with ShippedProgram(program, None).stage(1, 0) as second:
+        reports = list(second.run.run([(0, block)], lambda _, index: PartitionState(index, 1)))
+        assert (
+            sum(len(each.touched) for _, each in reports if isinstance(each, TreeReport)) == 10 * 8
+        )  # bytes
+
+    assert second.run.trees.touched == set()
+    assert [each for each in gc.get_referrers(block) if type(each) is list] == []
 
 
 def test_other_partitions_and_other_starts_of_a_topology_have_bolts_of_their_own() -> None:

@@ -1,5 +1,7 @@
 """A spout of the user's own: what it is given, what it may emit, and what is counted of it. No job is run."""
 
+import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -126,16 +128,24 @@ class EmitsSlowly(Silent):
             self.collector.emit((self.remaining,), self.remaining)
 
 
-class Blocks(Declared):
-    """Does not return when it is asked for a tuple."""
+class NeverReturns(Silent):
+    """Emits one message after the other in its first call, as they come."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.called, self.released = threading.Event(), threading.Event()
+        self.next_message, self.called, self.closed = (
+            threading.Semaphore(),
+            threading.Event(),
+            threading.Event(),
+        )
 
     def next_tuple(self) -> None:
-        self.called.set()
-        self.released.wait()
+        while self.next_message.acquire():
+            self.collector.emit(("message",), 1)
+            self.called.set()
+
+    def close(self) -> None:
+        self.closed.set()
 
 
 class EmitsAtOnce(Silent):
@@ -282,18 +292,32 @@ def test_a_micro_batch_for_ticks_alone_is_in_the_progress_without_rows() -> None
     assert first["batchId"] < second["batchId"]
 
 
-def test_a_spout_that_blocks_is_told_when_it_is_stopped_instead_of_waited_for_without_end(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_spout_that_does_not_return_is_named_and_a_stop_ends_the_query_at_once(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(own_spout, "_JOIN_SECONDS", 0.05)
-    spout = Blocks()
-    with running(spout) as query:
-        assert spout.called.wait(60)
-        with pytest.raises(SpoutHangs, match=r"spout 'mine' has not returned from a call for 0\.05 s"):
+    clock, spout = ManualClock(), NeverReturns()
+    said = (
+        r"spout 'mine' has not returned from next_tuple for 30 s \(timeout_seconds\), it is at \S+:\d+, in \w+; "
+        r"what it has emitted meanwhile waits for that \(tuples: 1\): expected calls that do not block"
+    )
+    with caplog.at_level(logging.WARNING), running(spout, clock=clock.monotonic) as query:
+        assert spout.called.wait(30)
+        assert query.status["message"] == "Waiting for tuples"
+        assert caplog.messages == []
+        clock.advance(31)
+        wait_until(lambda: caplog.messages, "the hanging call is named")
+        assert re.match(said, caplog.messages[0])
+        assert __file__ in caplog.messages[0]
+        assert re.match(said, query.status["message"])
+        with pytest.raises(SpoutHangs, match=said):
             query.stop()
-        spout.released.set()
-        query.awaitTermination(60)
-    assert not query.isActive
+        assert not query.isActive
+        with pytest.raises(SpoutHangs, match=said):
+            query.awaitTermination(30)
+        spout.next_message.release()
+        assert spout.closed.wait(30)
+        query.stop()
+    assert len(caplog.messages) == 1
 
 
 def test_a_tuple_whose_job_took_too_long_is_told_so_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_processing_time_goes_on_where_it_was_when_the_state_was_stored(runner: 
     state: Any = runner._state
 
     def settled(*changes: Any) -> bool:
-        stored.append(changes[-1])
+        stored.append(changes[2])
         return True
 
     state.settled = settled

@@ -1,0 +1,186 @@
+"""Emits the results of a task with state (see ``storm.state.result``), and undoes a tick that raises.
+
+What a bolt emits in a tick, or for a window, is gathered until its call returns. If that raises, nothing was
+emitted. Otherwise each tuple is a root. One whose tree completes before its ``emit`` has returned needs no
+more; any other is put into the state.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from kinesis_spout.storm.components.bolt import FailedException
+from kinesis_spout.storm.running.collecting import Collector, Gathered
+from kinesis_spout.storm.running.trees import Trees, new_result_root
+from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue
+from kinesis_spout.storm.state.result import Result, ResultKey
+
+MOST_WAITING: Final = 10_000
+"""Of the results of a bolt, over all its tasks. While more have failed, its windows stay open: then their records
+fail, which the circuit breaker sees, and the state does not grow."""
+
+
+class ResultFails(Exception):  # noqa: N818 - what happened
+    """Reported when a result is emitted again, because its tree failed before."""
+
+
+class QueuedResult(NamedTuple):
+    """A result that a group runs as one of its roots."""
+
+    root: int
+    emit: Callable[[], object]
+    decide: Callable[[bool], None]
+    """Called when its group ends, with whether its tree failed."""
+
+
+class Group(Protocol):
+    """The group of roots that a careful run has at hand: see ``groups``."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def queue(self, result: QueuedResult) -> None:
+        """Take a result, to run it as a root."""
+        ...
+
+    def fail(self, collector: Collector, reason: str) -> None:
+        """Fail all roots of the group, so that all of it is taken back."""
+        ...
+
+
+class Results:
+    """Those of one task. Mutable.
+
+    ``group``: of a careful run, which runs results as roots; None: they are emitted at once.
+    """
+
+    def __init__(
+        self,
+        collector: Collector,
+        trees: Trees,
+        *,
+        time: Callable[[], float],
+        parallelism: int,
+        group: Group | None = None,
+    ) -> None:
+        self._collector = collector
+        self._trees = trees
+        self._time = time
+        self._most = max(1, MOST_WAITING // parallelism)
+        self._group = group
+        self._state: PartitionState | None = None
+
+    def give_state(self, state: PartitionState) -> None:
+        self._state = state
+
+    def of(self, work: Callable[[], object]) -> None:
+        """Do work whose emits are results. FailedException: too many of those before have failed."""
+        if self._state is not None and self._state.failed_results >= self._most:
+            raise FailedException(
+                f"expected fewer than {self._most} tuples of this task's windows or ticks that failed in later "
+                "bolts, got as many: no window is executed until they are done; mend those bolts"
+            )
+        collector = self._collector
+        emits_results, collector.emits_results = collector.emits_results, True
+        try:
+            work()
+        finally:
+            collector.emits_results = emits_results
+
+    def attempt(self, work: Callable[[], object]) -> bool:
+        """Do work of a tick as a whole or not at all; tells whether it was done. Errors are reported."""
+        state, collector = self._state, self._collector
+        assert state is not None, "it was given"
+        is_alone = self._group is None or not self._group.is_open
+        collector.ended_in_tick = []
+        try:
+            if is_alone:
+                state.keep()
+            self.of(work)
+            if self._group is not None:
+                self.emit()  # They are queued, and kept with the rest.
+            if is_alone:
+                state.keep()
+        except BaseException as error:  # noqa: BLE001 - whatever it raises is undone
+            collector.gathered.clear()
+            collector.let_through(error)
+            self._undo(error, is_alone=is_alone)
+            return False
+        finally:
+            collector.ended_in_tick = None
+        self.emit()
+        return True
+
+    def _undo(self, error: BaseException, *, is_alone: bool) -> None:
+        state, collector = self._state, self._collector
+        assert state is not None, "it was given"
+        why = "undone, because the tick in which it was acked has raised"
+        if not is_alone:
+            assert self._group is not None, "it is open"
+            self._group.fail(collector, why)
+        elif state.kept is None:
+            return  # A tuple has left a value that cannot be kept: the micro-batch will not count.
+        else:
+            state.take_back()
+            if collector.ended_in_tick:
+                collector.refused(collector.ended_in_tick, why)
+        collector.report_error(TypeError(str(error)) if isinstance(error, UnfitValue) else error)
+
+    def emit(self) -> None:
+        """Emit what was gathered."""
+        collector = self._collector
+        gathered, collector.gathered = collector.gathered, []
+        for each in gathered:
+            self._emit(ResultKey(new_result_root()), Result(each.stream, each.values, each.task), each)
+
+    def emit_again(self) -> None:
+        """Emit the results that failed, and are due."""
+        state, now = self._state, self._time()
+        assert state is not None, "it was given"
+        results = state.results() if state.failed_results else []
+        due = [(key, each) for key, each in results if each.not_before is not None and each.not_before <= now]
+        if due:
+            most = max(result.tries for _, result in due)
+            self._collector.report_error(
+                ResultFails(
+                    f"{len(due)} tuples that it emitted for windows or on ticks failed in later bolts, up to "
+                    f"{most} times: they are emitted again"
+                )
+            )
+        for key, result in due:
+            try:
+                chosen = self._collector.chosen(result.stream, result.values, result.task)
+            except Exception as error:  # noqa: BLE001 - whatever a grouping raises
+                self._collector.report_error(error)
+                state.put(key, result.after_failure(now))
+            else:
+                self._emit(key, result, chosen)
+
+    def _emit(self, key: ResultKey, result: Result, chosen: Gathered) -> None:
+        state, root = self._state, key.root
+        assert state is not None, "it was given"
+
+        def emit() -> None:
+            if not state.has(key):
+                return  # What it came from was undone.
+            self._collector.counts.emitted += 1
+            for _, send in chosen.targets:
+                send(result.values, root, None)
+
+        state.put(key, result._replace(not_before=None))
+        if self._group is not None:
+            decide = partial(self._decide, key, result)
+            self._group.queue(QueuedResult(root, emit, decide))
+            return
+        self._trees.has_left = False
+        emit()
+        if root not in self._trees.opened and not self._trees.has_left:
+            state.delete(key)
+
+    def _decide(self, key: ResultKey, result: Result, has_failed: bool) -> None:  # noqa: FBT001 - called by Groups only
+        assert self._state is not None, "it was given"
+        if has_failed:
+            self._state.failed_results += 1
+            self._state.put(key, result.after_failure(self._time()))
+        else:
+            self._state.delete(key)
