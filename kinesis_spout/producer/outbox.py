@@ -99,8 +99,11 @@ class Outbox:
         self._open_calls = 0
         self._is_listing = False
         self.is_recovering = recovers
-        """Whether the spool may have more records of an earlier producer."""
+        """Whether the spool may have more records of an earlier producer, which go before those that are put."""
         self._is_fetching = False
+        self._recovery_failures = 0
+        self._recover_at = inf
+        """When the spool is read further, after it could not be."""
         self._has_shares = False
         self._was_answered = False
         self._last_failure: KinesisSpoutError | None = None
@@ -113,8 +116,7 @@ class Outbox:
         if (self._unsettled or self._records.must_list_first) and not self._is_listing:
             self._is_listing = True
             return Listing()
-        if self._may_fetch and (self._inbox.has_room or not self._taken):
-            # What was put meanwhile may fill the buffer, and goes behind: without this it would wait for ever.
+        if self._may_fetch and (self.is_recovering or self._recover_at <= now):
             self._is_fetching = True
             return Recovery()
         self._take_in(now)
@@ -131,6 +133,8 @@ class Outbox:
         """When there may be something to do although nothing comes, as monotonic time."""
         due = min([each.repeat_at for each in self._to_repeat], default=inf)
         due = min(due, self._letters.due_at, self._taken.next_expiry)
+        if self._may_fetch:
+            due = min(due, self._recover_at)
         if self._open_calls >= self._config.max_concurrent_calls:
             return due
         return min(due, self.departures.due_at)
@@ -204,13 +208,24 @@ class Outbox:
     def recovered(self, tickets: list[Ticket]) -> None:
         """Take in what an earlier producer left; empty when that is all."""
         self._is_fetching = False
-        if not tickets:
-            self.is_recovering = False
-            return
-        self._inbox.recovered(tickets)
-        self._hold(list(tickets), self._clock.monotonic())
+        self.is_recovering, self._recover_at, self._recovery_failures = bool(tickets), inf, 0
+        if tickets:
+            self._inbox.recovered(tickets)
+            self._hold(list(tickets), self._clock.monotonic())
+
+    def not_recovered(self, *, reads_on: bool) -> None:
+        """Note that the spool could not be read. It is read on at once, or else later: what was put goes first then."""
+        self._is_fetching, self.is_recovering = False, reads_on
+        if not reads_on:
+            self._recovery_failures += 1
+            self._recover_at = self._clock.monotonic() + self._backoff_seconds(self._recovery_failures)
 
     # Requests of the producer.
+
+    def recover(self) -> None:
+        """Read the spool further now, if it could not be read before."""
+        if self._recover_at < inf:
+            self.is_recovering, self._recover_at = True, inf
 
     def drop_oldest(self, put: Put) -> bool:
         """Make room for records by dropping the oldest; False: what is not in calls is not enough."""
@@ -250,7 +265,13 @@ class Outbox:
 
     @property
     def _may_fetch(self) -> bool:
-        return self.is_recovering and not self._is_fetching and not self._records.must_list_first
+        """Whether the spool may be read now.
+
+        What was put meanwhile may fill the buffer, and goes behind: so an empty outbox needs no room.
+        """
+        if self._is_fetching or self._records.must_list_first:
+            return False
+        return self._inbox.has_room or not self._taken
 
     def _take_in(self, now: float) -> None:
         if self.is_recovering or self._records.must_list_first:

@@ -221,7 +221,8 @@ class KinesisProducer:
 
         Raises:
             TimeoutError: names how many have not ended. They continue.
-            SpoolError: the spool could not be read further; what is in it stays there.
+            SpoolError: the spool could not be read further: what is in it stays there, and is tried again.
+            SpoolDamaged: records of the spool are lost; told once. All others have ended.
             ProducerError: it is called from a callback of a ticket: the records it waits for need that thread.
         """
         if self._engine.is_called_back:
@@ -239,8 +240,8 @@ class KinesisProducer:
             raise TimeoutError(
                 f"expected all records to end within {timeout} s; {waiting} for {self.config.stream} still wait"
             )
-        if self._engine.spool_failure is not None:
-            raise self._engine.spool_failure
+        if (failure := self._engine.take_spool_failure()) is not None:
+            raise failure
 
     async def flush_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - flush has it
         """Do what `flush` does, without blocking the event loop."""

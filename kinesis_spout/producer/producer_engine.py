@@ -101,8 +101,7 @@ class Engine:
         self._bell = threading.Condition()
         self._rings = 0
         """How many threads must still wake to look for work; ``_bell`` guards it."""
-        self.spool_failure: SpoolError | None = None
-        """Why the spool could not be read further; what is in it stays there."""
+        self._spool_failure: SpoolError | None = None
 
     def start(self, threads: int) -> None:
         """Do the work in so many threads, each with one call at a time. They keep no process alive."""
@@ -193,6 +192,7 @@ class Engine:
     def flushing(self) -> Iterator[None]:
         with self._lock:
             self._outbox.departures.flushes += 1
+            self._outbox.recover()
         self.wake()
         try:
             yield
@@ -305,8 +305,25 @@ class Engine:
             died_at=self._clock.time(),
         )
 
+    def take_spool_failure(self) -> SpoolError | None:
+        """Return why the spool could not be read further, until it can be; or, once, which records are lost."""
+        with self._lock:
+            failure = self._spool_failure
+            if isinstance(failure, SpoolDamaged):
+                self._spool_failure = None
+        return failure
+
     def _recover(self) -> None:
-        spooled = self._recovered()
+        """Read further in the spool. Damage is noted, and reading continues behind it."""
+        assert self._spool is not None, "only with a spool is anything recovered"
+        spooled: Sequence[Spooled] = ()
+        failure: SpoolError | None = None
+        try:
+            spooled = self._spool.recovered(_RECOVERED_AT_ONCE)
+        except SpoolError as error:
+            failure = error
+        except Exception as error:  # noqa: BLE001 - it may be the user's own, and new records wait for this
+            failure = SpoolError(f"{type(error).__name__}: {error}")
         tickets = [
             Ticket(
                 entry.partition_key,
@@ -320,25 +337,19 @@ class Engine:
         with self._lock:
             if self.is_stopped:
                 return  # they stay in the spool
-            self._outbox.recovered(tickets)
+            before = self._spool_failure
+            is_new = str(failure) != str(before)
+            if failure is None:
+                self._outbox.recovered(tickets)
+            else:
+                # Each damage is raised once. A spool that raises it again makes no progress.
+                self._outbox.not_recovered(reads_on=isinstance(failure, SpoolDamaged) and is_new)
+            if failure is not None or not (tickets or isinstance(before, SpoolDamaged)):
+                self._spool_failure = failure
             if not tickets:
                 self._something_ended.notify_all()
-
-    def _recovered(self) -> Sequence[Spooled]:
-        """Read further in the spool; logs damage and reads on after it. Empty when there is no more."""
-        assert self._spool is not None, "only with a spool is anything recovered"
-        while True:
-            before = self.spool_failure
-            try:
-                return self._spool.recovered(_RECOVERED_AT_ONCE)
-            except SpoolError as error:
-                self.spool_failure = error
-            except Exception as error:  # noqa: BLE001 - it may be the user's own, and new records wait for this
-                self.spool_failure = SpoolError(f"{type(error).__name__}: {error}")
-            _log.error("%s", self.spool_failure)
-            # Each damage is raised once. A spool that raises it again makes no progress.
-            if not isinstance(self.spool_failure, SpoolDamaged) or str(before) == str(self.spool_failure):
-                return ()
+        if failure is not None and is_new:
+            _log.error("%s", failure)
 
     def _tell(self) -> None:
         """Confirm to the spool what ended, log failures, and call the callbacks."""

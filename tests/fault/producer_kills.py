@@ -24,7 +24,7 @@ from rich.console import Console
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.producer import KinesisProducer
-from kinesis_spout.producer.spool import SqliteSpool
+from kinesis_spout.producer.spool import DiskSpool
 from tests.fault.killed_process import tell, told_until_killed
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ ONE_SECONDS = 60.0
 
 def producer(client: "KinesisClient", folder: Path) -> KinesisProducer:
     return KinesisProducer(
-        STREAM, client=client, spool=SqliteSpool(folder, stream=STREAM), linger_seconds=0.02
+        STREAM, client=client, spool=DiskSpool(folder, stream=STREAM), linger_seconds=0.02
     )
 
 

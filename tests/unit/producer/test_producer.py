@@ -29,7 +29,7 @@ from kinesis_spout.model.errors import (
     Unavailable,
 )
 from kinesis_spout.producer import Ticket
-from kinesis_spout.producer.spool import SqliteSpool
+from kinesis_spout.producer.spool import DiskSpool
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock, SteppedProducer
 from tests.model.test_producer_model import SpoolInMemory
@@ -274,11 +274,11 @@ def test_a_record_that_the_spool_cannot_take_is_refused() -> None:
 
 def test_what_a_killed_producer_left_in_its_spool_is_put_by_the_next(tmp_path: Path) -> None:
     kinesis = WritableKinesis(s=1)
-    first = SqliteSpool(tmp_path, stream="s")
+    first = DiskSpool(tmp_path, stream="s")
     producer = stepped(kinesis, spool=first)
     put(producer, 5)
     first.close()  # as its process ends
-    with KinesisProducer("s", client=kinesis.client, spool=SqliteSpool(tmp_path, stream="s")) as second:
+    with KinesisProducer("s", client=kinesis.client, spool=DiskSpool(tmp_path, stream="s")) as second:
         assert second.put(b"new", "key").result(30)
     assert kinesis.taken("s") == [b"0", b"1", b"2", b"3", b"4", b"new"]
     assert (second.counts().recovered, second.counts().sent) == (5, 6)
@@ -308,7 +308,7 @@ def test_a_producer_that_cannot_be_made_leaves_its_spool_to_others(tmp_path: Pat
         def check_writable(self) -> None:
             raise DeadLetterError("the disk is full")
 
-    spool = SqliteSpool(tmp_path / "spool", stream="s")
+    spool = DiskSpool(tmp_path / "spool", stream="s")
     with pytest.raises(DeadLetterError, match="the disk is full"):
         stepped(WritableKinesis(s=1), spool=spool, dead_letters=FullDisk())
     assert [file.name for file in (tmp_path / "spool").iterdir()] == ["stream.json"]

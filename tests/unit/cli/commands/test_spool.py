@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.producer.spool import SqliteSpool
+from kinesis_spout.producer.spool import DiskSpool
 from tests.unit.cli.fake_world import FakeWorld
 
 STREAM = ("--stream", "orders")
@@ -18,7 +18,7 @@ def folder(tmp_path: Path) -> Path:
     """One damaged file, one that is left over."""
     folder = tmp_path / "spool"
     for name in ("damaged", "sound"):
-        with SqliteSpool(folder, stream="orders") as spool:
+        with DiskSpool(folder, stream="orders") as spool:
             for number in range(3):
                 spool.append(Entry(f"{name} {number}", b"\x00" + name.encode(), "7" if number else None))
     first = min(folder.glob("*.spool"))
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_files_are_listed_with_what_is_whole_in_them(folder: Path) -> None:
-    with SqliteSpool(folder, stream="orders") as spool:
+    with DiskSpool(folder, stream="orders") as spool:
         spool.append(Entry("key", b"data"))
         found = json.loads(FakeWorld().call("spool", "list", str(folder), "--json")[0])
         table, _ = FakeWorld().call("spool", "list", str(folder))
@@ -45,7 +45,7 @@ def test_the_files_are_listed_with_what_is_whole_in_them(folder: Path) -> None:
 
 
 def test_an_empty_spool_and_a_folder_that_is_none_are_told_apart(tmp_path: Path) -> None:
-    SqliteSpool(tmp_path / "spool", stream="orders").close()
+    DiskSpool(tmp_path / "spool", stream="orders").close()
     assert FakeWorld().call("spool", "list", str(tmp_path / "spool"))[1].endswith("is empty\n")
     for nothing in (tmp_path, tmp_path / "none"):
         _, err = FakeWorld().call("spool", "list", str(nothing), exit_code=1)
@@ -63,7 +63,7 @@ def test_what_is_whole_of_a_damaged_file_is_saved_and_the_file_moved_aside(
     assert [line["explicit_hash_key"] for line in lines] == [None, "7", "7"]
     assert base64.b64decode(lines[0]["data"]) == b"\x00damaged"
     assert len(list(folder.glob("*.spool.saved"))) == 1
-    with SqliteSpool(folder, stream="orders") as spool:
+    with DiskSpool(folder, stream="orders") as spool:
         assert len(spool.recovered(10)) == 3
         assert not spool.recovered(10)
     _, err = FakeWorld().call("spool", "save", str(folder), "--to", str(tmp_path / "more.jsonl"))
