@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Collector",
     "DeadLetter",
+    "DiskSpool",
     "Emitted",
     "InvalidConfig",
     "KinesisError",
@@ -40,7 +41,6 @@ __all__ = [
     "Reject",
     "RetryLater",
     "SpoutConfig",
-    "DiskSpool",
     "Ticket",
     "each_record",
     "open_ports",

@@ -214,7 +214,7 @@ class Outbox:
             self._hold(list(tickets), self._clock.monotonic())
 
     def not_recovered(self, *, reads_on: bool) -> None:
-        """Note that the spool could not be read. It is read on at once, or else later: what was put goes first then."""
+        """Note that the spool could not be read. It is read on at once, or later: what was put goes first then."""
         self._is_fetching, self.is_recovering = False, reads_on
         if not reads_on:
             self._recovery_failures += 1

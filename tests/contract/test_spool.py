@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import SpoolError
-from kinesis_spout.producer.spool import Durability, Spool, Spooled, DiskSpool
+from kinesis_spout.producer.spool import DiskSpool, Durability, Spool, Spooled
 from kinesis_spout.testing import InMemorySpoolFolder
 
 Open = Callable[[], Spool]

@@ -39,9 +39,7 @@ ONE_SECONDS = 60.0
 
 
 def producer(client: "KinesisClient", folder: Path) -> KinesisProducer:
-    return KinesisProducer(
-        STREAM, client=client, spool=DiskSpool(folder, stream=STREAM), linger_seconds=0.02
-    )
+    return KinesisProducer(STREAM, client=client, spool=DiskSpool(folder, stream=STREAM), linger_seconds=0.02)
 
 
 def work(client: "KinesisClient", folder: Path, name: str, pipe: int) -> None:

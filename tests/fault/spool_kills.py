@@ -25,7 +25,7 @@ from rich.console import Console
 
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import SpoolError
-from kinesis_spout.producer.spool import Durability, Spooled, DiskSpool
+from kinesis_spout.producer.spool import DiskSpool, Durability, Spooled
 from tests.fault.killed_process import tell, told_until_killed
 
 THREADS = 4

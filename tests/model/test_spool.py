@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.producer.spool import Durability, Spool, DiskSpool
+from kinesis_spout.producer.spool import DiskSpool, Durability, Spool
 from kinesis_spout.producer.spool.folder import FolderLock
 from kinesis_spout.testing import InMemorySpool, InMemorySpoolFolder
 

@@ -21,6 +21,7 @@ Folder = Annotated[
     typer.Argument(metavar="FOLDER", help="The spool's folder, as the producer has it.", show_default=False),
 ]
 
+
 @spool.command("list")
 def list_files(ctx: typer.Context, folder: Folder, *, json: Json = False) -> None:
     """List what producers have in a spool: whether they still use it, and how many records in it are whole.

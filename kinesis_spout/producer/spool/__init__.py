@@ -3,7 +3,7 @@
 The producer decides which records these are. Begin with ``port``, then ``disk_spool``.
 """
 
+from kinesis_spout.producer.spool.disk_spool import DiskSpool, Durability
 from kinesis_spout.producer.spool.port import Spool, Spooled
-from kinesis_spout.producer.spool.disk_spool import Durability, DiskSpool
 
-__all__ = ["Durability", "Spool", "Spooled", "DiskSpool"]
+__all__ = ["DiskSpool", "Durability", "Spool", "Spooled"]

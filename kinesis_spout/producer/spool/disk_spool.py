@@ -4,10 +4,7 @@ A record is with the operating system before it is taken over; `Durability` says
 append while one writes share the next write, and its sync.
 
 Confirmed records are removed later, some hundreds at a time: forgetting that a record was confirmed only
-sends it again. A file is removed when all of its records are confirmed, and written anew when most are.
-
-The records of ended processes stay in their files until they are confirmed. Copying them would need room, and a full
-disk may be why they were left; and if a second owner dies, a third finds them.
+sends it again.
 """
 
 import atexit
@@ -15,7 +12,6 @@ import contextlib
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from math import inf
@@ -25,11 +21,11 @@ from weakref import WeakSet
 
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.model.directories import sync_directory
-from kinesis_spout.model.errors import InvalidConfig, SpoolDamaged, SpoolError
-from kinesis_spout.producer.spool.folder import DAMAGED, FolderLock, SpoolFolder, files_in
+from kinesis_spout.model.errors import InvalidConfig, SpoolError
+from kinesis_spout.producer.spool.files import SpoolFiles
+from kinesis_spout.producer.spool.folder import SpoolFolder
 from kinesis_spout.producer.spool.port import Spooled
-from kinesis_spout.producer.spool.segment import SUFFIX, Segment, line_of, translated, unusable
+from kinesis_spout.producer.spool.segment import line_of
 
 _log = logging.getLogger(__name__)
 
@@ -38,11 +34,6 @@ _FORGOTTEN_AT_ONCE: Final = 256
 _TIDY_SECONDS: Final = 0.5
 _DAY_SECONDS: Final = 86_400
 _LEAST_BYTES: Final = 64 * 1024
-_SEGMENT_BYTES: Final = 4 * 1024 * 1024
-"""A file of this size takes no more."""
-_PLACE_BITS: Final = 32
-"""A record's number has its file's in its upper bits, and its place there in these."""
-_PLACE: Final = (1 << _PLACE_BITS) - 1
 
 
 class Durability(StrEnum):
@@ -54,8 +45,8 @@ class Durability(StrEnum):
 
     INTERVAL = "interval"
     """Given to the operating system before ``append`` returns, and on the disk (fsync) after so many records, or
-    so many seconds, whichever comes first. A power cut loses at most the last ``interval_records`` records, and none
-    that was taken over more than ``interval_seconds`` (and the time of one sync) before."""
+    so many seconds, whichever comes first. A power cut loses at most the last ``interval_records`` records, and
+    none that was taken over more than ``interval_seconds`` (and the time of one sync) before."""
 
     SYSTEM = "system"
     """Given to the operating system before ``append`` returns, and synced each 4 MiB. A power cut loses what the
@@ -107,35 +98,23 @@ class DiskSpool:
             InvalidConfig: the folder is another stream's or on a network file system, or a number is too small.
             SpoolError: the folder cannot be made or read.
         """
-        self._durability = _checked(durability, interval_records, interval_seconds, max_bytes)
-        is_interval = self._durability is Durability.INTERVAL
-        self._unsynced_most = interval_records if is_interval else inf
-        self._idle_seconds = interval_seconds if is_interval else _TIDY_SECONDS
-        self._max_bytes = inf if max_bytes is None else max_bytes
-        self._segment_bytes = min(_SEGMENT_BYTES, self._max_bytes // 4)
-        self._folder = SpoolFolder(Path(folder).absolute(), clock=clock)
-        self._folder.open(stream)
+        durability = _checked(durability, interval_records, interval_seconds, max_bytes)
+        self._has_interval = durability is Durability.INTERVAL
+        self._idle_seconds = interval_seconds if self._has_interval else _TIDY_SECONDS
+        spool_folder = SpoolFolder(Path(folder).absolute(), clock=clock)
+        spool_folder.open(stream)
         self.stream = stream
+        unsynced_most = {Durability.RECORD: 0, Durability.INTERVAL: interval_records}.get(durability, inf)
+        self._files = SpoolFiles(
+            spool_folder, unsynced_most=unsynced_most, max_bytes=inf if max_bytes is None else max_bytes
+        )
         self._mutex = threading.Lock()
         """Guards the next three; held for moments."""
         self._waiting: list[_Append] = []
         self._confirmed: set[int] = set()
         self._refusal: str | None = None
         self._writing = threading.Lock()
-        """Guards the files and the following; never taken while ``_mutex`` is held."""
-        self._segments: dict[int, Segment] = {}
-        """This process's, and those that it took over, by their numbers."""
-        self._begun = 0
-        """How many of them there were."""
-        self._locks: dict[Path, FolderLock] = {}
-        """By the folders that they lock."""
-        self._own: Path | None = None
-        """This process's folder; made when it is needed, so that a full disk can be emptied."""
-        self._last: Segment | None = None
-        """The one that takes records."""
-        self._unsynced = 0
-        self._unread: deque[Segment] = deque()
-        """Those that were taken over, and may have more to read."""
+        """Guards the files; never taken while ``_mutex`` is held."""
         self._work = threading.Event()
         self._hurry = threading.Event()
         self._tidier: threading.Thread | None = None
@@ -144,7 +123,7 @@ class DiskSpool:
     @property
     def size_bytes(self) -> int:
         """What its files take on the disk, in bytes, with those that it took over."""
-        return sum([segment.size_bytes for segment in list(self._segments.values())])
+        return self._files.size_bytes
 
     def append(self, *entries: Entry) -> int:
         """Take records over; see the port. `Durability` says what is durable on return.
@@ -167,7 +146,7 @@ class DiskSpool:
                     self._waiting.remove(append)
         if append.number is None:
             raise SpoolError(str(append.error)) from append.error
-        if self._unsynced_most < inf:
+        if self._has_interval:
             self._wake_tidier()
         return append.number
 
@@ -193,30 +172,16 @@ class DiskSpool:
         its files until they are confirmed here, so this needs no room on the disk.
 
         Raises:
-            SpoolDamaged: a file has damaged records, whose number it names; all others were returned. The file is
-                kept, and put aside when they are confirmed. The next call continues with the other files.
-            SpoolError: a file cannot be read now. The next call continues with the others, and then tries it again.
+            SpoolDamaged: a file has damaged records; says how many. All others were returned. The file is kept,
+                and put aside when they are confirmed. The next call continues with the other files.
+            SpoolError: a file cannot be read now. The next call continues with the others, and then tries this.
         """
         if limit < 1:
             raise InvalidConfig(f"expected a limit of at least 1, got {limit}")
         with self._writing:
             with self._mutex:
                 self._check_usable()
-            while (segment := self._being_read()) is not None:
-                try:
-                    found = segment.read(limit)
-                except SpoolError:
-                    self._unread.rotate(-1)
-                    raise
-                if found:
-                    return [Spooled(segment.number << _PLACE_BITS | place, entry) for place, entry in found]
-                self._unread.popleft()
-                damage = _damage(segment)
-                if not segment.unconfirmed:
-                    self._remove(segment)
-                if damage is not None:
-                    raise damage
-            return ()
+            return self._files.read(limit)
 
     def close(self) -> None:
         """Make everything durable, and release the folder; see the port.
@@ -234,11 +199,11 @@ class DiskSpool:
         self._hurry.set()
         if self._tidier is not None:
             self._tidier.join()
-        with self._writing, contextlib.ExitStack() as closing:
-            for lock in self._locks.values():
-                closing.callback(lock.release)
-            closing.callback(self._end_last)
-            closing.callback(self._forget)
+        with self._writing:
+            try:
+                self._forget()
+            finally:
+                self._files.close()
 
     def __enter__(self) -> Self:
         return self
@@ -257,7 +222,7 @@ class DiskSpool:
         with self._mutex:
             appends, self._waiting = self._waiting, []
         try:
-            number = self._stored([line for append in appends for line in append.lines])
+            number = self._files.store([line for append in appends for line in append.lines])
         except BaseException as error:
             failure = error if isinstance(error, SpoolError) else SpoolError(repr(error))
             for append in appends:
@@ -269,123 +234,10 @@ class DiskSpool:
             append.number = number
             number += len(append.lines)
 
-    def _stored(self, lines: list[bytes]) -> int:
-        """Write lines, all or none of them; returns the number of the first."""
-        if self._unsynced and self._unsynced + len(lines) > self._unsynced_most:
-            self._sync()
-        size_bytes = sum(map(len, lines))
-        if self._full_with(size_bytes):
-            self._make_room()
-            if self._full_with(size_bytes):
-                raise SpoolError(unusable(self._folder.path, f"files of {self._max_bytes} bytes: it is full"))
-        last = self._last
-        if last is None or not last.takes_more or last.size_bytes >= self._segment_bytes:
-            self._end_last()
-            last = self._begin()
-        is_synced = self._durability is Durability.RECORD or len(lines) > self._unsynced_most
-        place = last.append(lines, synced=is_synced)
-        if not is_synced:
-            self._unsynced += len(lines)
-        return last.number << _PLACE_BITS | place
-
-    def _begin(self) -> Segment:
-        """Begin a file that takes records."""
-        if self._own is None:
-            lock = self._folder.make()
-            self._own = lock.path
-            self._locks[lock.path] = lock
-        number = self._begun = self._begun + 1
-        last = self._segments[number] = Segment(self._own / f"{number:06}{SUFFIX}", number)
-        try:
-            last.make()
-            with translated(last.path):
-                sync_directory(self._own)
-        except BaseException:
-            last.close()
-            self._remove(last)
-            raise
-        self._last = last
-        return last
-
-    def _end_last(self) -> None:
-        """Let the file that takes records take no more."""
-        if (last := self._last) is None:
-            return
-        self._sync()
-        last.close()
-        self._last = None
-        if not last.unconfirmed:
-            self._remove(last)
-
-    def _sync(self) -> None:
-        """Return when all that was taken over is on the disk. What fails here fails again until it is mended."""
-        if self._last is not None and self._unsynced:
-            self._last.sync()
-            self._unsynced = 0
-
-    def _full_with(self, size_bytes: int) -> bool:
-        if self._max_bytes == inf:
-            return False
-        return sum([segment.size_bytes for segment in self._owned()]) + size_bytes > self._max_bytes
-
-    def _owned(self) -> list[Segment]:
-        return [segment for segment in self._segments.values() if segment.path.parent == self._own]
-
-    def _make_room(self) -> None:
-        self._forget()
-        if self._last is not None and self._last.is_mostly_confirmed:
-            self._end_last()
-        self._rewrite()
-
     def _forget(self) -> None:
-        """Remove what was confirmed."""
         with self._mutex:
             confirmed, self._confirmed = self._confirmed, set()
-        places: dict[int, list[int]] = {}
-        for number in confirmed:
-            places.setdefault(number >> _PLACE_BITS, []).append(number & _PLACE)
-        with contextlib.ExitStack() as each:  # whatever another raises
-            for number in places.keys() & self._segments.keys():
-                each.callback(self._forget_in, number, places[number])
-
-    def _forget_in(self, number: int, places: Iterable[int]) -> None:
-        segment = self._segments[number]
-        forgotten = segment.forget(places)
-        is_over = not segment.unconfirmed and segment is not self._last and segment not in self._unread
-        if not is_over or segment.damaged:
-            segment.overwrite(forgotten)
-        if is_over:
-            self._remove(segment)
-
-    def _remove(self, segment: Segment) -> None:
-        """Remove a file that has no unconfirmed records, or put it aside if it has damaged ones."""
-        del self._segments[segment.number]
-        with translated(segment.path):
-            if segment.damaged:
-                segment.path.rename(_aside(segment.path))
-            else:
-                segment.path.unlink(missing_ok=True)
-        folder = segment.path.parent
-        if not any(other.path.parent == folder for other in self._segments.values()):
-            self._locks.pop(folder).remove()
-            if folder == self._own:
-                self._own = None
-
-    def _rewrite(self) -> None:
-        """Write files anew of which most is confirmed."""
-        for segment in self._owned():
-            if segment is not self._last and segment.is_worth_rewriting:
-                segment.rewrite()
-
-    def _being_read(self) -> Segment | None:
-        """Return the file to read, taking over others if needed; None if there is none."""
-        if not self._unread and (lock := next(self._folder.left_over(), None)) is not None:
-            self._locks[lock.path] = lock
-            for number, path in enumerate(files_in(lock.path), self._begun + 1):
-                self._segments[number] = Segment(path, number)
-                self._unread.append(self._segments[number])
-                self._begun = number
-        return self._unread[0] if self._unread else None
+        self._files.forget(confirmed)
 
     # In its thread.
 
@@ -412,9 +264,9 @@ class DiskSpool:
             try:
                 with self._writing:
                     self._forget()
-                    if self._unsynced_most < inf:
-                        self._sync()
-                    self._rewrite()
+                    if self._has_interval:
+                        self._files.sync()
+                    self._files.rewrite()
                 is_failing = False
             except SpoolError as error:
                 if not is_failing:
@@ -430,21 +282,6 @@ class DiskSpool:
             f"expected a spool that process {os.getpid()} opened, got one that its parent {os.getppid()} did; "
             "open one after the fork: both may use the same folder"
         )
-
-
-def _aside(path: Path) -> Path:
-    owned = path.parent
-    return owned.with_name(f"{owned.stem}-{path.stem}{DAMAGED}")
-
-
-def _damage(segment: Segment) -> SpoolDamaged | None:
-    if not segment.damaged:
-        return None
-    return SpoolDamaged(
-        f"at least {segment.damaged} records in {str(segment.path)!r} differ from their checksums and are lost; the "
-        f"others are put. The file is kept as {str(_aside(segment.path))!r}: a line of text for each lost record, "
-        "with its data in base64"
-    )
 
 
 def _checked(

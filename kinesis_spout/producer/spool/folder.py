@@ -152,13 +152,13 @@ class SpoolFolder:
             version, stream = found["version"], str(found["stream"])
         except (ValueError, KeyError, TypeError) as error:
             raise SpoolDamaged(
-                f'{mark}: expected {{"version": {VERSION}, "stream": NAME}}, got {text[:80]!r}; write it anew with '
-                "the stream's name: the records are in other files"
+                f'{mark}: expected {{"version": {VERSION}, "stream": NAME}}, got {text[:80]!r}; write it anew '
+                "with the stream's name: the records are in other files"
             ) from error
         if version != VERSION:
             raise SpoolDamaged(
-                f"{mark}: expected version {VERSION}, got {version!r}: another release wrote it; empty the spool with "
-                "a producer of that release, or name another folder"
+                f"{mark}: expected version {VERSION}, got {version!r}: another release wrote it; empty the "
+                "spool with a producer of that release, or name another folder"
             )
         return stream
 

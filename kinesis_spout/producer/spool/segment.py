@@ -2,10 +2,10 @@
 
     {"crc32":"1c291ca3","partition_key":"customer-7","explicit_hash_key":null,"data":"aGVsbG8="}
 
-A confirmed record is overwritten with tabs, which needs no room. No tab, line end or ``{"crc32":"`` comes within a
-record, because JSON escapes them: so reading continues behind whatever is damaged, and a wrong bit costs the record
-that it is in. What a kill leaves is a last line without its end, or a line that is partly tabs: no record that is
-owed.
+A confirmed record is overwritten with tabs, which needs no room. No tab, line end or ``{"crc32":"`` comes within
+a record, because JSON escapes them: so reading continues behind whatever is damaged, and a wrong bit costs the
+record that it is in. What a kill leaves is a last line without its end, or a line that is partly tabs: no record
+that is owed.
 """
 
 import os
@@ -142,7 +142,7 @@ class Segment:
 
     @property
     def is_worth_rewriting(self) -> bool:
-        """Whether it is mostly confirmed, and more so than at the last try: a full disk is not tried again and again."""
+        """Whether it is mostly confirmed, and more so than at the last try: the disk may be full."""
         return self.is_mostly_confirmed and self.unconfirmed != self._rewritten_at
 
     def append(self, lines: Sequence[bytes], *, synced: bool) -> int:
@@ -236,9 +236,7 @@ class Segment:
             owed = [place for place, is_owed in enumerate(self._is_owed) if is_owed]
             lines = [text[self._starts[place] : self._ends[place]] + b"\n" for place in owed]
             try:
-                descriptor = os.open(
-                    unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
-                )
+                descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
                 try:
                     _write(descriptor, b"".join(lines))
                     os.fsync(descriptor)

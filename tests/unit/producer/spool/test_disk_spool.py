@@ -16,7 +16,7 @@ import pytest
 
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import InvalidConfig, SpoolDamaged, SpoolError
-from kinesis_spout.producer.spool import Durability, DiskSpool
+from kinesis_spout.producer.spool import DiskSpool, Durability
 from kinesis_spout.producer.spool.folder import network_file_system
 from kinesis_spout.producer.spool.segment import Segment, line_of
 
@@ -40,9 +40,7 @@ def bytes_in(folder: Path) -> int:
 
 def left_in(folder: Path) -> list[bytes]:
     with opened(folder) as spool:
-        return [
-            record.entry.data for found in iter(lambda: spool.recovered(1000), ()) for record in found
-        ]
+        return [record.entry.data for found in iter(lambda: spool.recovered(1000), ()) for record in found]
 
 
 def in_time(condition: Callable[[], bool]) -> bool:
@@ -351,7 +349,7 @@ def test_the_mark_of_a_folder_says_its_version(tmp_path: Path) -> None:
 def test_the_folder_of_another_release_is_refused(tmp_path: Path, version: object) -> None:
     opened(tmp_path).close()
     (tmp_path / "spool/stream.json").write_text(json.dumps({"version": version, "stream": "orders"}))
-    with pytest.raises(SpoolDamaged, match="expected version 2, got .*: another release wrote it"):
+    with pytest.raises(SpoolDamaged, match=r"expected version 2, got .*: another release wrote it"):
         opened(tmp_path)
 
 
