@@ -7,6 +7,7 @@ from math import inf
 from typing import Self
 
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
+from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
 from kinesis_spout.producer.batch import BatchTicket
 from kinesis_spout.producer.ticket import Ticket
@@ -45,7 +46,8 @@ class Shares:
 
     A quarter of the buffer is free for all. Of the rest a refusing shard may take no more once it has its
     even part of the whole: with ten shards, a tenth. So all of the buffer is used if all shards are slow, and
-    three quarters are left to the others if one is. Mutable; the inbox's lock guards it.
+    three quarters are left to the others if one is. All that waits for the shard counts, from the moment when it
+    is taken over. Mutable; the inbox's lock guards it.
 
     Args:
         ranges: the shards.
@@ -68,16 +70,26 @@ class Shares:
 
     def take(self, put: Put) -> bool:
         """Count records in, if the shares of all their shards have room."""
-        left = dict(self._left)
+        before, self._left = self._left, dict(self._left)
         for entry in put.user_records:
-            name = self._ranges.shard_of(entry.hash_key)
-            if name in left:
-                records, size_bytes = left[name]
-                if min(records, size_bytes) <= 0:
-                    return False
-                left[name] = records - 1, size_bytes - entry.size_bytes
-        self._left = left
+            if self._count(entry) <= 0:
+                self._left = before
+                return False
         return True
+
+    def count(self, put: Put) -> None:
+        """Count records in that were taken over already."""
+        for entry in put.user_records:
+            self._count(entry)
+
+    def _count(self, entry: Entry) -> float:
+        """Count a record in; returns what its shard had left before."""
+        name = entry.shard_in(self._ranges)
+        if name not in self._left:
+            return inf
+        records, size_bytes = self._left[name]
+        self._left[name] = records - 1, size_bytes - entry.size_bytes
+        return min(records, size_bytes)
 
 
 class Inbox:
@@ -195,6 +207,9 @@ class Inbox:
         """Use these shares from now on, when a quarter of the buffer is taken."""
         with self._lock:
             self._shares = shares
+            if shares is not None:
+                for put in self._fresh:  # they came since the others were counted
+                    shares.count(put)
         self._wake_waiters()
 
     def call_when_there_is_room(self, call: Callable[[], object]) -> None:

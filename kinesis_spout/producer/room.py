@@ -113,6 +113,12 @@ class Room:
         if self._inbox.is_closed:
             raise ProducerClosed(f"the producer of {stream} is closed: it takes no more records")
         counts = self._inbox.counts()
+        if max(self._inbox.missing(put)) <= 0:
+            raise BufferFull(
+                f"expected room for {counted(put.count, 'record')}, got a shard of {stream} that refuses records "
+                f"and has its share of the buffer, where {counts.waiting} records wait; put what is for other "
+                "shards, raise `max_buffered_records` or `max_buffered_bytes`, or add shards"
+            )
         raise BufferFull(
             f"expected room for {counted(put.count, 'record')}, got {counts.waiting} records of "
             f"{counts.waiting_bytes} bytes that wait for {stream}; raise `max_buffered_records` or "

@@ -14,6 +14,7 @@ from shard_state import Shard
 _HASH_KEY: Final = re.compile(r"0|[1-9][0-9]{0,38}")
 _HASH_KEYS: Final = 1 << 128
 HASH_KEY_BYTES: Final = 16
+_KEYS_REMEMBERED: Final = 100_000
 
 WHOLE_STREAM: Final = "the whole stream"
 """The name of the only shard of a stream that could not be listed."""
@@ -32,7 +33,7 @@ def is_hash_key(text: str) -> bool:
 
 
 class HashKeyRanges:
-    """The open shards of a stream when it was listed. Immutable."""
+    """The open shards of a stream when it was listed. Immutable, but for the keys that it remembers."""
 
     def __init__(self, shards: Iterable[Shard]) -> None:
         listed = list(shards)
@@ -40,6 +41,7 @@ class HashKeyRanges:
         self._ranges = {shard.shard_id: shard.hash_range for shard in listed}
         self._starts = [start for start, _ in ranges]
         self._shard_ids = [shard_id for _, shard_id in ranges] or [WHOLE_STREAM]
+        self._shard_of_key: dict[str, str] = {}
         self.firsts = b"".join([start.to_bytes(HASH_KEY_BYTES) for start in self._starts])
         """The first hash keys of the open shards, in their order, one behind the other."""
         self.lasts = b"".join([self._ranges[shard_id][1].to_bytes(HASH_KEY_BYTES) for _, shard_id in ranges])
@@ -48,6 +50,17 @@ class HashKeyRanges:
     def unknown(cls) -> Self:
         """Make the ranges of a stream that cannot be listed: one, of everything."""
         return cls(())
+
+    def shard_of_key(self, partition_key: str, explicit_hash_key: str | None = None) -> str:
+        """Return the name of a record's shard, as ``shard_of``; quickly, for a key that was seen before."""
+        if explicit_hash_key is not None:
+            return self.shard_of(int(explicit_hash_key))
+        shard_id = self._shard_of_key.get(partition_key)
+        if shard_id is None:
+            if len(self._shard_of_key) >= _KEYS_REMEMBERED:
+                self._shard_of_key.clear()
+            shard_id = self._shard_of_key[partition_key] = self.shard_of(hash_key(partition_key))
+        return shard_id
 
     def shard_of(self, hash_key: int) -> str:
         """Return the shard's name; an old one, if the stream was resharded since the listing."""

@@ -73,6 +73,10 @@ class Entry(msgspec.Struct, frozen=True):
     def hash_key(self) -> int:
         return hash_key(self.partition_key, self.explicit_hash_key)
 
+    def shard_in(self, ranges: HashKeyRanges) -> str:
+        """Return the name of its shard."""
+        return ranges.shard_of_key(self.partition_key, self.explicit_hash_key)
+
     @property
     def partition_keys(self) -> tuple[str, ...]:
         return (self.partition_key,)
@@ -232,6 +236,10 @@ class Aggregate:
         """The first record's, which decides on the shard. Needs a record."""
         first = self.parts[0]
         return hash_key(first.partition_keys[0]) if isinstance(first, Bundle) else first.hash_key
+
+    def shard_in(self, ranges: HashKeyRanges) -> str:
+        """Return the name of its shard."""
+        return self.shard_id if ranges is self.ranges else ranges.shard_of(self.hash_key)
 
     @property
     def partition_keys(self) -> Collection[str]:
