@@ -20,7 +20,7 @@ UNFINISHED := $(VENV)/.unfinished
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 # The optional native module: installed again, its module is built again.
-NATIVE := $(wildcard kinesis_spout/kinesis/_*.[ch])
+NATIVE := $(wildcard kinesis_spout/kinesis/_*.c)
 CLASSES := $(VENV)/.classes
 ENGINE := localstack/.run/node_modules/.kinesis-local-$(KINESIS_LOCAL_VERSION)
 # What draws the diagrams of the documentation, so that a reader's browser need not fetch it from elsewhere.
@@ -136,7 +136,7 @@ fault-spool: set-up  ## producers with a spool under kill -9: no record is lost;
 fault-upgrade: set-up  ## from the last release to this commit and back, member by member, under load; ARGS="--old v0.1.0"
 	@$(BIN)/python -m tests.fault.upgrade $(ARGS)
 
-fuzz: set-up  ## a million damaged replies, and batches of records, for the native module, under sanitizers; ARGS="--replies 10000 --seed 7"
+fuzz: set-up  ## a million damaged replies for the native module, under sanitizers; ARGS="--replies 10000 --seed 7"
 	@$(BIN)/python -m tests.fuzz_native --sanitize $(ARGS)
 
 test-aws: set-up  ## whether all holds in your account of AWS: makes a stream, asks first, removes it; ARGS="--yes --profile me"
@@ -221,7 +221,7 @@ $(INSTALLED): pyproject.toml constraints.txt setup.py $(NATIVE) | java
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt --config-settings editable_mode=compat -e '.[demo,dev]' \
 	  || { echo 'The installation failed (see above); run make again once the cause is gone.' >&2; exit 1; }
 	@ls kinesis_spout/kinesis/_native*.so >/dev/null 2>&1 \
-	  || echo 'Notice: without a C compiler the native module was not built, so Python decodes replies and packs records.'
+	  || echo 'Notice: without a C compiler the native module was not built, so Python decodes replies.'
 	@rm -f $(UNFINISHED)
 	@touch $@
 

@@ -164,8 +164,7 @@ if decoder not in DECODERS:
     raise SystemExit(message)
 native_decoder = Extension(
     "kinesis_spout.kinesis._native",
-    ["kinesis_spout/kinesis/_native.c", "kinesis_spout/kinesis/_packing.c"],
-    depends=["kinesis_spout/kinesis/_native.h"],
+    ["kinesis_spout/kinesis/_native.c"],
     # Of Python 3.11: one wheel serves all later versions.
     py_limited_api=True,
     optional=decoder != "required",

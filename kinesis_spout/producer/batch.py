@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
-from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.write.put_records import (
     COMMON_RECORD_BYTES,
     MAX_KEY_CHARACTERS,
@@ -321,12 +320,6 @@ def _three(record: PutRecord) -> tuple[bytes, str, str | int | None]:
 
 def _has_taken(batch: BatchTicket, records: list[PutRecord]) -> bool:
     """Hold records as columns, if all are bytes with ASCII keys that every stream takes."""
-    if native.packer is not None:
-        most_bytes = COMMON_RECORD_BYTES - MAX_KEY_CHARACTERS
-        taken = native.packer.columns_of(records, MAX_KEY_CHARACTERS, most_bytes)
-        if taken is not None:
-            batch.data, batch.partition_keys, batch.size_bytes = taken
-            return True
     try:
         data = [each for each, _ in records]  # type: ignore[misc] # what is not a pair raises
         keys = [key for _, key in records]  # type: ignore[misc]

@@ -22,7 +22,6 @@ from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
-from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
 from kinesis_spout.kinesis.write.put_records import (
@@ -153,15 +152,7 @@ class AggregatedRecords(WaitingRecords):
                 self._pack(shard_id, batch, columns)
 
     def _by_shard(self, batch: Batch) -> Iterator[tuple[str, Columns]]:
-        keys, data, ranges = batch.partition_keys, batch.data, self._packed_by
-        sorted_ = None
-        if native.packer is not None:
-            sorted_ = native.packer.by_range(keys, data, ranges.firsts, ranges.lasts)
-        if sorted_ is not None:
-            for number, places, some_keys, some_data in sorted_:
-                shard_id = ranges.open_shard(number) or _NO_SHARD
-                yield shard_id, (memoryview(places).cast("I"), some_keys, some_data)
-            return
+        keys, data = batch.partition_keys, batch.data
         for place, append in enumerate(map(self._appends.__getitem__, keys)):
             append(place)
         for shard_id, at in self._appends.take():

@@ -13,7 +13,6 @@ from shard_state import Shard
 
 _HASH_KEY: Final = re.compile(r"0|[1-9][0-9]{0,38}")
 _HASH_KEYS: Final = 1 << 128
-HASH_KEY_BYTES: Final = 16
 _KEYS_REMEMBERED: Final = 100_000
 
 WHOLE_STREAM: Final = "the whole stream"
@@ -42,9 +41,6 @@ class HashKeyRanges:
         self._starts = [start for start, _ in ranges]
         self._shard_ids = [shard_id for _, shard_id in ranges] or [WHOLE_STREAM]
         self._shard_of_key: dict[str, str] = {}
-        self.firsts = b"".join([start.to_bytes(HASH_KEY_BYTES) for start in self._starts])
-        """The first hash keys of the open shards, in their order, one behind the other."""
-        self.lasts = b"".join([self._ranges[shard_id][1].to_bytes(HASH_KEY_BYTES) for _, shard_id in ranges])
 
     @classmethod
     def unknown(cls) -> Self:
@@ -65,10 +61,6 @@ class HashKeyRanges:
     def shard_of(self, hash_key: int) -> str:
         """Return the shard's name; an old one, if the stream was resharded since the listing."""
         return self._shard_ids[max(0, bisect_right(self._starts, hash_key) - 1)]
-
-    def open_shard(self, number: int) -> str | None:
-        """Return the name of an open shard, by its place in the order of hash keys; None behind the last one."""
-        return self._shard_ids[number] if number < len(self._starts) else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, HashKeyRanges) and self._ranges == other._ranges

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 import msgspec
 
-from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.aggregated_record import (
     FRAME_BYTES,
     KEY_BYTES,
     RECORD_BYTES,
     aggregate_columns,
-    aggregates,
     tags_of,
 )
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
@@ -206,12 +204,7 @@ class Aggregate:
         room = max_bytes - self.size_bytes
         if not self.parts:  # it takes one record of any size
             room = max(room, RECORD_BYTES + len(data[at]) + KEY_BYTES + len(keys[at]))
-        if native.packer is None:
-            to, weight, size_bytes = _filled(keys, data, at, self._keys, room)
-        else:
-            to, weight, size_bytes = native.packer.fill(
-                keys, data, at, self._keys, room, RECORD_BYTES, KEY_BYTES
-            )
+        to, weight, size_bytes = _filled(keys, data, at, self._keys, room)
         if to > at:
             self.parts.append(batch.bundle(places[at:to], keys[at:to], data[at:to], size_bytes))
             self.size_bytes += weight
@@ -268,6 +261,8 @@ class Aggregate:
 
     def encoded(self) -> bytes:
         """Encode it with its records' explicit hash keys and trace contexts."""
+        if self.has_keys_and_data_only:
+            return aggregate_columns(*self.keys_and_data)
         records = self.user_records
         return aggregate_columns(
             *self.keys_and_data,
@@ -275,9 +270,13 @@ class Aggregate:
             [entry.trace for entry in records] if self._has_traces else None,
         )
 
-    def request(self, data: bytes) -> "PutRecordsRequestEntryTypeDef":
-        """Return what is put, given its encoded ``data``."""
-        return {"Data": data, "PartitionKey": AGGREGATE_KEY, "ExplicitHashKey": str(self.hash_key)}
+    def request(self) -> "PutRecordsRequestEntryTypeDef":
+        """Return what is put."""
+        return {
+            "Data": self.encoded(),
+            "PartitionKey": AGGREGATE_KEY,
+            "ExplicitHashKey": str(self.hash_key),
+        }
 
 
 def _filled(
@@ -309,15 +308,8 @@ Puttable = Entry | Aggregate
 
 
 def requests(batch: Sequence[Puttable]) -> "list[PutRecordsRequestEntryTypeDef]":
-    """Return what a call puts. Aggregates are encoded together, which takes less time."""
-    usual = [each for each in batch if isinstance(each, Aggregate) and each.has_keys_and_data_only]
-    encoded = iter(aggregates([each.keys_and_data for each in usual]) if usual else ())
-    return [
-        each.request()
-        if isinstance(each, Entry)
-        else each.request(next(encoded) if each.has_keys_and_data_only else each.encoded())
-        for each in batch
-    ]
+    """Return what a call puts."""
+    return [each.request() for each in batch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
