@@ -9,11 +9,9 @@ from typing import Self
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
-from kinesis_spout.producer.batch import BatchTicket
+from kinesis_spout.producer.batch import Put
 from kinesis_spout.producer.ticket import Ticket
 from kinesis_spout.settings.producer_config import ProducerConfig
-
-Put = Ticket | BatchTicket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +69,7 @@ class Shares:
     def take(self, put: Put) -> bool:
         """Count records in, if the shares of all their shards have room."""
         before, self._left = self._left, dict(self._left)
-        for entry in put.user_records:
+        for entry in put.tickets:
             if self._count(entry) <= 0:
                 self._left = before
                 return False
@@ -79,7 +77,7 @@ class Shares:
 
     def count(self, put: Put) -> None:
         """Count records in that were taken over already."""
-        for entry in put.user_records:
+        for entry in put.tickets:
             self._count(entry)
 
     def _count(self, entry: Entry) -> float:
@@ -113,8 +111,6 @@ class Inbox:
         self._fresh: list[Put] = []
         self._fresh_records = 0
         self._fresh_bytes = 0
-        self._sending: BatchTicket | None = None
-        """The last of the fresh ones, if it takes the records of ``send``."""
         self._held = 0
         self._held_bytes = 0
         self._sent = self._failed = self._dropped = self._refused = 0
@@ -135,24 +131,8 @@ class Inbox:
         with self._lock:
             if not self._has_taken(put, count, size_bytes):
                 return False
-            self._sending = None
             self._fresh.append(put)
             if not self._is_enough(count, size_bytes):
-                return True
-        self._ring()
-        return True
-
-    def send(self, data: bytes, partition_key: str) -> bool:
-        """Take a plain record over that has no ticket, if there is room and it is open."""
-        size_bytes = len(data) + len(partition_key)
-        with self._lock:
-            if self._shares is not None or not self._has_taken(None, 1, size_bytes):
-                return False
-            if self._sending is None:
-                self._sending = BatchTicket(reports=True)
-                self._fresh.append(self._sending)
-            self._sending.add(data, partition_key, size_bytes)
-            if not self._is_enough(1, size_bytes):
                 return True
         self._ring()
         return True
@@ -182,14 +162,14 @@ class Inbox:
         held, held_bytes = self._held + count, self._held_bytes + size_bytes
         return self._held > 0 and (held > self._max_records or held_bytes > self._max_bytes)
 
-    def _has_taken(self, put: Put | None, count: int, size_bytes: int, *, ahead: bool = False) -> bool:
+    def _has_taken(self, put: Put, count: int, size_bytes: int, *, ahead: bool = False) -> bool:
         """Count records in, if there is room, and it is open."""
         held, held_bytes = self._held + count, self._held_bytes + size_bytes
         if self.is_closed or (self._held and (held > self._max_records or held_bytes > self._max_bytes)):
             return False
         if self._first is not None and put is not self._first and not ahead:
             return False
-        if self._shares is not None and self._is_shared and put is not None and not self._shares.take(put):
+        if self._shares is not None and self._is_shared and not self._shares.take(put):
             return False
         self._held, self._held_bytes = held, held_bytes
         return True
@@ -223,7 +203,6 @@ class Inbox:
             self._use_reserved()
             if self._is_shut:
                 return False
-            self._sending = None
             self._fresh.append(put)
             if not self._is_enough(put.count, put.size_bytes):
                 return True
@@ -324,7 +303,7 @@ class Inbox:
             )
 
     def _take_fresh(self) -> list[Put]:
-        fresh, self._fresh, self._sending = self._fresh, [], None
+        fresh, self._fresh = self._fresh, []
         self._fresh_records = self._fresh_bytes = 0
         return fresh
 

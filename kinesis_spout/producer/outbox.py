@@ -28,10 +28,10 @@ from kinesis_spout.model.errors import (
     RecordDropped,
     Unavailable,
 )
-from kinesis_spout.producer.batch import Held, put_of
+from kinesis_spout.producer.batch import Put, put_of
 from kinesis_spout.producer.departures import Departures, held_in
 from kinesis_spout.producer.endings import Ended, Endings, Letters, UnwrittenLetters
-from kinesis_spout.producer.inbox import Inbox, Put, Shares
+from kinesis_spout.producer.inbox import Inbox, Shares
 from kinesis_spout.producer.taken_records import TakenRecords
 from kinesis_spout.producer.ticket import IN_CALL, WAITS, Ticket
 from kinesis_spout.settings.producer_config import ProducerConfig
@@ -55,8 +55,8 @@ class Call:
     repeat_at: float = -inf
 
     @property
-    def held(self) -> list[Held]:
-        return [part for each in self.batch for part in held_in(each)]
+    def held(self) -> list[Ticket]:
+        return [ticket for each in self.batch for ticket in held_in(each)]
 
 
 class Listing:
@@ -180,7 +180,7 @@ class Outbox:
         self._last_failure = error
         for each in call.held:
             each.tries += 1
-            self._inbox.retried += each.count
+            self._inbox.retried += 1
         if reaction.action is not Action.RETRY:
             self._give_up_call(call, error)
             return
@@ -246,9 +246,9 @@ class Outbox:
         """Fail everything that has not ended, and return its number. This is the last call."""
         puts = [*self._not_ended_here(), *self._inbox.shut()]
         count = sum([put.left for put in puts])
-        left = [piece for put in puts for piece in put.pieces]
-        in_calls = [piece for piece in left if piece.place == IN_CALL]
-        others = [piece for piece in left if piece.place != IN_CALL]
+        left = [ticket for put in puts for ticket in put.tickets]
+        in_calls = [ticket for ticket in left if ticket.place == IN_CALL]
+        others = [ticket for ticket in left if ticket.place != IN_CALL]
         self._endings.failed(others, ProducerClosed(f"{reason}; the record was not sent"), is_over=False)
         unknown = f"{reason} while the record was in a call without an answer; it may be on the stream"
         self._endings.failed(in_calls, ProducerClosed(unknown), is_over=False)
@@ -283,12 +283,8 @@ class Outbox:
     def _hold(self, puts: list[Put], now: float) -> None:
         row = self._rows + 1
         for put in puts:
-            if isinstance(put, Ticket):
-                put.row = row  # type: ignore[misc] # Entry's is read-only
-                row += 1
-            else:
-                put.number_from(row)
-                row += put.count
+            put.number_from(row)
+            row += put.count
         self._rows = row - 1
         self.departures.hold(puts, now)
         self._taken.add(puts, now + self._config.delivery_timeout_seconds)
@@ -318,7 +314,7 @@ class Outbox:
         if len(settled.taken) < len(call.batch):
             self._note_refusals(call, results)
         for given_up in settled.given_up:
-            lost = [part for each in given_up.records for part in held_in(each)]
+            lost = [ticket for each in given_up.records for ticket in held_in(each)]
             self._endings.give_up(lost, given_up.error, is_over=False)
         if self._config.order == "key" or len(settled.taken) < len(call.batch):
             self.departures.hurry()  # what was in a call, or waited for one of its key
@@ -329,7 +325,7 @@ class Outbox:
         for each in held:
             each.place = WAITS
             each.tries += 1
-            self._inbox.retried += each.count
+            self._inbox.retried += 1
         self._taken.wait_again(held)
         refusal = next((each for each in results if each.get("ErrorCode")), None)
         if refusal is not None:
@@ -368,7 +364,7 @@ class Outbox:
             self._expire_overdue()
             call.batch = self.departures.left_of(call.batch)
 
-    def _fail_expired(self, expired: list[Held]) -> None:
+    def _fail_expired(self, expired: list[Ticket]) -> None:
         if not expired:
             return
         last = self._last_failure
@@ -379,7 +375,7 @@ class Outbox:
         )
         error.__cause__ = last
         self._endings.give_up(expired, error, is_over=False)
-        self.departures.leave_out(sum([each.count for each in expired]), of=self._inbox.waiting)
+        self.departures.leave_out(len(expired), of=self._inbox.waiting)
 
     def _backoff_seconds(self, failures: int) -> float:
         return backoff_seconds(

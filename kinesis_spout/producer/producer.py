@@ -20,8 +20,8 @@ from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
 from kinesis_spout.model.logs import counted
-from kinesis_spout.producer.batch import BatchTicket, FailedRecord, PutRecord, batch_of, is_plain
-from kinesis_spout.producer.inbox import ProducerCounts, Put
+from kinesis_spout.producer.batch import BatchTicket, FailedRecord, Put, PutRecord, batch_of
+from kinesis_spout.producer.inbox import ProducerCounts
 from kinesis_spout.producer.producer_engine import Engine
 from kinesis_spout.producer.room import Room
 from kinesis_spout.producer.spool import Spool
@@ -111,8 +111,6 @@ class KinesisProducer:
             tracing = PutTracing(config_.stream)
             self._ticket_of = tracing.traced(ticket_of)
             self._batch_of = tracing.traced(batch_of)
-        self._may_send = spool is None and tracing is None
-        """Whether ``send`` may hand records over in columns."""
         client = client or aws.connect()
         self._spool = spool
         self._own_sink: DeadLetterSink | None = None
@@ -200,16 +198,17 @@ class KinesisProducer:
 
         Everything else is as with `put`.
         """
-        if not self._has_sent(data, partition_key, explicit_hash_key):
-            self._take_over(self._batch_of(((data, partition_key, explicit_hash_key),), reports=True))
+        ticket = self._ticket_of(data, partition_key, explicit_hash_key)
+        ticket.reports = True
+        self._take_over(ticket)
 
     async def send_async(
         self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None
     ) -> None:
         """Do what `send` does, without blocking the event loop; if it is cancelled, as `put_async`."""
-        if not self._has_sent(data, partition_key, explicit_hash_key):
-            batch = self._batch_of(((data, partition_key, explicit_hash_key),), reports=True)
-            await self._take_over_async(batch)
+        ticket = self._ticket_of(data, partition_key, explicit_hash_key)
+        ticket.reports = True
+        await self._take_over_async(ticket)
 
     def flush(self, timeout: float | None = None) -> None:
         """Return when every record put before this call has ended.
@@ -368,14 +367,6 @@ class KinesisProducer:
 
     # Taking records over.
 
-    def _has_sent(self, data: bytes, partition_key: str, explicit_hash_key: str | int | None) -> bool:
-        """Take a record over in columns, if it is plain and there is room."""
-        return (
-            self._may_send
-            and is_plain(data, partition_key, explicit_hash_key)
-            and self._inbox.send(data, partition_key)
-        )
-
     def _take_over(self, put: Put) -> None:
         if self._spool is None and self._inbox.add(put):
             return
@@ -397,7 +388,7 @@ class KinesisProducer:
         """Take over records with reserved room."""
         if self._spool is not None:
             try:
-                put.spooled(self._spool.append(*put.user_records))
+                put.spooled(self._spool.append(*put.tickets))
             except BaseException:
                 self._inbox.refuse(put, is_reserved=True)
                 raise
@@ -406,12 +397,12 @@ class KinesisProducer:
             error = ProducerClosed(
                 f"the producer of {self.config.stream} was closed; {counted(put.count, 'record')} not sent"
             )
-            for piece in put.pieces:
-                piece.outcome = error
-                if piece.batch is not None:
-                    piece.batch.ended(piece, error)
-                    if piece.batch.reports:
-                        self._engine.report(piece, error)
+            for ticket in put.tickets:
+                ticket.outcome = error
+                if ticket.batch is not None:
+                    ticket.batch.ended(ticket, error)
+                if ticket.reports:
+                    self._engine.report(ticket, error)
             self._inbox.ended(failed=put.count, size_bytes=put.size_bytes)
 
     async def _accept_async(self, put: Put) -> None:

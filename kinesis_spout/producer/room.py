@@ -9,7 +9,7 @@ from typing import NoReturn
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import BufferFull, ProducerClosed
 from kinesis_spout.model.logs import counted
-from kinesis_spout.producer.inbox import Put
+from kinesis_spout.producer.batch import Put
 from kinesis_spout.producer.producer_engine import Engine
 from kinesis_spout.settings.producer_config import ProducerConfig
 

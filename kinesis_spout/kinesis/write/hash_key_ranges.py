@@ -41,6 +41,8 @@ class HashKeyRanges:
         self._starts = [start for start, _ in ranges]
         self._shard_ids = [shard_id for _, shard_id in ranges] or [WHOLE_STREAM]
         self._shard_of_key: dict[str, str] = {}
+        self.are_whole: Final = self._have_no_gaps()
+        """Whether each hash key lies in a listed, open shard: during a resharding some may not."""
 
     @classmethod
     def unknown(cls) -> Self:
@@ -71,6 +73,14 @@ class HashKeyRanges:
     def __len__(self) -> int:
         """Count the distinguishable shards: at least one."""
         return len(self._shard_ids)
+
+    def _have_no_gaps(self) -> bool:
+        following = 0
+        for start, shard_id in zip(self._starts, self._shard_ids, strict=False):
+            if start != following:
+                return False
+            following = self._ranges[shard_id][1] + 1
+        return following == _HASH_KEYS
 
     @property
     def are_known(self) -> bool:

@@ -28,7 +28,7 @@ from kinesis_spout.kinesis.calls import ERRORS_BY_CODE
 from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.key_lines import KeyLines
-from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Batch, CallLimits, PutOrder, Puttable
+from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder, Puttable
 from kinesis_spout.kinesis.write.shard_pace import RefusingShard
 from kinesis_spout.model.errors import KinesisError, Unavailable
 
@@ -189,10 +189,6 @@ class WaitingRecords:
         for entry in entries:
             if self._lines.join(entry):
                 self._queue(entry)
-
-    def hold_many(self, batch: Batch) -> None:
-        """Hold the records of a batch, in order."""
-        self.hold_all(batch.split())
 
     def _queue(self, entry: Puttable) -> None:
         self._open.append(entry)
