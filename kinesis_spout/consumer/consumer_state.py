@@ -8,7 +8,7 @@ A thread that touches what is listed under "Guarded" holds the lock and does no 
 import logging
 import random
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from kinesis_spout.consumer.counters import Counters, Figures
@@ -16,7 +16,7 @@ from kinesis_spout.consumer.gathering_lock import GatheringLock
 from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate
 from kinesis_spout.consumer.ports import OwnershipListener, Ports
 from kinesis_spout.consumer.sharing import Sharing
-from kinesis_spout.kinesis.retry_policy import Action, Reaction, Work, reaction_to
+from kinesis_spout.kinesis.retry_policy import Action, FailuresInARow, Reaction, Told, Work, reaction_to
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import KinesisSpoutError
@@ -37,8 +37,6 @@ from shard_state import (
 RecordId = tuple[str, SequenceNumber]
 """A shard's id, and a record of it."""
 
-FIRST_REMINDER_SECONDS: Final = 60.0
-LONGEST_REMINDER_SECONDS: Final = 3600.0
 _OVERHEAD_BYTES: Final = 500
 """The approximate size of a letter without its record's data."""
 
@@ -136,21 +134,19 @@ class WaitingLetters:
             self.size_bytes -= _weight(letter)
 
 
-@dataclass(slots=True)
 class _Trouble:
-    error: KinesisSpoutError
-    failures: int = 0
-    """Consecutive."""
-    said: type[KinesisSpoutError] | None = None
-    remind_at: float = 0.0
-    reminder_seconds: float = FIRST_REMINDER_SECONDS
+    """Mutable."""
+
+    def __init__(self, error: KinesisSpoutError, clock: Clock) -> None:
+        self.error = error
+        self.failures = FailuresInARow()
+        self.told = Told(clock)
 
 
 class ReadErrors:
     """The shards of one consumer that cannot be read now. Mutable; call it under the consumer's lock.
 
-    An error is logged as a warning that names its shard when it first occurs, and again after 1, 2, 4...
-    minutes, up to an hour, while it stays. Throttles are normal and not logged.
+    An error is logged as a warning that names its shard, as ``Told`` says.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -170,39 +166,23 @@ class ReadErrors:
         """Decide what to do about an error of reading a shard; keep and log it if it is retried."""
         reaction = reaction_to(error, Work.CONSUME if self._has_read else Work.QUERY)
         if reaction.action is Action.RETRY and isinstance(error, KinesisSpoutError):
-            failures = self._retried(shard_id, error, reaction)
+            trouble = self._troubles.setdefault(shard_id, _Trouble(error, self._clock))
+            trouble.error = error
+            if trouble.told.is_news(error):
+                _log.warning("%s: %s; it is read again before long, nothing is skipped", shard_id, error)
+            failures = trouble.failures.failed(reaction)
             return replace(reaction, wait_seconds=reaction.wait_after(failures))
         return reaction
 
     def worked(self, shard_id: str) -> None:
         self._has_read = True
         trouble = self._troubles.pop(shard_id, None)
-        if trouble is not None and trouble.said is not None:
+        if trouble is not None and trouble.told.has_told:
             _log.info("%s: it can be read again", shard_id)
 
     def drop(self, shard_ids: Iterable[str]) -> None:
         for shard_id in shard_ids:
             self._troubles.pop(shard_id, None)
-
-    def _retried(self, shard_id: str, error: KinesisSpoutError, reaction: Reaction) -> int:
-        trouble = self._troubles.setdefault(shard_id, _Trouble(error))
-        trouble.error = error
-        trouble.failures += 1
-        if not reaction.is_throttle:
-            self._say(shard_id, trouble)
-        return trouble.failures
-
-    def _say(self, shard_id: str, trouble: _Trouble) -> None:
-        error = trouble.error
-        now = self._clock.monotonic()
-        if trouble.said is not type(error):
-            trouble.said, trouble.reminder_seconds = type(error), FIRST_REMINDER_SECONDS
-        elif now < trouble.remind_at:
-            return
-        else:
-            trouble.reminder_seconds = min(LONGEST_REMINDER_SECONDS, 2 * trouble.reminder_seconds)
-        trouble.remind_at = now + trouble.reminder_seconds
-        _log.warning("%s: %s; it is read again before long, nothing is skipped", shard_id, error)
 
 
 def _weight(letter: DeadLetter) -> int:

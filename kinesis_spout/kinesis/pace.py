@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
-from kinesis_spout.kinesis.retry_policy import Jitter, reaction_to, read_wait_seconds
+from kinesis_spout.kinesis.retry_policy import FailuresInARow, Jitter, reaction_to, read_wait_seconds
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 
@@ -159,7 +159,7 @@ class Pacing:
         self._pace = pace or Pace()
         self._budget = budget or ByteBudget()
         self._last_bytes = 0
-        self._failures = 0
+        self._failures = FailuresInARow()
         self._lock = threading.Lock()
 
     def take_turn(self, now: float) -> float:
@@ -181,7 +181,7 @@ class Pacing:
 
     def succeeded(self, started: float, size_bytes: int) -> None:
         with self._lock:
-            self._failures = 0
+            self._failures.succeeded()
             self._last_bytes = size_bytes
             self.throttled_to = min(1.0, self.throttled_to + RECOVERY)
             paced = started + self._pace.seconds_for(size_bytes) / self.throttled_to
@@ -189,16 +189,16 @@ class Pacing:
 
     def pushed(self) -> None:
         """Note that data came without a call; no limit applies."""
-        self._failures = 0
+        self._failures.succeeded()
 
     def failed(self, now: float, error: KinesisSpoutError) -> None:
         with self._lock:
-            self._failures += 1
-            if reaction_to(error).is_throttle:
+            reaction = reaction_to(error)
+            if reaction.is_throttle:
                 self.throttled_to = max(LEAST_THROTTLE, self.throttled_to / 2)
             wait = read_wait_seconds(
-                error,
-                self._failures,
+                reaction,
+                self._failures.failed(reaction),
                 is_after_full_reply=self._last_bytes >= FULL_REPLY_BYTES,
                 jitter=self._jitter,
             )

@@ -32,6 +32,8 @@ agrees with the query's column.
 | to list at a query's start, to open its progress | 0.5-1 s | without end |
 | to publish a query's progress | 0.25-0.5 s | without end |
 | a consumer's chores | 0.5-1 s, doubled up to 10 s | without end; the last commit 30 s |
+
+A row is of failures that are waited for alike: a stray denial behind throttles is the first of its kind.
 """
 
 import logging
@@ -73,6 +75,9 @@ OUTAGE_SECONDS: Final = 60.0
 MIN_RETRY_SECONDS: Final = 0.2
 """Between two reads of a shard, even if its getter is ready at once."""
 
+FIRST_REMINDER_SECONDS: Final = 60.0
+LONGEST_REMINDER_SECONDS: Final = 3600.0
+
 THROTTLE_SECONDS: Final = 1.0
 THROTTLE_AFTER_FULL_REPLY_SECONDS: Final = 5.0
 MAX_THROTTLE_SECONDS: Final = 10.0
@@ -113,7 +118,7 @@ class Reaction:
     """Counted as a throttle; normal, and not worth a warning."""
 
     def wait_after(self, failures: int) -> float:
-        """Return the least wait before the next try, after so many failures in a row."""
+        """Return the least wait before the next try, after so many failures of this kind in a row."""
         first = self.first_wait_seconds
         return first if failures == 1 and first is not None else self.wait_seconds
 
@@ -148,6 +153,23 @@ ITERATOR_REFUSED: Final = (ExpiredIterator, InvalidIterator)
 """A new iterator repairs these, at once; if that is refused too, it is an error like any other."""
 
 
+class FailuresInARow:
+    """Counts failures of one kind in a row: those that have the same reaction. Mutable."""
+
+    def __init__(self) -> None:
+        self._reaction: Reaction | None = None
+        self._count = 0
+
+    def failed(self, reaction: Reaction) -> int:
+        """Note a failure, and return how many of its kind came in a row."""
+        self._count = self._count + 1 if reaction == self._reaction else 1
+        self._reaction = reaction
+        return self._count
+
+    def succeeded(self) -> None:
+        self._reaction = None
+
+
 def reaction_to(error: BaseException, work: Work = Work.CONSUME) -> Reaction:
     for kind, by_work in _MEANINGS:
         if isinstance(error, kind):
@@ -155,14 +177,41 @@ def reaction_to(error: BaseException, work: Work = Work.CONSUME) -> Reaction:
     return _AGAIN if isinstance(error, KinesisSpoutError) and error.retriable else _FAIL
 
 
-def tried_again(error: KinesisSpoutError, work: Work = Work.QUERY) -> Reaction:
-    """Return the reaction to a read's error, logging all but throttles; raises it if a retry cannot help."""
-    reaction = reaction_to(error, work)
-    if reaction.action is not Action.RETRY:
+class Told:
+    """Which errors of one piece of work were logged. Mutable; a new one when the work succeeds.
+
+    An error is told when its kind first occurs, and again after 1, 2, 4... minutes, up to an hour, while it
+    stays. Throttles are normal and not told.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._reminders: dict[type[KinesisSpoutError], tuple[float, float]] = {}
+        """By kind: when it is told again, and how long after the last time."""
+
+    @property
+    def has_told(self) -> bool:
+        return bool(self._reminders)
+
+    def is_news(self, error: KinesisSpoutError) -> bool:
+        """Whether to log an error, which is not asked again."""
+        if reaction_to(error).is_throttle:
+            return False
+        now = self._clock.monotonic()
+        at, period = self._reminders.get(type(error), (now, FIRST_REMINDER_SECONDS / 2))
+        if now < at:
+            return False
+        period = min(LONGEST_REMINDER_SECONDS, 2 * period)
+        self._reminders[type(error)] = now + period, period
+        return True
+
+
+def tried_again(error: KinesisSpoutError, told: Told) -> None:
+    """Log an error of a query's read, unless that was told; raises it if a retry cannot help."""
+    if reaction_to(error, Work.QUERY).action is not Action.RETRY:
         raise error
-    if not reaction.is_throttle:
+    if told.is_news(error):
         _log.warning("%s; it is read again", error)
-    return reaction
 
 
 def backoff_seconds(failures: int, *, first: float, cap: float, jitter: Jitter) -> float:
@@ -181,9 +230,8 @@ def read_again_at(now: float, ready_at: float) -> float:
 
 
 def read_wait_seconds(
-    error: KinesisSpoutError, failures: int, *, is_after_full_reply: bool, jitter: Jitter
+    reaction: Reaction, failures: int, *, is_after_full_reply: bool, jitter: Jitter
 ) -> float:
-    reaction = reaction_to(error)
     if reaction.is_throttle:
         floor = THROTTLE_AFTER_FULL_REPLY_SECONDS if is_after_full_reply else THROTTLE_SECONDS
         # Twice, because half of the back-off is drawn: the floor must hold for every draw.
@@ -222,6 +270,7 @@ class Tries:
         self._deadline = policy.clock.monotonic() + policy.deadline_seconds
         self.failures = 0
         """In a row."""
+        self._of_one_kind = FailuresInARow()
         self.until = 0.0
         """When the next try may be made; the clock's monotonic time."""
 
@@ -237,13 +286,14 @@ class Tries:
             raise failure
         policy = self._policy
         self.failures += 1
+        of_one_kind = self._of_one_kind.failed(reaction)
         wait = backoff_seconds(
-            self.failures,
+            of_one_kind,
             first=policy.first_backoff_seconds,
             cap=policy.backoff_cap_seconds,
             jitter=policy.jitter,
         )
-        wait = max(wait, reaction.wait_after(self.failures))
+        wait = max(wait, reaction.wait_after(of_one_kind))
         self.until = policy.clock.monotonic() + wait
         if self.until > self._deadline:
             raise type(failure)(
@@ -254,20 +304,22 @@ class Tries:
 
     def succeeded(self) -> None:
         self.failures, self.until = 0, 0.0
+        self._of_one_kind.succeeded()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call until there is an answer, waiting in between; logs each repeated failure except throttles.
+        """Call until there is an answer, waiting in between; logs what ``Told`` says.
 
         Raises:
             KinesisSpoutError: see ``failed``.
         """
+        told = Told(self._policy.clock)
         while True:
             try:
                 return function()
             except KinesisSpoutError as error:
                 failure = error
             wait = self.failed(failure)
-            if not reaction_to(failure, self._work).is_throttle:
+            if told.is_news(failure):
                 _log.warning("%s is tried again in %.1f s: %s", self._what, wait, failure)
             self._policy.clock.sleep(wait)
 

@@ -10,12 +10,19 @@ sent, failed or dropped; see ``departures`` and ``endings``.
 waits. One that is in a call then fails when that call does.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.calls import ResourceNotFound
-from kinesis_spout.kinesis.retry_policy import Action, Jitter, Work, backoff_seconds, reaction_to
+from kinesis_spout.kinesis.retry_policy import (
+    Action,
+    FailuresInARow,
+    Jitter,
+    Work,
+    backoff_seconds,
+    reaction_to,
+)
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import Puttable
 from kinesis_spout.kinesis.write.record_putter import is_about_its_size, no_such_stream
@@ -51,7 +58,7 @@ class Call:
     """A call of PutRecords to make, perhaps again. Mutable."""
 
     batch: list[Puttable]
-    failures: int = 0
+    failures: FailuresInARow = field(default_factory=FailuresInARow)
     repeat_at: float = -inf
 
     @property
@@ -189,8 +196,8 @@ class Outbox:
         if not call.batch:
             self._open_calls -= 1
             return
-        call.failures += 1
-        call.repeat_at = now + max(reaction.wait_seconds, self._backoff_seconds(call.failures))
+        failures = call.failures.failed(reaction)
+        call.repeat_at = now + max(reaction.wait_after(failures), self._backoff_seconds(failures))
         # A last time when the time of some is over.
         call.repeat_at = min(call.repeat_at, self._taken.next_expiry)
         self._to_repeat.append(call)

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, ReadSettings, ShardGetters
 from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
-from kinesis_spout.kinesis.retry_policy import Action, Work, reaction_to, read_again_at, tried_again
+from kinesis_spout.kinesis.retry_policy import Action, Told, Work, reaction_to, read_again_at, tried_again
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound
 from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS, rank
@@ -108,6 +108,7 @@ class IntervalRead:
         self.interval = interval
         self._settings = settings
         self._clock = clock
+        self._told = Told(clock)
         getters = ShardGetters(client.connect(), interval.stream, settings, clock=clock)
         self._getter = getters.polled(interval.shard_id, interval.first_position)
         last = interval.end.timestamp
@@ -171,7 +172,7 @@ class IntervalRead:
         if isinstance(error, DataLoss):
             text = f"cannot begin to read {self.interval}: that is behind retention, or not of this shard"
             self._lose(DataLoss, f"{text} ({error.__cause__})", "to begin at the oldest record left", error)
-        tried_again(error)
+        tried_again(error, self._told)
         self.ready_at = read_again_at(self._clock.monotonic(), self._getter.ready_at)
 
     def _lose(

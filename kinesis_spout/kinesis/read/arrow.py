@@ -61,6 +61,10 @@ class ArrowPage:
     sub_sequence_number: pa.Array | None = None
     """Of each row, null for a record that was not aggregated; None if none was."""
 
+    @property
+    def first(self) -> SequenceNumber | None:
+        return sequence_at(self.batch, 0) if self.batch.num_rows else None
+
     def from_position(self, position: Position) -> "ArrowPage":
         batch, subs = self.batch, self.sub_sequence_number
 

@@ -53,7 +53,7 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
 
     records: list[Record]
     next_shard_iterator: str | None = None
-    """None: the shard is closed, and this is its last reply."""
+    """None: the shard is closed, and this is its last reply, which ``ReplyGetter`` verifies."""
     millis_behind_latest: int | None = None
     announced: list[ChildShard] | None = msgspec.field(default=None, name="ChildShards")
 
@@ -73,6 +73,10 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
     def may_have_aggregates(self) -> bool:
         """False only where the native decoder has looked for aggregated records and found none."""
         return True
+
+    @property
+    def first(self) -> SequenceNumber | None:
+        return self.records[0].sequence if self.records else None
 
     @property
     def last(self) -> SequenceNumber | None:

@@ -147,6 +147,12 @@ class PollingShardGetter(ReplyGetter):
         self._iterator_obtained_at = self._clock.time()
         return reply
 
+    def _ask_anew(self) -> None:
+        self._iterator = None
+        drop_connections = getattr(self._client.get_records, "drop_connections", None)
+        if drop_connections is not None:
+            drop_connections()
+
     def _read_with_fresh_iterator(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
         self._iterator = None
         try:

@@ -116,6 +116,22 @@ class ShardInQuestion:
     def __str__(self) -> str:
         return shard_text(self.stream, self.shard_id)
 
+    def not_over(self) -> KinesisError | None:
+        """Return why a reply that ends the shard without child shards is no end; None if it is one."""
+        try:
+            listed = self.lister.list_shards()
+        except KinesisError as answer:
+            return answer
+        if any(
+            self.shard_id in shard.parents or (shard.shard_id == self.shard_id and shard.closed)
+            for shard in listed
+        ):
+            return None
+        return Unavailable(
+            f"GetRecords of {self} gave no next iterator and no child shards, as if the shard were over; the "
+            "stream does not list it as closed, so it is asked again"
+        )
+
     def not_found(self, error: ResourceNotFound) -> KinesisError:
         try:
             listed = {shard.shard_id for shard in self.lister.list_shards()}
@@ -218,12 +234,21 @@ class ReplyGetter(ABC):
     def _ask(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
         """Return the reply that follows the position."""
 
+    @abstractmethod
+    def _ask_anew(self) -> None:
+        """Have the next ``_ask`` begin at the position: what came before cannot be its answer."""
+
     def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
         if not 1 <= limit <= MAX_RECORDS:
             raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
         if self._last is not None:
             return form.convert(self._last)
         reply = yield from self._ask(limit, form)
+        error = yield from self._error_in(reply)
+        if error is not None:
+            self._ask_anew()
+            self._note(error)
+            raise error
         if reply.last is not None:
             self._position = Position.after(reply.last)
         if reply.at_end:
@@ -236,6 +261,25 @@ class ReplyGetter(ABC):
         if reply.last is not None and start.includes(reply.last):
             self._start = None  # numbers only grow from here
         return reply.from_position(start)
+
+    def _error_in(self, reply: Reply) -> Steps[KinesisError | None]:
+        """Return why a reply cannot be the answer; None: it may be."""
+        # Before the start is reached, earlier records may come; they are left out.
+        if self._start is None and reply.first is not None and not self._position.includes(reply.first):
+            return Unavailable(
+                f"GetRecords of {self._question} expected records from {self._position} on, got {reply.first}: "
+                "that is the answer to another call, so it is asked again over other connections"
+            )
+        strangers = [child.shard_id for child in reply.child_shards if self._shard_id not in child.parents]
+        if strangers:
+            return Unavailable(
+                f"GetRecords of {self._question} expected its child shards, got those of others: "
+                f"{', '.join(strangers)}; it is asked again over other connections"
+            )
+        if not reply.at_end or reply.child_shards:
+            return None
+        yield MAY_BLOCK
+        return self._question.not_over()
 
     def _keep_from(self, position: Position) -> None:
         self._start = None if position.sequence_number is None else position

@@ -283,7 +283,7 @@ class Exchange:
 
     @property
     def drop(self) -> Callable[[], None]:
-        """Closes the connection later, unless another call uses it then."""
+        """Closes the connection if it ended meanwhile, unless another call uses it."""
         return partial(self._route.connections.drop, self.connection)
 
 
@@ -338,6 +338,11 @@ class _Operation:
             return None
         connection.begin(request, NON_BLOCKING)
         return Exchange(self, key, route, connection)
+
+    def drop_connections(self) -> None:
+        for route in list(self._routes.values()):
+            if route is not None:
+                route.connections.drop_all()
 
     def forget(self, key: str) -> None:
         """Have botocore make the next call."""
@@ -427,6 +432,10 @@ class GetRecords:
         if arguments.keys() not in _GET_RECORDS:
             return None
         return self._operation.begun(arguments.get("StreamARN", ""), arguments)
+
+    def drop_connections(self) -> None:
+        """Close the kept connections that no call uses: one of them gave an answer to another call."""
+        self._operation.drop_connections()
 
 
 class PutRecords:

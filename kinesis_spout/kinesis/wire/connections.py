@@ -212,12 +212,11 @@ class Connections:
             each.close()
 
     def drop(self, connection: Connection) -> None:
-        """Close a connection, unless a call uses it."""
+        """Close a connection that ended, unless a call uses it."""
         with self._lock:
-            if connection not in self._idle:
-                return
-            self._idle.remove(connection)
-        connection.close()
+            if connection in self._idle and connection.is_ended:
+                self._idle.remove(connection)
+                connection.close()
 
     def close(self) -> None:
         """Close those that nobody uses now, and the others when they are given back."""

@@ -20,7 +20,8 @@ from kinesis_spout.kinesis import (
     ShardGetters,
 )
 from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
-from kinesis_spout.kinesis.retry_policy import tried_again
+from kinesis_spout.kinesis.retry_policy import Told, tried_again
+from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import KinesisSpoutError, ShardNotFound
 from kinesis_spout.processes.executor_python import set_aside_imports
 from kinesis_spout.structured.data_loss import lose
@@ -163,11 +164,12 @@ class _Range:
 
 def patiently_read(getter: PollingShardGetter, limit: int) -> ArrowPage:
     """Read a page, retrying transient errors without limit; the getter waits in between."""
+    told = Told(SystemClock())
     while True:
         try:
             return getter.read_arrow(limit)
         except KinesisSpoutError as error:
-            tried_again(error)
+            tried_again(error, told)
 
 
 def in_chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

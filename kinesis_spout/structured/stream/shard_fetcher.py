@@ -16,6 +16,7 @@ from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader
 from kinesis_spout.kinesis.retry_policy import (
     OUTAGE_SECONDS,
     Action,
+    Told,
     Work,
     reaction_to,
     read_again_at,
@@ -86,6 +87,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
         """Later arrivals can be unread: seconds since the epoch."""
         self._is_behind = self._clock.time() - self.read_until > _LIVE_SECONDS
         self._failing_since: float | None = None
+        self._told = Told(clock)
         self._is_given_up = False
         """Unreadable for so long that the others continue without it."""
         getter.when_ready(partial(prefetcher.hasten, self.fetch))
@@ -154,6 +156,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
         is_full = page.kinesis_records >= self._settings.max_records_per_fetch
         self._is_behind = is_full or behind_seconds > _LIVE_SECONDS
         self._failing_since = None
+        self._told = Told(self._clock)
         self._is_given_up = False
         newest = _newest_arrival(page)
         if newest is not None:
@@ -165,7 +168,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
     def _failed(self, error: Exception) -> float | None:
         reaction = reaction_to(error, Work.QUERY)
         if reaction.action is Action.RETRY and isinstance(error, KinesisSpoutError):
-            tried_again(error)
+            tried_again(error, self._told)
             self._count()
             self._note_failure()
             return read_again_at(self._clock.monotonic(), self.ready_at)

@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from kinesis_spout.consumer.consumer_state import LONGEST_REMINDER_SECONDS, ReadErrors
+from kinesis_spout.consumer.consumer_state import ReadErrors
+from kinesis_spout.kinesis.retry_policy import LONGEST_REMINDER_SECONDS
 from kinesis_spout.model.errors import AccessDenied, KeyUnavailable, KinesisError, Throttled, Unavailable
 from kinesis_spout.testing import ManualClock
 

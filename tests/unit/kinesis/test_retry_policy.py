@@ -119,6 +119,36 @@ def test_a_success_makes_the_next_failure_the_first_again() -> None:
     assert asked.failed(Unavailable("no")) == first
 
 
+def test_waits_grow_with_failures_of_one_kind_in_a_row() -> None:
+    asked = Tries(RetryPolicy(clock=ManualClock(), jitter=lambda: 1.0), "to ask", Work.CONSUME)
+    errors = (
+        Throttled("x"),
+        Throttled("x"),
+        AccessDenied("x"),
+        Unavailable("x"),
+        AccessDenied("x"),
+        AccessDenied("x"),
+    )
+
+    waits = [asked.failed(error) for error in errors]
+
+    assert waits == [0.2, 0.4, STRAY_SECONDS, 0.2, STRAY_SECONDS, SLOW_SECONDS]
+    assert asked.failures == 6
+
+
+def test_an_outage_is_told_once_and_then_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    asked = Tries(RetryPolicy.without_end(clock, first=1.0, cap=1.0), "to ask")
+
+    def answer() -> str:
+        if clock.monotonic() < 200:
+            raise Unavailable("gone")
+        return "here"
+
+    assert asked.call(answer) == "here"
+    assert len(caplog.messages) == 3, "at once, after 1 minute, and after 2 more"
+
+
 def test_a_call_is_made_again_and_said_but_for_throttles(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     answers: list[Exception | str] = [Throttled("slower"), StoreUnavailable("gone"), "here"]
@@ -130,8 +160,8 @@ def test_a_call_is_made_again_and_said_but_for_throttles(caplog: pytest.LogCaptu
         return said
 
     assert tries(clock).call(answer) == "here"
-    assert caplog.messages == ["to ask is tried again in 0.4 s: gone"]
-    assert clock.monotonic() == pytest.approx(0.2 + 0.4)
+    assert caplog.messages == ["to ask is tried again in 0.2 s: gone"]
+    assert clock.monotonic() == pytest.approx(0.2 + 0.2)
 
 
 def between(first: float, last: float) -> str:

@@ -201,13 +201,17 @@ class FanOutShardGetter(ReplyGetter):
         self._note(meant)
         if isinstance(meant, DataLoss):
             self._give_up_position(meant)
-            self.close()
             self._keep_from(self._subscription.place)
-            self._subscription = self._subscription_from(self._position)
+            self._ask_anew()
             return
         if meant is error:
             raise error
         raise meant from error
+
+    def _ask_anew(self) -> None:
+        self.close()
+        self._is_open = False
+        self._subscription = self._subscription_from(self._position)
 
     def _subscription_from(self, position: Position) -> Subscription:
         return Subscription(self._shard_id, position, max_bytes=self._fan_out.queue_bytes, ready=self._notify)

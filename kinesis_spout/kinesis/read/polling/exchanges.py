@@ -52,7 +52,7 @@ class Exchanges:
         self._under_way: dict[int, _UnderWay] = {}
         """By descriptor."""
         self._watched: dict[int, tuple[object, int, Callable[[], None]]] = {}
-        """By descriptor: which connection, for what, and what closes it unless a call uses it."""
+        """By descriptor: which connection, for what, and what closes it if it ended."""
         self._is_looking = False
 
     def make(

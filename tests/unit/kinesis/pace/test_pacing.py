@@ -71,6 +71,18 @@ def test_a_stray_refusal_rests_the_shard_for_a_second(error: KinesisError) -> No
     assert 1.0 <= _wait_after(error) <= 1.1
 
 
+@pytest.mark.parametrize("before", [Throttled("x"), Unavailable("x")])
+def test_a_stray_refusal_behind_failures_of_another_kind_rests_the_shard_for_a_second(
+    before: KinesisError,
+) -> None:
+    pacing = Pacing(ready_at=0.0, jitter=lambda: LEAST)
+    for error in (before, before, AccessDenied("x")):
+        pacing.ready_at = 0.0
+        pacing.failed(0.0, error)
+
+    assert pacing.ready_at == pytest.approx(1.0)
+
+
 def test_two_shards_that_failed_together_do_not_come_back_together() -> None:
     assert _wait_after(Throttled("x"), jitter=0.1) != _wait_after(Throttled("x"), jitter=0.8)
 

@@ -1,5 +1,6 @@
 """What the contract suite cannot see: which calls are made, when, and what is passed on."""
 
+import json
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -364,6 +365,66 @@ def test_a_reply_that_is_cut_off_is_asked_for_again_and_loses_nothing(scene: Sce
         getter.read(10)
 
     assert [record.data for record in getter.read(10).records] == [b"one"]
+
+
+class Saying(InMemoryKinesisClient):
+    """Answers GetRecords with ``bodies`` first."""
+
+    def __init__(self, stream: InMemoryStream) -> None:
+        super().__init__(stream)
+        self.bodies: list[bytes] = []
+
+    def get_records(self, **request: Any) -> dict[str, Any]:
+        return {RAW_BODY: self.bodies.pop(0)} if self.bodies else super().get_records(**request)
+
+
+def body_of(**members: Any) -> bytes:
+    return json.dumps({"Records": [], "MillisBehindLatest": 0, **members}).encode()
+
+
+CHILD = {
+    "ShardId": "shardId-9",
+    "ParentShards": ["shardId-8"],
+    "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "9"},
+}
+
+
+@pytest.mark.parametrize("read", ["read", "read_arrow"])
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (body_of(), "does not list it as closed"),
+        (body_of(ChildShards=[]), "does not list it as closed"),
+        (body_of(ChildShards=[CHILD]), "expected its child shards, got those of others: shardId-9"),
+        (body_of(NextShardIterator="i", Records=[{"Data": "eA==", "SequenceNumber": "1"}]), "another call"),
+    ],
+)
+def test_a_reply_that_cannot_be_the_answer_is_asked_for_again_from_the_same_place(
+    scene: Scene, body: bytes, said: str, read: str
+) -> None:
+    client = scene.client = Saying(scene.stream)
+    numbers = scene.put(b"one", b"two")
+    getter = scene.getter()
+    getter.read(1)
+    client.bodies = [body] * 2
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=said):
+            getattr(getter, read)(10)
+        assert getter.ready_at > scene.clock.monotonic()
+        scene.clock.advance(60)
+
+    assert [record.data for record in getter.read(10).records] == [b"two"]
+    assert scene.iterator_kinds[-1] == ("AFTER_SEQUENCE_NUMBER", numbers[0].kinesis)
+
+
+def test_an_end_without_child_shards_is_one_where_the_shard_is_listed_as_closed(scene: Scene) -> None:
+    client = scene.client = Saying(scene.stream)
+    getter = scene.getter()
+    scene.stream.split(scene.stream.list_shards()[0].shard_id)
+    client.bodies = [body_of()]
+
+    assert getter.read(10).at_end
+    assert getter.read(10).at_end
 
 
 def test_columns_are_read_from_the_same_place_as_records(scene: Scene) -> None:

@@ -115,6 +115,14 @@ def test_an_answer_that_nobody_asked_for_is_given_to_no_call(
     assert len(server.requests) == 4
 
 
+def test_connections_of_which_one_gave_the_wrong_answer_are_not_used_again(client: Any) -> None:
+    read(client)
+    client.get_records.drop_connections()
+
+    assert client.get_records.begin(**ARGUMENTS) is None
+    assert read(client) == EMPTY
+
+
 def test_the_polling_thread_closes_a_connection_over_which_something_comes_that_nobody_asked_for(
     server: Server, client: Any
 ) -> None:
