@@ -61,7 +61,7 @@ class KinesisProducer:
             ticket = producer.put(b"...", "customer-7")
             print(ticket.result().sequence_number)
 
-    `put_many` takes many records for one ticket, and `send` one without a ticket: both are cheaper.
+    `put_many` takes many records for one ticket, which is cheaper, and `send` one without a ticket.
 
     In asyncio: ``async with`` it, ``ticket = await producer.put_async(...)``, ``await ticket``.
 
@@ -169,7 +169,7 @@ class KinesisProducer:
     def put_many(self, records: Iterable[PutRecord]) -> BatchTicket:
         """Take records over, all or none of them, and return one ticket for all of them.
 
-        Cheaper than `put` for each, above all with ``aggregation``. Where the buffer has no room for all of
+        Cheaper than `put` for each. Where the buffer has no room for all of
         them, see `when_full`; what is larger than the whole buffer needs an empty one. While they wait for
         room, what others put waits, too.
 
