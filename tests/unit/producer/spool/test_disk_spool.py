@@ -172,6 +172,32 @@ spool.close()
         assert [int(data) for data in left_in(tmp_path / durability)] == list(range(taken))
 
 
+def test_a_full_disk_refuses_the_next_record_whenever_it_would_be_synced(tmp_path: Path) -> None:
+    script = """
+import resource, signal, sys
+from kinesis_spout.model.errors import SpoolError
+from kinesis_spout.producer.spool import DiskSpool
+from kinesis_spout.kinesis.write.put_records import Entry
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+spool = DiskSpool(sys.argv[1], stream="orders", durability=sys.argv[2])
+spool.append(Entry("key", b"before"))
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+for _ in range(3):
+    try:
+        spool.append(Entry("key", b"refused"))
+    except SpoolError:
+        print("refused")
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+spool.append(Entry("key", b"after"))
+spool.close()
+"""
+    for durability in Durability:
+        folder = tmp_path / durability
+        assert run_python(script, str(folder / "spool"), durability).split() == ["refused"] * 3
+        assert left_in(folder) == [b"before", b"after"]
+
+
 def test_what_was_left_is_taken_over_and_removed_where_not_a_byte_can_be_written(tmp_path: Path) -> None:
     script = """
 import resource, signal, sys
