@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kinesis_spout.model.logs import counted
 from kinesis_spout.operations.errors import NotFound
 from kinesis_spout.operations.world import World
 
@@ -60,5 +61,5 @@ def _counted(name: str, state: str, files: list[Path]) -> dict[str, Any]:
         "state": state,
         "records": records,
         "size_bytes": size_bytes,
-        "damage": f"at least {damaged} records" if damaged else None,
+        "damage": f"at least {counted(damaged, 'record')}" if damaged else None,
     }

@@ -7,7 +7,6 @@ from math import inf
 from typing import Self
 
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
-from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
 from kinesis_spout.producer.batch import Put
 from kinesis_spout.producer.ticket import Ticket
@@ -68,26 +67,27 @@ class Shares:
 
     def take(self, put: Put) -> bool:
         """Count records in, if the shares of all their shards have room."""
-        before, self._left = self._left, dict(self._left)
-        for entry in put.tickets:
-            if self._count(entry) <= 0:
-                self._left = before
+        tickets = put.tickets
+        for place, ticket in enumerate(tickets):
+            if min(self._count(ticket)) <= 0:
+                for counted in tickets[: place + 1]:
+                    self._count(counted, -1)
                 return False
         return True
 
     def count(self, put: Put) -> None:
         """Count records in that were taken over already."""
-        for entry in put.tickets:
-            self._count(entry)
+        for ticket in put.tickets:
+            self._count(ticket)
 
-    def _count(self, entry: Entry) -> float:
-        """Count a record in; returns what its shard had left before."""
-        name = entry.shard_in(self._ranges)
+    def _count(self, ticket: Ticket, sign: int = 1) -> tuple[float, float]:
+        """Count a record in, or out (``sign`` -1); returns the records and bytes that its shard had left."""
+        name = ticket.shard_in(self._ranges)
         if name not in self._left:
-            return inf
-        records, size_bytes = self._left[name]
-        self._left[name] = records - 1, size_bytes - entry.size_bytes
-        return min(records, size_bytes)
+            return inf, inf
+        records, size_bytes = left = self._left[name]
+        self._left[name] = records - sign, size_bytes - sign * ticket.size_bytes
+        return left
 
 
 class Inbox:
@@ -260,6 +260,11 @@ class Inbox:
         with self._lock:
             records = min(self._held, self._held + put.count - self._max_records)
             return records, min(self._held_bytes, self._held_bytes + put.size_bytes - self._max_bytes)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether what becomes free is kept for a batch that waits."""
+        return self._first is not None
 
     @property
     def has_room(self) -> bool:

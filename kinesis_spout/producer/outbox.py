@@ -123,7 +123,7 @@ class Outbox:
         if (self._unsettled or self._records.must_list_first) and not self._is_listing:
             self._is_listing = True
             return Listing()
-        if self._may_fetch and (self.is_recovering or self._recover_at <= now):
+        if self._may_fetch(now):
             self._is_fetching = True
             return Recovery()
         self._take_in(now)
@@ -140,8 +140,8 @@ class Outbox:
         """When there may be something to do although nothing comes, as monotonic time."""
         due = min([each.repeat_at for each in self._to_repeat], default=inf)
         due = min(due, self._letters.due_at, self._taken.next_expiry)
-        if self._may_fetch:
-            due = min(due, self._recover_at)
+        if self._recover_at < due and self._may_fetch(inf):
+            due = self._recover_at
         if self._open_calls >= self._config.max_concurrent_calls:
             return due
         return min(due, self.departures.due_at)
@@ -270,13 +270,14 @@ class Outbox:
 
     # How it continues.
 
-    @property
-    def _may_fetch(self) -> bool:
+    def _may_fetch(self, now: float) -> bool:
         """Whether the spool may be read now.
 
         What was put meanwhile may fill the buffer, and goes behind: so an empty outbox needs no room.
         """
         if self._is_fetching or self._records.must_list_first:
+            return False
+        if not self.is_recovering and self._recover_at > now:
             return False
         return self._inbox.has_room or not self._taken
 

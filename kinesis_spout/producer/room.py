@@ -113,7 +113,7 @@ class Room:
         if self._inbox.is_closed:
             raise ProducerClosed(f"the producer of {stream} is closed: it takes no more records")
         counts = self._inbox.counts()
-        if max(self._inbox.missing(put)) <= 0:
+        if max(self._inbox.missing(put)) <= 0 and not self._inbox.is_kept:
             raise BufferFull(
                 f"expected room for {counted(put.count, 'record')}, got a shard of {stream} that refuses records "
                 f"and has its share of the buffer, where {counts.waiting} records wait; put what is for other "

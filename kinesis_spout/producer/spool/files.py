@@ -16,6 +16,7 @@ from typing import Final
 
 from kinesis_spout.model.directories import sync_directory
 from kinesis_spout.model.errors import SpoolDamaged, SpoolError
+from kinesis_spout.model.logs import counted
 from kinesis_spout.producer.spool.folder import DAMAGED, FolderLock, SpoolFolder, files_in
 from kinesis_spout.producer.spool.port import Spooled
 from kinesis_spout.producer.spool.segment import SUFFIX, Segment, translated, unusable
@@ -32,7 +33,7 @@ class SpoolFiles:
 
     Args:
         folder: an open one.
-        unsynced_most: how many records may be with the operating system only; none: each write is synced.
+        unsynced_most: how many records may be with the operating system only; with 0 each write is synced.
         max_bytes: what this process's own files may take.
     """
 
@@ -209,7 +210,7 @@ def _damage(segment: Segment) -> SpoolDamaged | None:
     if not segment.damaged:
         return None
     return SpoolDamaged(
-        f"at least {segment.damaged} records in {str(segment.path)!r} differ from their checksums and are lost; "
-        f"the others are put. The file is kept as {str(_aside(segment.path))!r}: a line of text for each lost "
-        "record, with its data in base64"
+        f"lost at least {counted(segment.damaged, 'record')} of the spool: damaged in {str(segment.path)!r}, whose "
+        f"others are put. The file is kept as {str(_aside(segment.path))!r}: a line of text for each lost record, "
+        "with its data in base64"
     )

@@ -127,7 +127,7 @@ class SpoolFolder:
         if (network := network_file_system(self.path)) is not None:
             raise InvalidConfig(
                 f"expected the spool's folder on a local disk, got {str(self.path)!r} on {network}: locks "
-                "and shared memory do not hold there; name a folder on a disk of this machine"
+                "do not hold there; name a folder on a disk of this machine"
             )
         found = self.stream()
         if found is None:

@@ -8,6 +8,7 @@ record that it is in. What a kill leaves is a last line without its end, or a li
 that is owed.
 """
 
+import fcntl
 import os
 import zlib
 from array import array
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kinesis_spout.kinesis.write.put_records import Entry
+from kinesis_spout.model.directories import sync_directory
 from kinesis_spout.model.errors import SpoolError
 
 SUFFIX: Final = ".jsonl"
@@ -185,7 +187,7 @@ class Segment:
     def _sync(self) -> None:
         assert self._descriptor is not None, "asked before"
         try:
-            os.fsync(self._descriptor)
+            _fsync(self._descriptor)
         except OSError:
             self.close()
             raise
@@ -239,7 +241,7 @@ class Segment:
                 descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
                 try:
                     _write(descriptor, b"".join(lines))
-                    os.fsync(descriptor)
+                    _fsync(descriptor)
                 finally:
                     os.close(descriptor)
                 unfinished.rename(self.path)
@@ -250,6 +252,8 @@ class Segment:
         for place, line in zip(owed, lines, strict=True):
             self._starts[place], self._ends[place] = self.size_bytes, self.size_bytes + len(line) - 1
             self.size_bytes += len(line)
+        with translated(self.path):
+            sync_directory(self.path.parent)
 
     def close(self) -> None:
         """Take no more. Idempotent."""
@@ -275,6 +279,14 @@ class Segment:
             end = self._ends[place]
         if end >= 0:
             yield start, end
+
+
+def _fsync(descriptor: int) -> None:
+    whole = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone leaves it in the drive's cache
+    if whole is None:
+        os.fsync(descriptor)
+    else:
+        fcntl.fcntl(descriptor, whole)
 
 
 def _write(descriptor: int, text: bytes) -> None:

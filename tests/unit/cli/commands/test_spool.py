@@ -30,7 +30,7 @@ def test_the_files_are_listed_with_what_is_whole_in_them(folder: Path) -> None:
         found = json.loads(FakeWorld().call("spool", "list", str(folder), "--json")[0])
         table, _ = FakeWorld().call("spool", "list", str(folder))
     assert [(each["state"], each["records"], each["damage"]) for each in found] == [
-        ("left over", 2, "at least 1 records"),
+        ("left over", 2, "at least 1 record"),
         ("left over", 3, None),
         ("in use", 1, None),
     ]
@@ -46,7 +46,7 @@ def test_a_file_that_was_put_aside_is_listed_until_it_is_removed(folder: Path) -
         spool.confirm([record.number for record in spool.recovered(10)])
         assert not spool.recovered(10)
     (found,) = json.loads(FakeWorld().call("spool", "list", str(folder), "--json")[0])
-    assert (found["state"], found["records"], found["damage"]) == ("damaged", 0, "at least 1 records")
+    assert (found["state"], found["records"], found["damage"]) == ("damaged", 0, "at least 1 record")
     (folder / found["file"]).unlink()
     assert FakeWorld().call("spool", "list", str(folder))[1].endswith("is empty\n")
 

@@ -144,7 +144,7 @@ def test_a_damaged_file_is_named_and_kept_aside_without_what_was_put(sound: Path
     folder = file.parents[1]
     _, (said,) = recovered(folder)
     (aside,) = folder.glob("*.damaged")
-    assert f"at least 1 records in {str(file)!r} differ from their checksums and are lost" in said
+    assert f"lost at least 1 record of the spool: damaged in {str(file)!r}, whose others are put" in said
     assert f"The file is kept as {str(aside)!r}" in said
     (line,) = [line for line in aside.read_bytes().split(b"\n") if line.strip(b"\t")]
     assert line.startswith(b'{"crc32":"')
@@ -197,4 +197,4 @@ def test_a_flipped_bit_costs_the_record_that_it_is_in_at_most_and_its_loss_is_to
     assert len(OWED) - len(given) <= 1
     if len(given) < len(OWED):
         (said,) = told
-        assert "at least 1 records" in said
+        assert "lost at least 1 record of" in said
