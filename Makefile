@@ -20,7 +20,7 @@ UNFINISHED := $(VENV)/.unfinished
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 # The optional native module: installed again, its module is built again.
-NATIVE := $(wildcard kinesis_spout/kinesis/_*.[ch])
+NATIVE := $(wildcard kinesis_spout/kinesis/_*.c)
 CLASSES := $(VENV)/.classes
 ENGINE := localstack/.run/node_modules/.kinesis-local-$(KINESIS_LOCAL_VERSION)
 # What draws the diagrams of the documentation, so that a reader's browser need not fetch it from elsewhere.
@@ -222,7 +222,7 @@ $(INSTALLED): pyproject.toml constraints.txt setup.py $(NATIVE) | java
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt --config-settings editable_mode=compat -e '.[demo,dev]' \
 	  || { echo 'The installation failed (see above); run make again once the cause is gone.' >&2; exit 1; }
 	@ls kinesis_spout/kinesis/_native*.so >/dev/null 2>&1 \
-	  || echo 'Notice: without a C compiler the native module was not built, so Python decodes replies and packs records.'
+	  || echo 'Notice: without a C compiler the native module was not built, so Python decodes replies.'
 	@rm -f $(UNFINISHED)
 	@touch $@
 

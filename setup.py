@@ -167,8 +167,7 @@ if not decoder and sysconfig.get_config_var("Py_GIL_DISABLED"):
     decoder = "none"  # Python without its lock has no limited API
 native_decoder = Extension(
     "kinesis_spout.kinesis._native",
-    ["kinesis_spout/kinesis/_native.c", "kinesis_spout/kinesis/_packing.c"],
-    depends=["kinesis_spout/kinesis/_native.h"],
+    ["kinesis_spout/kinesis/_native.c"],
     # Of Python 3.11: one wheel serves all later versions.
     py_limited_api=True,
     optional=decoder != "required",

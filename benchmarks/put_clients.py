@@ -150,10 +150,10 @@ def _spooled(
     *,
     put: Callable[..., Taken] = _ours,
 ) -> Taken:
-    from kinesis_spout.producer.spool import SqliteSpool  # noqa: PLC0415
+    from kinesis_spout.producer.spool import DiskSpool  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(dir=".") as folder:  # a disk, where the system's folder may be memory
-        spool = SqliteSpool(folder, stream=stream, durability=durability)
+        spool = DiskSpool(folder, stream=stream, durability=durability)
         return put(endpoint, stream, count, size_bytes, spool=spool)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kinesis_spout.model.record import Record
     from kinesis_spout.plain.stream_tuples import Emitted
     from kinesis_spout.producer import KinesisProducer, PutResult, Ticket
-    from kinesis_spout.producer.spool import SqliteSpool
+    from kinesis_spout.producer.spool import DiskSpool
     from kinesis_spout.settings import SpoutConfig
     from kinesis_spout.spark import Collector, each_record, register, session
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Collector",
     "DeadLetter",
+    "DiskSpool",
     "Emitted",
     "InvalidConfig",
     "KinesisError",
@@ -40,7 +41,6 @@ __all__ = [
     "Reject",
     "RetryLater",
     "SpoutConfig",
-    "SqliteSpool",
     "Ticket",
     "each_record",
     "open_ports",
@@ -58,7 +58,7 @@ _NAMES: Final = {
     "kinesis_spout.model.record": ("Record",),
     "kinesis_spout.plain.stream_tuples": ("Emitted",),
     "kinesis_spout.producer": ("KinesisProducer", "PutResult", "Ticket"),
-    "kinesis_spout.producer.spool": ("SqliteSpool",),
+    "kinesis_spout.producer.spool": ("DiskSpool",),
     "kinesis_spout.settings": ("SpoutConfig",),
     "kinesis_spout.spark": ("Collector", "each_record", "register", "session"),
 }

@@ -1,15 +1,12 @@
 """Gives the native decoder damaged replies: it must refuse each, or take from it what Python takes.
 
-The packer gets records, some of them wrong: it must refuse them, or make the bytes that Python makes.
-
-``make fuzz`` builds them with AddressSanitizer and UndefinedBehaviorSanitizer and gives them a million replies
-and a tenth as many batches of records; a failure prints its seed. The unit tests take few.
+``make fuzz`` builds it with AddressSanitizer and UndefinedBehaviorSanitizer and gives it a million replies; a
+failure prints its seed. The unit tests take few.
 """
 
 import argparse
 import array
 import base64
-import contextlib
 import functools
 import importlib.util
 import json
@@ -23,18 +20,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from kinesis_spout.kinesis import native
-from kinesis_spout.kinesis.aggregated_record import aggregate_columns
 from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.page import decode_reply
 from kinesis_spout.kinesis.read.read_settings import ReadSettings
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.record import Record
 
-_WITH_ESCAPES: Final = ('with "quotes"', "back\\slash\n")
-_KEYS: Final = ("key", "", "ключ", *_WITH_ESCAPES, "\U0001f600", "x" * 256)
+_KEYS: Final = ("key", "", "ключ", 'with "quotes"', "back\\slash\n", "\U0001f600", "x" * 256)
 _TOKENS: Final = (
     b'"', b"\\", b"{", b"}", b"[", b"]", b":", b",", b"null", b"=", b"==", b"\\ud83d\\ude00", b"\\u00e9", b"\\",
     b"\xff", b"\x00", b"1e5", b"-0.0", b'"Records":[', b'"Records":[],', b'"Data":"AA=="',
@@ -88,70 +81,6 @@ def _is_accepted(exact: memoryview, body: bytes) -> bool:
     finally:
         native.decoder = kept
     return True
-
-
-def check_packed(seed: int, count: int) -> int:
-    """Pack ``count`` batches that follow from a seed; returns how many the packer took. Raises AssertionError."""
-    taken = 0
-    for number in range(seed, seed + count):
-        source = random.Random(f"batch {number}")
-        native.decoder.use_avx2(source.random() < 0.8)
-        try:
-            taken += _is_packed(source)
-        except Exception as error:
-            raise AssertionError(f"seed {number} of batches") from error
-    return taken
-
-
-def _is_packed(source: random.Random) -> bool:
-    several = [_columns(source) for _ in range(source.randrange(12))]
-    keys, data = several[0] if several else ([], [])
-    starts = sorted(source.randbytes(16) for _ in range(source.randrange(5)))
-    ends = [*starts[1:], b"\xff" * 16][: len(starts)]
-    if source.random() < 0.1:
-        ends = ends[1:]
-    packer = native.packer
-    packer.by_range(keys, data, b"".join(starts), b"".join(ends))
-    packer.columns_of(list(zip(data, keys, strict=False)), 256, 300)
-    records: list[Any] = [
-        {"Data": each, "PartitionKey": key}
-        for key, each in zip(keys, data, strict=False)
-        if key not in _WITH_ESCAPES or source.random() < 0.01
-    ]
-    if records and source.random() < 0.2:
-        records[source.randrange(len(records))] = source.choice(
-            ({}, None, {"Data": b"", "PartitionKey": "", "x": 1})
-        )
-    body = packer.put_records(b'{"StreamName":"s"}', records)
-    if body is not None:
-        assert body == msgspec.json.encode({"StreamName": "s", "Records": records})
-    with contextlib.suppress(TypeError):
-        filled = packer.fill(keys, data, source.randrange(3), {}, source.randrange(5_000), 20, 3)
-        assert 0 <= filled[0] <= max(len(keys), 2)
-    made = packer.aggregates(several)
-    if made is None:
-        return False
-    assert made == [aggregate_columns(*each) for each in several]
-    return True
-
-
-def _columns(source: random.Random) -> tuple[list[Any], list[Any]]:
-    count = source.choice((0, 1, 3, 40))
-    keys: list[Any] = [source.choice((*_KEYS, f"key {source.randrange(30)}")) for _ in range(count)]
-    data: list[Any] = [
-        source.randbytes(source.choice((0, 1, 2, 27, 28, 55, 56, 64, 200, 400))) for _ in range(count)
-    ]
-    if source.random() < 0.02:
-        source.choice((keys, data)).append(
-            source.choice((b"x", "x", None, "\ud800", bytearray(3), _Text("x")))
-        )
-    if count and source.random() < 0.02:
-        source.choice((keys, data))[-1] = source.choice((b"x", "x", None, "\ud800", bytearray(3), _Text("x")))
-    return keys, data
-
-
-class _Text(str):
-    __slots__ = ()
 
 
 def _by(decode: Callable[[], Any]) -> Any:
@@ -225,14 +154,11 @@ def main() -> None:
         _run_sanitized(["--replies", str(arguments.replies), "--seed", str(arguments.seed)])
         return
     if arguments.module is not None:
-        native.decoder = native.packer = _loaded(arguments.module)
+        native.decoder = _loaded(arguments.module)
     if native.decoder is None:
         sys.exit("expected the native decoder, but it was not built, or KINESIS_SPOUT_PURE_PYTHON is set")
     outcome = check_damaged(arguments.seed, arguments.replies)
     print(f"{outcome.accepted:,} replies decoded as Python does, {outcome.refused:,} refused")
-    batches = arguments.replies // 10
-    packed = check_packed(arguments.seed, batches)
-    print(f"{packed:,} batches of records packed as Python does, {batches - packed:,} refused")
 
 
 def _run_sanitized(arguments: list[str]) -> None:

@@ -12,7 +12,6 @@ from hashlib import md5
 from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
-from kinesis_spout.kinesis import native
 from kinesis_spout.model.trace_context import (
     MAX_TRACESTATE_CHARACTERS,
     TRACEPARENT,
@@ -85,15 +84,6 @@ def aggregate_columns(
             pieces += (_head(key_number, len(each), number, len(tags)), each, tags)
     body = b"".join(pieces)
     return b"".join((MAGIC, body, _digest(body)))
-
-
-def aggregates(columns: list[tuple[Sequence[str], Sequence[bytes]]]) -> list[bytes]:
-    """Encode several aggregated records, each given as its keys and its data. See `aggregate_columns`."""
-    if native.packer is not None:
-        made: list[bytes] | None = native.packer.aggregates(columns)
-        if made is not None:
-            return made
-    return [aggregate_columns(keys, data) for keys, data in columns]
 
 
 class Contents(NamedTuple):

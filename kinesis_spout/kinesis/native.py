@@ -1,4 +1,4 @@
-"""The native module, if it was built and is not turned off: it decodes GetRecords replies, and packs what is put.
+"""The native module, if it was built and is not turned off: it decodes GetRecords replies.
 
 It is optional: without it Python does that, with the same results. ``KINESIS_SPOUT_PURE_PYTHON=1`` in the
 environment turns it off.
@@ -22,5 +22,3 @@ def _native() -> Any:
 
 decoder: Any = _native()
 """The module ``_native``; None: replies are decoded in Python."""
-packer: Any = decoder
-"""The same module; None: records are packed, and written into requests, in Python."""

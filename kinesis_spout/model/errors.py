@@ -202,7 +202,7 @@ class SpoolError(KinesisSpoutError):
 
 
 class SpoolDamaged(SpoolError):  # noqa: N818
-    """A producer's durable buffer is damaged. Says what can be saved, and how."""
+    """Records in a producer's durable buffer are lost. Says how many, and which file has what is left of them."""
 
 
 class HandlerKilledWorker(KinesisSpoutError):  # noqa: N818

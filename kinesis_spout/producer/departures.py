@@ -4,15 +4,13 @@ A full call goes at once. Other records linger for a while, unless a caller flus
 before. Records that ended while they waited are left out.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from math import inf
 from typing import Final, cast
 
 from kinesis_spout.kinesis.write.put_records import Aggregate, Puttable
 from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
-from kinesis_spout.producer.batch import BatchTicket, Held
-from kinesis_spout.producer.inbox import Put
+from kinesis_spout.producer.batch import Put
 from kinesis_spout.producer.ticket import Ticket
 
 _FEW_GONE: Final = 1_000
@@ -47,16 +45,7 @@ class Departures:
     def hold(self, puts: list[Put], now: float) -> None:
         if self._lingers_until == inf:
             self._lingers_until = now + self._linger_seconds
-        for kind, some in groupby(puts, type):
-            if kind is Ticket:
-                self._records.hold_all(cast("Sequence[Ticket]", list(some)))
-                continue
-            for batch in cast("Iterable[BatchTicket]", some):
-                if batch.is_in_columns:
-                    self._records.hold_many(batch)
-                else:
-                    self._records.hold_all(batch.split())
-                batch.held()
+        self._records.hold_all([ticket for put in puts for ticket in put.tickets])
 
     def hurry(self) -> None:
         """Let what may be taken now go without lingering."""
@@ -89,7 +78,7 @@ class Departures:
         """Return what has not ended of a call's records."""
         left: list[Puttable] = []
         for each in batch:
-            held = [part for part in held_in(each) if not part.is_gone]
+            held = [ticket for ticket in held_in(each) if not ticket.is_gone]
             if not held:
                 self._records.done((each,))
                 continue
@@ -102,11 +91,11 @@ class Departures:
         """Note that more records have ended while they waited, and drop those that are many ``of`` all."""
         self._gone += more
         if self._gone > of // 2 + _FEW_GONE:
-            waiting = [part for each in self._records.take_back() for part in held_in(each)]
-            self._records.hold_all(cast("Sequence[Ticket]", [part for part in waiting if not part.is_gone]))
+            waiting = [ticket for each in self._records.take_back() for ticket in held_in(each)]
+            self._records.hold_all([ticket for ticket in waiting if not ticket.is_gone])
             self._gone = 0
 
 
-def held_in(put: Puttable) -> Sequence[Held]:
+def held_in(put: Puttable) -> Sequence[Ticket]:
     """Return what a record carries: the producer holds nothing else."""
-    return cast("Sequence[Held]", put.parts)
+    return cast("Sequence[Ticket]", put.parts)

@@ -13,9 +13,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from kinesis_spout.model.errors import KinesisSpoutError
-from kinesis_spout.producer.batch import BatchTicket, Held, put_of
+from kinesis_spout.producer.batch import Put, put_of
 from kinesis_spout.producer.departures import held_in
-from kinesis_spout.producer.inbox import Inbox, Put
+from kinesis_spout.producer.inbox import Inbox
 from kinesis_spout.producer.taken_records import TakenRecords
 from kinesis_spout.producer.ticket import GIVEN_UP, Ticket
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Letters:
     """Records to write to the dead letters together. Mutable."""
 
-    held: list[Held]
+    held: list[Ticket]
     error: KinesisSpoutError
     reason: str
     """As `DeadLetter.reason`."""
@@ -47,7 +47,7 @@ class UnwrittenLetters:
         self._backoff_seconds = backoff_seconds
         self._letters: list[Letters] = []
 
-    def add(self, held: list[Held], error: KinesisSpoutError, reason: str) -> None:
+    def add(self, held: list[Ticket], error: KinesisSpoutError, reason: str) -> None:
         for each in held:
             each.place = GIVEN_UP
         self._letters.append(Letters(held, error, reason))
@@ -65,7 +65,7 @@ class UnwrittenLetters:
         return min([each.repeat_at for each in self._letters if not each.is_under_way], default=inf)
 
     @property
-    def held(self) -> list[Held]:
+    def held(self) -> list[Ticket]:
         return [each for letters in self._letters for each in letters.held]
 
     def written(self, letters: Letters) -> None:
@@ -93,7 +93,7 @@ class Ended:
     count: int = 0
     to_tell: list[Put] = field(default_factory=list)
     """Those with callbacks."""
-    to_report: list[tuple[Held, KinesisSpoutError]] = field(default_factory=list)
+    to_report: list[tuple[Ticket, KinesisSpoutError]] = field(default_factory=list)
     """Those that failed, of records without a ticket."""
     to_confirm: list[int] = field(default_factory=list)
     failures: list[tuple[int, KinesisSpoutError]] = field(default_factory=list)
@@ -118,30 +118,23 @@ class Endings:
     def sent(self, taken: "Sequence[tuple[Puttable, Result]]") -> None:
         sent = size_bytes = 0
         for put, answer in taken:
-            if isinstance(put, Ticket):
-                if put.outcome is None:
-                    sent += 1
-                    size_bytes += put.size_bytes
-                    put.outcome = answer
-                    batch = put.batch
-                    if batch is not None and batch.left - 1 > batch.let_go_at and put.number_in_spool is None:
-                        batch.left -= 1  # as `ended` does, for most of them
-                    elif put.callbacks or put.number_in_spool is not None or batch is not None:
-                        self._note(put, is_over=True)
-                continue
-            index = 0
-            for part in held_in(put):
-                if part.outcome is None:
-                    sent += part.count
-                    size_bytes += part.size_bytes
-                    if isinstance(part, Ticket):
-                        part.sub_sequence_number = index
-                    part.outcome = answer
-                    self._note(part, is_over=True)
-                index += part.count
+            is_aggregate = not isinstance(put, Ticket)
+            for index, ticket in enumerate(held_in(put)):
+                if ticket.outcome is not None:
+                    continue
+                sent += 1
+                size_bytes += ticket.size_bytes
+                if is_aggregate:
+                    ticket.sub_sequence_number = index
+                ticket.outcome = answer
+                batch = ticket.batch
+                if batch is not None and batch.left - 1 > batch.let_go_at and ticket.number_in_spool is None:
+                    batch.left -= 1  # as `ended` does, for most of them
+                elif ticket.callbacks or ticket.number_in_spool is not None or batch is not None:
+                    self._note(ticket, is_over=True)
         self._count(sent=sent, size_bytes=size_bytes)
 
-    def give_up(self, held: Iterable[Held], error: KinesisSpoutError, *, is_over: bool) -> None:
+    def give_up(self, held: Iterable[Ticket], error: KinesisSpoutError, *, is_over: bool) -> None:
         """Fail records, by way of the dead letters if there are some; ``is_over`` as in ``failed``."""
         left = [each for each in held if not each.is_gone]
         if left and self._letters is not None:
@@ -151,7 +144,7 @@ class Endings:
 
     def failed(
         self,
-        held: Iterable[Held],
+        held: Iterable[Ticket],
         error: KinesisSpoutError,
         *,
         is_over: bool,
@@ -166,7 +159,7 @@ class Endings:
             self._ended.failures.append((count, error))
         self._count(failed=count, dead_lettered=count * dead_lettered, size_bytes=size_bytes)
 
-    def dropped(self, held: Sequence[Held], error: KinesisSpoutError) -> int:
+    def dropped(self, held: Sequence[Ticket], error: KinesisSpoutError) -> int:
         """End records to make room, and return their number."""
         count, size_bytes = self._end(held, error, is_over=True)
         self._count(dropped=count, size_bytes=size_bytes)
@@ -181,24 +174,24 @@ class Endings:
         )
         self._taken.forget_ended(self._inbox.waiting)
 
-    def _end(self, held: Iterable[Held], error: KinesisSpoutError, *, is_over: bool) -> tuple[int, int]:
+    def _end(self, held: Iterable[Ticket], error: KinesisSpoutError, *, is_over: bool) -> tuple[int, int]:
         """Give records their error; returns their number and their size in bytes."""
         count = size_bytes = 0
         for each in held:
             if each.outcome is None:
                 each.outcome = error
-                count += each.count
+                count += 1
                 size_bytes += each.size_bytes
                 self._note(each, is_over=is_over, error=error)
         return count, size_bytes
 
-    def _note(self, held: Held, *, is_over: bool, error: KinesisSpoutError | None = None) -> None:
-        if is_over:
-            self._ended.to_confirm += held.numbers_in_spool
-        put = put_of(held)
-        if isinstance(put, BatchTicket):
-            if error is not None and put.reports:
-                self._ended.to_report.append((held, error))
-            put.ended(held, error)
+    def _note(self, ticket: Ticket, *, is_over: bool, error: KinesisSpoutError | None = None) -> None:
+        if is_over and ticket.number_in_spool is not None:
+            self._ended.to_confirm.append(ticket.number_in_spool)
+        if error is not None and ticket.reports:
+            self._ended.to_report.append((ticket, error))
+        if ticket.batch is not None:
+            ticket.batch.ended(ticket, error)
+        put = put_of(ticket)
         if put.outcome is not None and put.callbacks is not None:
             self._ended.to_tell.append(put)

@@ -8,11 +8,9 @@ from typing import Self
 
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
-from kinesis_spout.producer.batch import BatchTicket
+from kinesis_spout.producer.batch import Put
 from kinesis_spout.producer.ticket import Ticket
 from kinesis_spout.settings.producer_config import ProducerConfig
-
-Put = Ticket | BatchTicket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +43,8 @@ class Shares:
 
     A quarter of the buffer is free for all. Of the rest a refusing shard may take no more once it has its
     even part of the whole: with ten shards, a tenth. So all of the buffer is used if all shards are slow, and
-    three quarters are left to the others if one is. Mutable; the inbox's lock guards it.
+    three quarters are left to the others if one is. All that waits for the shard counts, from the moment when it
+    is taken over. Mutable; the inbox's lock guards it.
 
     Args:
         ranges: the shards.
@@ -68,16 +67,27 @@ class Shares:
 
     def take(self, put: Put) -> bool:
         """Count records in, if the shares of all their shards have room."""
-        left = dict(self._left)
-        for entry in put.user_records:
-            name = self._ranges.shard_of(entry.hash_key)
-            if name in left:
-                records, size_bytes = left[name]
-                if min(records, size_bytes) <= 0:
-                    return False
-                left[name] = records - 1, size_bytes - entry.size_bytes
-        self._left = left
+        tickets = put.tickets
+        for place, ticket in enumerate(tickets):
+            if min(self._count(ticket)) <= 0:
+                for counted in tickets[: place + 1]:
+                    self._count(counted, -1)
+                return False
         return True
+
+    def count(self, put: Put) -> None:
+        """Count records in that were taken over already."""
+        for ticket in put.tickets:
+            self._count(ticket)
+
+    def _count(self, ticket: Ticket, sign: int = 1) -> tuple[float, float]:
+        """Count a record in, or out (``sign`` -1); returns the records and bytes that its shard had left."""
+        name = ticket.shard_in(self._ranges)
+        if name not in self._left:
+            return inf, inf
+        records, size_bytes = left = self._left[name]
+        self._left[name] = records - sign, size_bytes - sign * ticket.size_bytes
+        return left
 
 
 class Inbox:
@@ -101,8 +111,6 @@ class Inbox:
         self._fresh: list[Put] = []
         self._fresh_records = 0
         self._fresh_bytes = 0
-        self._sending: BatchTicket | None = None
-        """The last of the fresh ones, if it takes the records of ``send``."""
         self._held = 0
         self._held_bytes = 0
         self._sent = self._failed = self._dropped = self._refused = 0
@@ -123,24 +131,8 @@ class Inbox:
         with self._lock:
             if not self._has_taken(put, count, size_bytes):
                 return False
-            self._sending = None
             self._fresh.append(put)
             if not self._is_enough(count, size_bytes):
-                return True
-        self._ring()
-        return True
-
-    def send(self, data: bytes, partition_key: str) -> bool:
-        """Take a plain record over that has no ticket, if there is room and it is open."""
-        size_bytes = len(data) + len(partition_key)
-        with self._lock:
-            if self._shares is not None or not self._has_taken(None, 1, size_bytes):
-                return False
-            if self._sending is None:
-                self._sending = BatchTicket(reports=True)
-                self._fresh.append(self._sending)
-            self._sending.add(data, partition_key, size_bytes)
-            if not self._is_enough(1, size_bytes):
                 return True
         self._ring()
         return True
@@ -170,14 +162,14 @@ class Inbox:
         held, held_bytes = self._held + count, self._held_bytes + size_bytes
         return self._held > 0 and (held > self._max_records or held_bytes > self._max_bytes)
 
-    def _has_taken(self, put: Put | None, count: int, size_bytes: int, *, ahead: bool = False) -> bool:
+    def _has_taken(self, put: Put, count: int, size_bytes: int, *, ahead: bool = False) -> bool:
         """Count records in, if there is room, and it is open."""
         held, held_bytes = self._held + count, self._held_bytes + size_bytes
         if self.is_closed or (self._held and (held > self._max_records or held_bytes > self._max_bytes)):
             return False
         if self._first is not None and put is not self._first and not ahead:
             return False
-        if self._shares is not None and self._is_shared and put is not None and not self._shares.take(put):
+        if self._shares is not None and self._is_shared and not self._shares.take(put):
             return False
         self._held, self._held_bytes = held, held_bytes
         return True
@@ -195,6 +187,9 @@ class Inbox:
         """Use these shares from now on, when a quarter of the buffer is taken."""
         with self._lock:
             self._shares = shares
+            if shares is not None:
+                for put in self._fresh:  # they came since the others were counted
+                    shares.count(put)
         self._wake_waiters()
 
     def call_when_there_is_room(self, call: Callable[[], object]) -> None:
@@ -208,7 +203,6 @@ class Inbox:
             self._use_reserved()
             if self._is_shut:
                 return False
-            self._sending = None
             self._fresh.append(put)
             if not self._is_enough(put.count, put.size_bytes):
                 return True
@@ -268,6 +262,11 @@ class Inbox:
             return records, min(self._held_bytes, self._held_bytes + put.size_bytes - self._max_bytes)
 
     @property
+    def is_kept(self) -> bool:
+        """Whether what becomes free is kept for a batch that waits."""
+        return self._first is not None
+
+    @property
     def has_room(self) -> bool:
         with self._lock:
             return self._held < self._max_records and self._held_bytes < self._max_bytes
@@ -309,7 +308,7 @@ class Inbox:
             )
 
     def _take_fresh(self) -> list[Put]:
-        fresh, self._fresh, self._sending = self._fresh, [], None
+        fresh, self._fresh = self._fresh, []
         self._fresh_records = self._fresh_bytes = 0
         return fresh
 

@@ -35,10 +35,10 @@ from kinesis_spout.model.errors import (
     RecordDropped,
     Unavailable,
 )
-from kinesis_spout.producer.batch import Held, put_of
+from kinesis_spout.producer.batch import Put, put_of
 from kinesis_spout.producer.departures import Departures, held_in
 from kinesis_spout.producer.endings import Ended, Endings, Letters, UnwrittenLetters
-from kinesis_spout.producer.inbox import Inbox, Put, Shares
+from kinesis_spout.producer.inbox import Inbox, Shares
 from kinesis_spout.producer.taken_records import TakenRecords
 from kinesis_spout.producer.ticket import IN_CALL, WAITS, Ticket
 from kinesis_spout.settings.producer_config import ProducerConfig
@@ -62,8 +62,8 @@ class Call:
     repeat_at: float = -inf
 
     @property
-    def held(self) -> list[Held]:
-        return [part for each in self.batch for part in held_in(each)]
+    def held(self) -> list[Ticket]:
+        return [ticket for each in self.batch for ticket in held_in(each)]
 
 
 class Listing:
@@ -106,8 +106,11 @@ class Outbox:
         self._open_calls = 0
         self._is_listing = False
         self.is_recovering = recovers
-        """Whether the spool may have more records of an earlier producer."""
+        """Whether the spool may have more records of an earlier producer, which go before those that are put."""
         self._is_fetching = False
+        self._recovery_failures = 0
+        self._recover_at = inf
+        """When the spool is read further, after it could not be."""
         self._has_shares = False
         self._was_answered = False
         self._last_failure: KinesisSpoutError | None = None
@@ -120,8 +123,7 @@ class Outbox:
         if (self._unsettled or self._records.must_list_first) and not self._is_listing:
             self._is_listing = True
             return Listing()
-        if self._may_fetch and (self._inbox.has_room or not self._taken):
-            # What was put meanwhile may fill the buffer, and goes behind: without this it would wait for ever.
+        if self._may_fetch(now):
             self._is_fetching = True
             return Recovery()
         self._take_in(now)
@@ -138,6 +140,8 @@ class Outbox:
         """When there may be something to do although nothing comes, as monotonic time."""
         due = min([each.repeat_at for each in self._to_repeat], default=inf)
         due = min(due, self._letters.due_at, self._taken.next_expiry)
+        if self._recover_at < due and self._may_fetch(inf):
+            due = self._recover_at
         if self._open_calls >= self._config.max_concurrent_calls:
             return due
         return min(due, self.departures.due_at)
@@ -183,7 +187,7 @@ class Outbox:
         self._last_failure = error
         for each in call.held:
             each.tries += 1
-            self._inbox.retried += each.count
+            self._inbox.retried += 1
         if reaction.action is not Action.RETRY:
             self._give_up_call(call, error)
             return
@@ -211,13 +215,24 @@ class Outbox:
     def recovered(self, tickets: list[Ticket]) -> None:
         """Take in what an earlier producer left; empty when that is all."""
         self._is_fetching = False
-        if not tickets:
-            self.is_recovering = False
-            return
-        self._inbox.recovered(tickets)
-        self._hold(list(tickets), self._clock.monotonic())
+        self.is_recovering, self._recover_at, self._recovery_failures = bool(tickets), inf, 0
+        if tickets:
+            self._inbox.recovered(tickets)
+            self._hold(list(tickets), self._clock.monotonic())
+
+    def not_recovered(self, *, reads_on: bool) -> None:
+        """Note that the spool could not be read. It is read on at once, or later: what was put goes first then."""
+        self._is_fetching, self.is_recovering = False, reads_on
+        if not reads_on:
+            self._recovery_failures += 1
+            self._recover_at = self._clock.monotonic() + self._backoff_seconds(self._recovery_failures)
 
     # Requests of the producer.
+
+    def recover(self) -> None:
+        """Read the spool further now, if it could not be read before."""
+        if self._recover_at < inf:
+            self.is_recovering, self._recover_at = True, inf
 
     def drop_oldest(self, put: Put) -> bool:
         """Make room for records by dropping the oldest; False: what is not in calls is not enough."""
@@ -238,9 +253,9 @@ class Outbox:
         """Fail everything that has not ended, and return its number. This is the last call."""
         puts = [*self._not_ended_here(), *self._inbox.shut()]
         count = sum([put.left for put in puts])
-        left = [piece for put in puts for piece in put.pieces]
-        in_calls = [piece for piece in left if piece.place == IN_CALL]
-        others = [piece for piece in left if piece.place != IN_CALL]
+        left = [ticket for put in puts for ticket in put.tickets]
+        in_calls = [ticket for ticket in left if ticket.place == IN_CALL]
+        others = [ticket for ticket in left if ticket.place != IN_CALL]
         self._endings.failed(others, ProducerClosed(f"{reason}; the record was not sent"), is_over=False)
         unknown = f"{reason} while the record was in a call without an answer; it may be on the stream"
         self._endings.failed(in_calls, ProducerClosed(unknown), is_over=False)
@@ -255,9 +270,16 @@ class Outbox:
 
     # How it continues.
 
-    @property
-    def _may_fetch(self) -> bool:
-        return self.is_recovering and not self._is_fetching and not self._records.must_list_first
+    def _may_fetch(self, now: float) -> bool:
+        """Whether the spool may be read now.
+
+        What was put meanwhile may fill the buffer, and goes behind: so an empty outbox needs no room.
+        """
+        if self._is_fetching or self._records.must_list_first:
+            return False
+        if not self.is_recovering and self._recover_at > now:
+            return False
+        return self._inbox.has_room or not self._taken
 
     def _take_in(self, now: float) -> None:
         if self.is_recovering or self._records.must_list_first:
@@ -269,12 +291,8 @@ class Outbox:
     def _hold(self, puts: list[Put], now: float) -> None:
         row = self._rows + 1
         for put in puts:
-            if isinstance(put, Ticket):
-                put.row = row  # type: ignore[misc] # Entry's is read-only
-                row += 1
-            else:
-                put.number_from(row)
-                row += put.count
+            put.number_from(row)
+            row += put.count
         self._rows = row - 1
         self.departures.hold(puts, now)
         self._taken.add(puts, now + self._config.delivery_timeout_seconds)
@@ -304,7 +322,7 @@ class Outbox:
         if len(settled.taken) < len(call.batch):
             self._note_refusals(call, results)
         for given_up in settled.given_up:
-            lost = [part for each in given_up.records for part in held_in(each)]
+            lost = [ticket for each in given_up.records for ticket in held_in(each)]
             self._endings.give_up(lost, given_up.error, is_over=False)
         if self._config.order == "key" or len(settled.taken) < len(call.batch):
             self.departures.hurry()  # what was in a call, or waited for one of its key
@@ -315,7 +333,7 @@ class Outbox:
         for each in held:
             each.place = WAITS
             each.tries += 1
-            self._inbox.retried += each.count
+            self._inbox.retried += 1
         self._taken.wait_again(held)
         refusal = next((each for each in results if each.get("ErrorCode")), None)
         if refusal is not None:
@@ -354,7 +372,7 @@ class Outbox:
             self._expire_overdue()
             call.batch = self.departures.left_of(call.batch)
 
-    def _fail_expired(self, expired: list[Held]) -> None:
+    def _fail_expired(self, expired: list[Ticket]) -> None:
         if not expired:
             return
         last = self._last_failure
@@ -365,7 +383,7 @@ class Outbox:
         )
         error.__cause__ = last
         self._endings.give_up(expired, error, is_over=False)
-        self.departures.leave_out(sum([each.count for each in expired]), of=self._inbox.waiting)
+        self.departures.leave_out(len(expired), of=self._inbox.waiting)
 
     def _backoff_seconds(self, failures: int) -> float:
         return backoff_seconds(

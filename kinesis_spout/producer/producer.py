@@ -20,8 +20,8 @@ from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
 from kinesis_spout.model.logs import counted
-from kinesis_spout.producer.batch import BatchTicket, FailedRecord, PutRecord, batch_of, is_plain
-from kinesis_spout.producer.inbox import ProducerCounts, Put
+from kinesis_spout.producer.batch import BatchTicket, FailedRecord, Put, PutRecord, batch_of
+from kinesis_spout.producer.inbox import ProducerCounts
 from kinesis_spout.producer.producer_engine import Engine
 from kinesis_spout.producer.room import Room
 from kinesis_spout.producer.spool import Spool
@@ -61,7 +61,7 @@ class KinesisProducer:
             ticket = producer.put(b"...", "customer-7")
             print(ticket.result().sequence_number)
 
-    `put_many` takes many records for one ticket, and `send` one without a ticket: both are cheaper.
+    `put_many` takes many records for one ticket, which is cheaper, and `send` one without a ticket.
 
     In asyncio: ``async with`` it, ``ticket = await producer.put_async(...)``, ``await ticket``.
 
@@ -111,8 +111,6 @@ class KinesisProducer:
             tracing = PutTracing(config_.stream)
             self._ticket_of = tracing.traced(ticket_of)
             self._batch_of = tracing.traced(batch_of)
-        self._may_send = spool is None and tracing is None
-        """Whether ``send`` may hand records over in columns."""
         client = client or aws.connect()
         self._spool = spool
         self._own_sink: DeadLetterSink | None = None
@@ -171,7 +169,7 @@ class KinesisProducer:
     def put_many(self, records: Iterable[PutRecord]) -> BatchTicket:
         """Take records over, all or none of them, and return one ticket for all of them.
 
-        Cheaper than `put` for each, above all with ``aggregation``. Where the buffer has no room for all of
+        Cheaper than `put` for each. Where the buffer has no room for all of
         them, see `when_full`; what is larger than the whole buffer needs an empty one. While they wait for
         room, what others put waits, too.
 
@@ -200,16 +198,17 @@ class KinesisProducer:
 
         Everything else is as with `put`.
         """
-        if not self._has_sent(data, partition_key, explicit_hash_key):
-            self._take_over(self._batch_of(((data, partition_key, explicit_hash_key),), reports=True))
+        ticket = self._ticket_of(data, partition_key, explicit_hash_key)
+        ticket.reports = True
+        self._take_over(ticket)
 
     async def send_async(
         self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None
     ) -> None:
         """Do what `send` does, without blocking the event loop; if it is cancelled, as `put_async`."""
-        if not self._has_sent(data, partition_key, explicit_hash_key):
-            batch = self._batch_of(((data, partition_key, explicit_hash_key),), reports=True)
-            await self._take_over_async(batch)
+        ticket = self._ticket_of(data, partition_key, explicit_hash_key)
+        ticket.reports = True
+        await self._take_over_async(ticket)
 
     def flush(self, timeout: float | None = None) -> None:
         """Return when every record put before this call has ended.
@@ -221,7 +220,8 @@ class KinesisProducer:
 
         Raises:
             TimeoutError: names how many have not ended. They continue.
-            SpoolError: the spool could not be read further; what is in it stays there.
+            SpoolError: the spool could not be read further: what is in it stays there, and is tried again.
+            SpoolDamaged: records of the spool are lost; told once. All others have ended.
             ProducerError: it is called from a callback of a ticket: the records it waits for need that thread.
         """
         if self._engine.is_called_back:
@@ -239,8 +239,8 @@ class KinesisProducer:
             raise TimeoutError(
                 f"expected all records to end within {timeout} s; {waiting} for {self.config.stream} still wait"
             )
-        if self._engine.spool_failure is not None:
-            raise self._engine.spool_failure
+        if (failure := self._engine.take_spool_failure()) is not None:
+            raise failure
 
     async def flush_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - flush has it
         """Do what `flush` does, without blocking the event loop."""
@@ -367,14 +367,6 @@ class KinesisProducer:
 
     # Taking records over.
 
-    def _has_sent(self, data: bytes, partition_key: str, explicit_hash_key: str | int | None) -> bool:
-        """Take a record over in columns, if it is plain and there is room."""
-        return (
-            self._may_send
-            and is_plain(data, partition_key, explicit_hash_key)
-            and self._inbox.send(data, partition_key)
-        )
-
     def _take_over(self, put: Put) -> None:
         if self._spool is None and self._inbox.add(put):
             return
@@ -396,7 +388,7 @@ class KinesisProducer:
         """Take over records with reserved room."""
         if self._spool is not None:
             try:
-                put.spooled(self._spool.append(*put.user_records))
+                put.spooled(self._spool.append(*put.tickets))
             except BaseException:
                 self._inbox.refuse(put, is_reserved=True)
                 raise
@@ -405,12 +397,12 @@ class KinesisProducer:
             error = ProducerClosed(
                 f"the producer of {self.config.stream} was closed; {counted(put.count, 'record')} not sent"
             )
-            for piece in put.pieces:
-                piece.outcome = error
-                if piece.batch is not None:
-                    piece.batch.ended(piece, error)
-                    if piece.batch.reports:
-                        self._engine.report(piece, error)
+            for ticket in put.tickets:
+                ticket.outcome = error
+                if ticket.batch is not None:
+                    ticket.batch.ended(ticket, error)
+                if ticket.reports:
+                    self._engine.report(ticket, error)
             self._inbox.ended(failed=put.count, size_bytes=put.size_bytes)
 
     async def _accept_async(self, put: Put) -> None:

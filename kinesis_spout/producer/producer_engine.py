@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kinesis_spout.kinesis.calls import translate
 from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
-from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
+from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import PutCalls, waiting_records
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.dead_letter import DeadLetter
@@ -20,10 +20,10 @@ from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisSpoutError, SpoolDamaged, SpoolError
 from kinesis_spout.model.logs import counted
 from kinesis_spout.ports import DeadLetterSink
-from kinesis_spout.producer.batch import FailedRecord, Held
+from kinesis_spout.producer.batch import FailedRecord, Put
 from kinesis_spout.producer.departures import held_in
 from kinesis_spout.producer.endings import Letters
-from kinesis_spout.producer.inbox import Inbox, Put
+from kinesis_spout.producer.inbox import Inbox
 from kinesis_spout.producer.outbox import Call, Outbox, Recovery, WorkToDo
 from kinesis_spout.producer.promise import called_back
 from kinesis_spout.producer.spool import Spool, Spooled
@@ -99,8 +99,7 @@ class Engine:
         self._bell = threading.Condition()
         self._rings = 0
         """How many threads must still wake to look for work; ``_bell`` guards it."""
-        self.spool_failure: SpoolError | None = None
-        """Why the spool could not be read further; what is in it stays there."""
+        self._spool_failure: SpoolError | None = None
 
     def start(self, threads: int) -> None:
         """Do the work in so many threads, each with one call at a time. They keep no process alive."""
@@ -191,6 +190,7 @@ class Engine:
     def flushing(self) -> Iterator[None]:
         with self._lock:
             self._outbox.departures.flushes += 1
+            self._outbox.recover()
         self.wake()
         try:
             yield
@@ -248,8 +248,8 @@ class Engine:
 
     def _put_traced(self, batch: "Sequence[Puttable]") -> "Sequence[Result]":
         assert self._tracing is not None, "asked before"
-        held = [part for put in batch for part in held_in(put)]
-        with self._tracing.sending(sum([each.count for each in held]), (each.trace for each in held)):
+        held = [ticket for put in batch for ticket in held_in(put)]
+        with self._tracing.sending(len(held), (each.trace for each in held)):
             return self._calls.put(batch)
 
     def _list(self) -> None:
@@ -266,13 +266,7 @@ class Engine:
     def _write(self, letters: Letters) -> None:
         assert self._sink is not None, "only with a sink there are dead letters"
         try:
-            self._sink.write(
-                [
-                    self._letter(entry, each.tries, letters)
-                    for each in letters.held
-                    for entry in each.user_records
-                ]
-            )
+            self._sink.write([self._letter(each, letters) for each in letters.held])
         except Exception as error:  # noqa: BLE001 - a sink may be the user's own, and the records must end
             _log.warning("Dead letters of %s could not be written: %s", self._stream, error)
             with self._lock:
@@ -281,24 +275,41 @@ class Engine:
             with self._lock:
                 self._outbox.written(letters)
 
-    def _letter(self, entry: Entry, tries: int, letters: Letters) -> DeadLetter:
+    def _letter(self, ticket: Ticket, letters: Letters) -> DeadLetter:
         return DeadLetter(
             application=APPLICATION,
             stream=self._stream,
             shard_id=self._name,
-            sequence_number=str(entry.row),
-            partition_key=entry.partition_key,
+            sequence_number=str(ticket.row),
+            partition_key=ticket.partition_key,
             arrival_timestamp=None,
-            data=entry.data,
-            explicit_hash_key=entry.explicit_hash_key,
-            attempts=tries,
+            data=ticket.data,
+            explicit_hash_key=ticket.explicit_hash_key,
+            attempts=ticket.tries,
             error=f"{type(letters.error).__name__}: {letters.error}",
             reason=letters.reason,
             died_at=self._clock.time(),
         )
 
+    def take_spool_failure(self) -> SpoolError | None:
+        """Return why the spool could not be read further, until it can be; or, once, which records are lost."""
+        with self._lock:
+            failure = self._spool_failure
+            if isinstance(failure, SpoolDamaged):
+                self._spool_failure = None
+        return failure
+
     def _recover(self) -> None:
-        spooled = self._recovered()
+        """Read further in the spool. Damage is noted, and reading continues behind it."""
+        assert self._spool is not None, "only with a spool is anything recovered"
+        spooled: Sequence[Spooled] = ()
+        failure: SpoolError | None = None
+        try:
+            spooled = self._spool.recovered(_RECOVERED_AT_ONCE)
+        except SpoolError as error:
+            failure = error
+        except Exception as error:  # noqa: BLE001 - it may be the user's own, and new records wait for this
+            failure = SpoolError(f"{type(error).__name__}: {error}")
         tickets = [
             Ticket(
                 entry.partition_key,
@@ -312,25 +323,19 @@ class Engine:
         with self._lock:
             if self.is_stopped:
                 return  # they stay in the spool
-            self._outbox.recovered(tickets)
+            before = self._spool_failure
+            is_new = str(failure) != str(before)
+            if failure is None:
+                self._outbox.recovered(tickets)
+            else:
+                # Each damage is raised once. A spool that raises it again makes no progress.
+                self._outbox.not_recovered(reads_on=isinstance(failure, SpoolDamaged) and is_new)
+            if failure is not None or not (tickets or isinstance(before, SpoolDamaged)):
+                self._spool_failure = failure
             if not tickets:
                 self._something_ended.notify_all()
-
-    def _recovered(self) -> Sequence[Spooled]:
-        """Read further in the spool; logs damage and reads on after it. Empty when there is no more."""
-        assert self._spool is not None, "only with a spool is anything recovered"
-        while True:
-            before = self.spool_failure
-            try:
-                return self._spool.recovered(_RECOVERED_AT_ONCE)
-            except SpoolError as error:
-                self.spool_failure = error
-            except Exception as error:  # noqa: BLE001 - it may be the user's own, and new records wait for this
-                self.spool_failure = SpoolError(f"{type(error).__name__}: {error}")
-            _log.error("%s", self.spool_failure)
-            # Each damage is raised once. A spool that raises it again makes no progress.
-            if not isinstance(self.spool_failure, SpoolDamaged) or str(before) == str(self.spool_failure):
-                return ()
+        if failure is not None and is_new:
+            _log.error("%s", failure)
 
     def _tell(self) -> None:
         """Confirm to the spool what ended, log failures, and call the callbacks."""
@@ -347,12 +352,10 @@ class Engine:
         for ticket in ended.to_tell:
             ticket.tell()
 
-    def report(self, held: Held, error: KinesisSpoutError) -> None:
-        """Tell ``on_failure`` of records that have no ticket."""
-        if self._on_failure is None:
-            return
-        for entry in held.user_records:
-            failed = FailedRecord(entry.data, entry.partition_key, entry.explicit_hash_key, error)
+    def report(self, ticket: Ticket, error: KinesisSpoutError) -> None:
+        """Tell ``on_failure`` of a record that no caller has a ticket of."""
+        if self._on_failure is not None:
+            failed = FailedRecord(ticket.data, ticket.partition_key, ticket.explicit_hash_key, error)
             called_back(partial(self._on_failure, failed))
 
     def _confirm(self, numbers: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ from typing import NoReturn
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import BufferFull, ProducerClosed
 from kinesis_spout.model.logs import counted
-from kinesis_spout.producer.inbox import Put
+from kinesis_spout.producer.batch import Put
 from kinesis_spout.producer.producer_engine import Engine
 from kinesis_spout.settings.producer_config import ProducerConfig
 
@@ -113,6 +113,12 @@ class Room:
         if self._inbox.is_closed:
             raise ProducerClosed(f"the producer of {stream} is closed: it takes no more records")
         counts = self._inbox.counts()
+        if max(self._inbox.missing(put)) <= 0 and not self._inbox.is_kept:
+            raise BufferFull(
+                f"expected room for {counted(put.count, 'record')}, got a shard of {stream} that refuses records "
+                f"and has its share of the buffer, where {counts.waiting} records wait; put what is for other "
+                "shards, raise `max_buffered_records` or `max_buffered_bytes`, or add shards"
+            )
         raise BufferFull(
             f"expected room for {counted(put.count, 'record')}, got {counts.waiting} records of "
             f"{counts.waiting_bytes} bytes that wait for {stream}; raise `max_buffered_records` or "

@@ -7,9 +7,8 @@ from itertools import chain
 from math import inf
 from typing import Final
 
-from kinesis_spout.producer.batch import Held, Part, put_of
-from kinesis_spout.producer.inbox import Put
-from kinesis_spout.producer.ticket import IN_CALL, WAITS
+from kinesis_spout.producer.batch import Put, put_of
+from kinesis_spout.producer.ticket import IN_CALL, WAITS, Ticket
 
 _FEW_ENDED: Final = 1_000
 
@@ -32,9 +31,9 @@ class TakenRecords:
         self._taken: deque[_Taken] = deque()
         self._count = 0
         """How many are held there, including the ended ones."""
-        self._overdue: list[Held] = []
+        self._overdue: list[Ticket] = []
         """Those whose time ended while they were in a call."""
-        self._line: deque[Held] | None = deque() if drops else None
+        self._line: deque[Ticket] | None = deque() if drops else None
         """Oldest first: all that wait in no call, and others."""
         self._longest_line = _FEW_ENDED
 
@@ -47,55 +46,53 @@ class TakenRecords:
         return self._taken[0].expire_at if self._taken else inf
 
     def add(self, puts: list[Put], expire_at: float) -> None:
-        """Take in what is held elsewhere already: a batch is in its parts."""
+        """Take in what is held elsewhere already."""
         self._taken.append(_Taken(expire_at, puts))
         self._count += len(puts)
         if self._line is not None:
-            self._line.extend(_pieces(puts))
+            self._line.extend(_tickets(puts))
             self._shorten_line()
 
-    def expire(self, now: float) -> list[Held]:
+    def expire(self, now: float) -> list[Ticket]:
         """Return and forget those whose time is over. Those in calls are overdue from now on."""
-        expired: list[Held] = []
+        expired: list[Ticket] = []
         while self.next_expiry <= now:
             taken = self._taken.popleft()
             self._count -= len(taken.puts)
-            for piece in _pieces(taken.puts):
-                if not piece.is_gone:
-                    (self._overdue if piece.place == IN_CALL else expired).append(piece)
+            for ticket in _tickets(taken.puts):
+                if not ticket.is_gone:
+                    (self._overdue if ticket.place == IN_CALL else expired).append(ticket)
         return expired
 
-    def expire_overdue(self) -> list[Held]:
+    def expire_overdue(self) -> list[Ticket]:
         """Return the overdue ones that are no longer in a call."""
         if not self._overdue:
             return []
-        left = [piece for piece in _pieces(self._overdue) if not piece.is_gone]
-        self._overdue = [piece for piece in left if piece.place == IN_CALL]
-        return [piece for piece in left if piece.place == WAITS]
+        left = [ticket for ticket in self._overdue if not ticket.is_gone]
+        self._overdue = [ticket for ticket in left if ticket.place == IN_CALL]
+        return [ticket for ticket in left if ticket.place == WAITS]
 
-    def overdue_among(self, held: Iterable[Held]) -> list[Held]:
-        overdue = set(map(id, _pieces(self._overdue)))
+    def overdue_among(self, held: Iterable[Ticket]) -> list[Ticket]:
+        overdue = set(map(id, self._overdue))
         return [each for each in held if id(each) in overdue] if overdue else []
 
-    def take_oldest(self, records: int, size_bytes: int) -> list[Held]:
+    def take_oldest(self, records: int, size_bytes: int) -> list[Ticket]:
         """Return the oldest that wait in no call: so many records and bytes, or none if there are too few."""
         line = self._line
         assert line is not None, "only a producer that drops asks for it"
-        oldest: list[Held] = []
+        oldest: list[Ticket] = []
         while line and (records > 0 or size_bytes > 0):
             first = line.popleft()
-            if isinstance(first, Part) and first.tickets:
-                line.extendleft(reversed(first.pieces))
-            elif first.place == WAITS and not first.done():
+            if first.place == WAITS and not first.done():
                 oldest.append(first)
-                records -= first.count
+                records -= 1
                 size_bytes -= first.size_bytes
         if records > 0 or size_bytes > 0:
             line.extendleft(reversed(oldest))
             return []
         return oldest
 
-    def wait_again(self, held: list[Held]) -> None:
+    def wait_again(self, held: list[Ticket]) -> None:
         """Note that these were in a call, and wait again: they may be the oldest, and be there twice."""
         if self._line is not None:
             self._line.extendleft(reversed(held))
@@ -104,7 +101,7 @@ class TakenRecords:
     def _shorten_line(self) -> None:
         assert self._line is not None, "only a producer that drops has a line"
         if len(self._line) > self._longest_line:
-            self._line = deque(dict.fromkeys(each for each in _pieces(self._line) if not each.is_gone))
+            self._line = deque(dict.fromkeys(each for each in self._line if not each.is_gone))
             self._longest_line = 2 * len(self._line) + _FEW_ENDED
 
     def not_ended(self) -> list[Put]:
@@ -136,5 +133,5 @@ class TakenRecords:
         self._count = sum(len(taken.puts) for taken in self._taken)
 
 
-def _pieces(puts: Iterable[Put | Held]) -> Iterable[Held]:
-    return chain.from_iterable([put.pieces for put in puts])
+def _tickets(puts: Iterable[Put]) -> Iterable[Ticket]:
+    return chain.from_iterable([put.tickets for put in puts])

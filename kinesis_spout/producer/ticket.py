@@ -5,7 +5,7 @@ https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecordsRequestEnt
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
@@ -64,6 +64,8 @@ class Ticket(Promise, Entry, frozen=False, gc=False, eq=False):  # type: ignore[
     callbacks: list[Callable[["Ticket"], object]] | None = None
     batch: "BatchTicket | None" = None
     """Whose record it is, of those that were put together: it has no other ticket then."""
+    reports: bool = False
+    """Whether no caller has it, so that its failure is reported."""
 
     def result(self, timeout: float | None = None) -> PutResult:
         """Wait until the record has ended, and return where it is.
@@ -109,23 +111,17 @@ class Ticket(Promise, Entry, frozen=False, gc=False, eq=False):  # type: ignore[
         return int(self.outcome is None)
 
     @property
-    def pieces(self) -> "tuple[Ticket, ...]":
-        """What ends as one of it."""
+    def tickets(self) -> "tuple[Ticket, ...]":
+        """Itself, as a `BatchTicket` has several."""
         return (self,)
 
-    @property
-    def places(self) -> Sequence[int]:
-        """Its place in its batch, if it has one."""
-        return () if self.batch is None else (self.row - self.batch.first_row,)
+    def number_from(self, row: int) -> None:
+        """Give it its row."""
+        self.row = row  # type: ignore[misc] # Entry's is read-only
 
     def spooled(self, number: int) -> None:
         """Note its number in the spool."""
         self.number_in_spool = number
-
-    @property
-    def numbers_in_spool(self) -> Sequence[int]:
-        """Its number, if it has one."""
-        return () if self.number_in_spool is None else (self.number_in_spool,)
 
     @property
     def is_gone(self) -> bool:

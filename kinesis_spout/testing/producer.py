@@ -8,7 +8,7 @@ from typing import Any, Final
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import SpoolError
 from kinesis_spout.producer import KinesisProducer
-from kinesis_spout.producer.inbox import Put
+from kinesis_spout.producer.batch import Put
 from kinesis_spout.producer.outbox import WorkToDo
 from kinesis_spout.producer.spool import Spooled
 from kinesis_spout.testing.clock import ManualClock

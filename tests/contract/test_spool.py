@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import SpoolError
-from kinesis_spout.producer.spool import Durability, Spool, Spooled, SqliteSpool
+from kinesis_spout.producer.spool import DiskSpool, Durability, Spool, Spooled
 from kinesis_spout.testing import InMemorySpoolFolder
 
 Open = Callable[[], Spool]
@@ -30,7 +30,7 @@ def open_spool(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]
         if request.param == "in memory":
             opened.append(folder.open())
         else:
-            opened.append(SqliteSpool(tmp_path / "spool", stream="orders", durability=request.param))
+            opened.append(DiskSpool(tmp_path / "spool", stream="orders", durability=request.param))
         return opened[-1]
 
     yield open_once_more

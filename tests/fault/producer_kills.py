@@ -23,7 +23,7 @@ from rich.console import Console
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.producer import KinesisProducer
-from kinesis_spout.producer.spool import SqliteSpool
+from kinesis_spout.producer.spool import DiskSpool
 from tests.fault.killed_process import tell, told_until_killed
 from tests.support.kinesis.unkind.endpoint import UnkindEndpoint
 from tests.support.kinesis.unkind.weather import producer_weather
@@ -41,9 +41,7 @@ _UNKIND_RATE = 0.1
 
 
 def producer(client: "KinesisClient", folder: Path) -> KinesisProducer:
-    return KinesisProducer(
-        STREAM, client=client, spool=SqliteSpool(folder, stream=STREAM), linger_seconds=0.02
-    )
+    return KinesisProducer(STREAM, client=client, spool=DiskSpool(folder, stream=STREAM), linger_seconds=0.02)
 
 
 def work(client: "KinesisClient", folder: Path, name: str, pipe: int) -> None:

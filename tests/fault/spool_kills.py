@@ -25,7 +25,7 @@ from rich.console import Console
 
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import SpoolError
-from kinesis_spout.producer.spool import Durability, Spooled, SqliteSpool
+from kinesis_spout.producer.spool import DiskSpool, Durability, Spooled
 from tests.fault.killed_process import tell, told_until_killed
 
 THREADS = 4
@@ -66,7 +66,7 @@ class Ledger:
 def work(folder: Path, durability: Durability, name: str, pipe: int) -> None:
     """Be a process of the user's, until somebody kills it."""
     draws = random.Random(name)
-    spool = SqliteSpool(folder, stream="orders", durability=durability)
+    spool = DiskSpool(folder, stream="orders", durability=durability)
     tell(pipe, "doing recovering, appending")
 
     def append(thread: int) -> None:
@@ -89,14 +89,14 @@ def work(folder: Path, durability: Durability, name: str, pipe: int) -> None:
         each.join()
 
 
-def confirm(spool: SqliteSpool, records: list[Spooled], pipe: int) -> None:
+def confirm(spool: DiskSpool, records: list[Spooled], pipe: int) -> None:
     """Say so first: from then on they may come again, or not."""
     tell(pipe, *(f"confirm {record.entry.partition_key}" for record in records))
     spool.confirm([record.number for record in records])
 
 
 def recovered(folder: Path) -> Iterator[str]:
-    with SqliteSpool(folder, stream="orders") as spool:
+    with DiskSpool(folder, stream="orders") as spool:
         while records := spool.recovered(1000):
             yield from (record.entry.partition_key for record in records)
             spool.confirm([record.number for record in records])

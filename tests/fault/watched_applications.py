@@ -19,7 +19,7 @@ from kinesis_spout.model.handler import Reject
 from kinesis_spout.monitoring import MonitoringServer
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import Emitted
-from kinesis_spout.producer.spool import SqliteSpool
+from kinesis_spout.producer.spool import DiskSpool
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
     InMemoryStream,
@@ -187,7 +187,7 @@ class WatchedApplications:
         member.close()
 
     def _open_producers(self) -> None:
-        spool = self._opened.enter_context(SqliteSpool(self._folder / "spool", stream="puts-spooled"))
+        spool = self._opened.enter_context(DiskSpool(self._folder / "spool", stream="puts-spooled"))
         settings: dict[str, dict[str, Any]] = {
             "puts-fail": {"delivery_timeout_seconds": 1.0},
             "puts-refused": {"max_buffered_records": 10, "when_full": "refuse"},

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.producer.spool import Durability, Spool, SqliteSpool
-from kinesis_spout.producer.spool.folder import side_files
+from kinesis_spout.producer.spool import DiskSpool, Durability, Spool
+from kinesis_spout.producer.spool.folder import FolderLock
 from kinesis_spout.testing import InMemorySpool, InMemorySpoolFolder
 
 
@@ -117,37 +118,32 @@ class OwnersInMemory(SpoolOwners):
         spool.crash()
 
 
+def _copied(source: str, target: str) -> None:
+    """Copy a file that its owner may remove meanwhile."""
+    with suppress(FileNotFoundError):
+        shutil.copy(source, target)
+
+
 class OwnersOnDisk(SpoolOwners):
     def __init__(self) -> None:
         super().__init__()
         self.path = Path(tempfile.mkdtemp(prefix="spool-model-"))
 
     def open_one(self) -> Spool:
-        return SqliteSpool(self.path / "spool", stream="orders", durability=Durability.SYSTEM)
+        return DiskSpool(self.path / "spool", stream="orders", durability=Durability.SYSTEM)
 
     def crash_one(self, spool: Spool) -> None:
-        """Leave what a killed process does: its files as they are, its log not folded in, its locks free."""
-        assert isinstance(spool, SqliteSpool)
-        spool._stopping.set()
-        spool._work.set()
-        if spool._tidier is not None:
-            spool._tidier.join()
-        inherited = list(spool._inherited._files.values())
-        claims = [spool._claim, *(each.claim for each in inherited)]
-        kept = {
-            file: file.read_bytes()
-            for claim in claims
-            for file in side_files(claim.path)[:2]
-            if file.exists()
-        }
-        for opened in (spool._file, *(each._file for each in inherited)):
-            if opened is not None:
-                opened.close()
-        for file, content in kept.items():
-            file.write_bytes(content)
-        for claim in claims:
-            claim.release()
-        spool._refusal = "killed"
+        """Leave what a killed process does: its files as they were, its locks free."""
+        kept = Path(tempfile.mkdtemp(prefix="spool-model-"))
+        shutil.copytree(self.path / "spool", kept, dirs_exist_ok=True, copy_function=_copied)
+        spool.close()
+        for owned in kept.glob("*.spool"):
+            place = self.path / "spool" / owned.name
+            place.mkdir(exist_ok=True)
+            if (lock := FolderLock.taken(place)) is not None:  # nobody else's
+                shutil.copytree(owned, place, dirs_exist_ok=True)
+                lock.release()
+        shutil.rmtree(kept)
 
     def teardown(self) -> None:
         super().teardown()

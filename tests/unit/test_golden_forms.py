@@ -14,9 +14,7 @@ from kinesis_spout.dead_letters.stored_letters import RedrivenMark, decoded_mark
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import StoreError
 from kinesis_spout.operations.audit import AuditEntry
-from kinesis_spout.producer.spool.folder import SpoolFolder
-from kinesis_spout.producer.spool.port import Spooled
-from kinesis_spout.producer.spool.spool_file import SpoolFile
+from kinesis_spout.producer.spool import DiskSpool
 from kinesis_spout.recipes.coalescing.key_nodes import StoredLine
 from kinesis_spout.recipes.coalescing.line import Line, State
 from kinesis_spout.storm.state.files import StateFiles
@@ -67,10 +65,7 @@ OFFSET = QueryOffset(
     deaggregated=True,
     began=1_730_000_000.5,
 )
-SPOOLED = [
-    Spooled(1, Entry("key-1", b"one", None)),
-    Spooled(3, Entry("key-ä", b"\0three\xff", str(2**128 - 1))),
-]
+SPOOLED = [Entry("key-1", b"one", None), Entry("key-ä", b"\0three\xff", str(2**128 - 1))]
 
 
 def golden(name: str) -> bytes:
@@ -136,10 +131,11 @@ def test_an_offset_in_sparks_checkpoint() -> None:
 
 
 def test_a_spool(tmp_path: Path) -> None:
-    shutil.copytree(GOLDEN / "spool_v1", tmp_path / "spool")
-    folder = SpoolFolder(tmp_path / "spool")
-    folder.open("orders")
-    (path,) = (tmp_path / "spool").glob("*.spool")
-    with SpoolFile(path, synced=True) as spool:
-        spool.check(0)
-        assert [record for _, record in spool.read(0, 10)] == SPOOLED
+    shutil.copytree(GOLDEN / "spool_v2", tmp_path / "spool")
+    with DiskSpool(tmp_path / "spool", stream="orders") as spool:
+        assert [record.entry for record in spool.recovered(10)] == SPOOLED
+        spool.append(*SPOOLED)
+    stored, written = sorted((tmp_path / "spool").glob("*.spool/*.jsonl"))
+    assert [line for line in stored.read_bytes().split(b"\n") if line.strip(b"\t")] == (
+        written.read_bytes().splitlines()
+    )

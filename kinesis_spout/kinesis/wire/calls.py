@@ -35,7 +35,6 @@ from botocore.parsers import create_parser
 from botocore.utils import get_environ_proxies
 from urllib3 import HTTPResponse
 
-from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.calls import RAW_BODY
 from kinesis_spout.kinesis.wire.connections import NON_BLOCKING, Address, Connection, Connections, Want
 from kinesis_spout.kinesis.wire.http import Reply, request, request_start
@@ -244,10 +243,8 @@ class _Operation:
         name: str,
         whole: Callable[..., Any],
         good: Callable[[Reply], Any],
-        encode: Callable[[Mapping[str, Any]], bytes],
     ) -> None:
         self._wire = wire
-        self._encode = encode
         """Makes the body of a request."""
         self._name = name
         self._whole = whole
@@ -267,7 +264,7 @@ class _Operation:
         route = self._routes.get(key)
         if route is None:
             return self._by_botocore(key, arguments)
-        exchange = self._exchanged(key, route, self._encode(arguments), is_read=is_read)
+        exchange = self._exchanged(key, route, _encode(arguments), is_read=is_read)
         try:
             return exchange.result()
         except ClientError:
@@ -282,7 +279,7 @@ class _Operation:
             return None
         if not route.is_ready:
             return None
-        request = route.request(self._encode(arguments))
+        request = route.request(_encode(arguments))
         connection = route.connections.kept()
         if connection is None:
             return None
@@ -365,7 +362,7 @@ class GetRecords:
 
     def __init__(self, wire: Wire) -> None:
         self._whole = wire.client.get_records
-        self._operation = _Operation(wire, "GetRecords", self._whole, _page, _encode)
+        self._operation = _Operation(wire, "GetRecords", self._whole, _page)
 
     def __call__(self, **arguments: Any) -> Any:
         """See boto3."""
@@ -396,7 +393,7 @@ class PutRecords:
 
     def __init__(self, wire: Wire) -> None:
         self._whole = wire.client.put_records
-        self._operation = _Operation(wire, "PutRecords", self._whole, _decoded, _put_encoded)
+        self._operation = _Operation(wire, "PutRecords", self._whole, _decoded)
 
     def __call__(self, **arguments: Any) -> Any:
         """See boto3."""
@@ -409,15 +406,6 @@ class PutRecords:
 _GET_RECORDS: Final = ({"ShardIterator", "Limit"}, {"ShardIterator", "Limit", "StreamARN"})
 _PUT_RECORDS: Final = ({"StreamName", "Records"}, {"StreamARN", "Records"})
 _encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
-
-
-def _put_encoded(arguments: Mapping[str, Any]) -> bytes:
-    if native.packer is not None:
-        others = {name: value for name, value in arguments.items() if name != "Records"}
-        body: bytes | None = native.packer.put_records(_encode(others), arguments["Records"])
-        if body is not None:
-            return body
-    return _encode(arguments)
 
 
 def _page(reply: Reply) -> dict[str, Any]:

@@ -17,19 +17,16 @@ in their order.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
-from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
-from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
+from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import (
     Aggregate,
-    Batch,
     CallLimits,
-    Columns,
     Entry,
     PutOrder,
     Puttable,
@@ -41,32 +38,8 @@ if TYPE_CHECKING:
 
 _PYTHON_BYTES: Final = 200
 """The memory of a record besides its data, roughly: a tuple, a text, bytes."""
-_KEYS_REMEMBERED: Final = 100_000
-_NO_SHARD: Final = ""
-"""The shard of a record that must be put alone."""
 
 _log = logging.getLogger(__name__)
-
-
-class _PlacesByShard(dict[str, Callable[[int], None]]):
-    """Sorts the places of a batch's records by the shards of their keys: ``places[key](place)``. Mutable."""
-
-    def __init__(self, shard_of_key: Callable[[str], str]) -> None:
-        super().__init__()
-        self._shard_of_key = shard_of_key
-        self._places: dict[str, list[int]] = {}
-
-    def __missing__(self, key: str) -> Callable[[int], None]:
-        shard_id = self._shard_of_key(key)
-        append = self[key] = self._places.setdefault(shard_id, []).append
-        return append
-
-    def take(self) -> Iterator[tuple[str, Sequence[int]]]:
-        """Yield the places noted since the last time, by shard."""
-        for shard_id, places in self._places.items():
-            if places:
-                yield shard_id, places.copy()
-                places.clear()
 
 
 class AggregatedRecords(WaitingRecords):
@@ -95,9 +68,6 @@ class AggregatedRecords(WaitingRecords):
         self._is_contradicted = False
         self._aggregates: dict[str, Aggregate] = {}
         """The aggregates being filled, by shard."""
-        self._shard_ids: dict[str, str] = {}
-        """Shards of keys, by ``_packed_by``; bounded."""
-        self._appends = _PlacesByShard(self._shard_of_key)
         self._singles = 0
 
     @property
@@ -122,60 +92,15 @@ class AggregatedRecords(WaitingRecords):
         if self._is_contradicted:
             super().hold_all(entries)
             return
-        ranges, shard_ids, opened, max_bytes = (
-            self._packed_by,
-            self._shard_ids,
-            self._aggregates,
-            self._max_bytes,
-        )
+        ranges, opened, max_bytes = self._packed_by, self._aggregates, self._max_bytes
         for entry in cast("Sequence[Entry]", entries):
-            if entry.explicit_hash_key is not None:
-                shard_id = _shard_of(entry.hash_key, ranges)
-            elif entry.partition_key in shard_ids:
-                shard_id = shard_ids[entry.partition_key]
-            else:
-                shard_id = self._shard_of_key(entry.partition_key)
+            shard_id = entry.shard_in(ranges)
+            if not ranges.are_whole and not ranges.lies_in(entry.hash_key, shard_id):
+                super().hold_all((entry,))
+                continue
             aggregate = opened.get(shard_id)
             if aggregate is None or not aggregate.takes(entry, max_bytes):
                 self._begin_another(shard_id, entry)
-
-    def hold_many(self, batch: Batch) -> None:
-        if self._is_contradicted or not self._packed_by.are_known:
-            self.hold_all(batch.split())
-            return
-        self._singles += len(batch.data)
-        for shard_id, columns in self._by_shard(batch):
-            if shard_id == _NO_SHARD:
-                places, keys, data = columns
-                size_bytes = sum(map(len, keys)) + sum(map(len, data))
-                super().hold_all(batch.bundle(places, keys, data, size_bytes).split())
-            else:
-                self._pack(shard_id, batch, columns)
-
-    def _by_shard(self, batch: Batch) -> Iterator[tuple[str, Columns]]:
-        keys, data, ranges = batch.partition_keys, batch.data, self._packed_by
-        sorted_ = None
-        if native.packer is not None:
-            sorted_ = native.packer.by_range(keys, data, ranges.firsts, ranges.lasts)
-        if sorted_ is not None:
-            for number, places, some_keys, some_data in sorted_:
-                shard_id = ranges.open_shard(number) or _NO_SHARD
-                yield shard_id, (memoryview(places).cast("I"), some_keys, some_data)
-            return
-        for place, append in enumerate(map(self._appends.__getitem__, keys)):
-            append(place)
-        for shard_id, at in self._appends.take():
-            yield shard_id, (at, tuple(map(keys.__getitem__, at)), tuple(map(data.__getitem__, at)))
-
-    def _pack(self, shard_id: str, batch: Batch, columns: Columns) -> None:
-        at, count = 0, len(columns[0])
-        while at < count:
-            aggregate = self._aggregates.get(shard_id)
-            if aggregate is None:
-                aggregate = self._aggregates[shard_id] = Aggregate(shard_id, self._packed_by)
-            at = aggregate.fill(batch, columns, at, self._max_bytes)
-            if at < count:
-                self._close(shard_id)
 
     def finish_packing(self) -> None:
         for shard_id in list(self._aggregates):
@@ -191,7 +116,7 @@ class AggregatedRecords(WaitingRecords):
         held = [*super().take_back(), *self._aggregates.values()]
         self._aggregates.clear()
         self._singles = 0
-        entries = [entry for each in held for entry in each.split()]
+        entries = [entry for each in held for entry in each.parts]
         return sorted(entries, key=attrgetter("row"))
 
     def go_by(self, ranges: HashKeyRanges) -> None:
@@ -227,22 +152,7 @@ class AggregatedRecords(WaitingRecords):
                 self._pack_anew(again)
         return Settled(taken, given_up)
 
-    def _shard_of_key(self, partition_key: str) -> str:
-        shard_id = self._shard_ids.get(partition_key)
-        if shard_id is None:
-            if len(self._shard_ids) >= _KEYS_REMEMBERED:
-                self._forget_keys()
-            shard_id = self._shard_ids[partition_key] = _shard_of(hash_key(partition_key), self._packed_by)
-        return shard_id
-
-    def _forget_keys(self) -> None:
-        self._shard_ids.clear()
-        self._appends.clear()
-
     def _begin_another(self, shard_id: str, entry: Entry) -> None:
-        if shard_id == _NO_SHARD:
-            super().hold_all((entry,))
-            return
         if shard_id in self._aggregates:
             self._close(shard_id)
         aggregate = self._aggregates[shard_id] = Aggregate(shard_id, self._packed_by)
@@ -250,23 +160,20 @@ class AggregatedRecords(WaitingRecords):
 
     def _close(self, shard_id: str) -> None:
         aggregate = self._aggregates.pop(shard_id)
-        if aggregate.count == 1:
-            alone = aggregate.split()
-            # A record alone is aggregated only for its trace context, if it fits.
-            if not alone or alone[0].trace is None or aggregate.size_bytes > self._max_bytes:
-                super().hold_all(alone)
-                return
-        super().hold_all((aggregate,))
+        # A record alone is aggregated only for its trace context, if it fits.
+        is_alone = aggregate.count == 1 and (
+            aggregate.parts[0].trace is None or aggregate.size_bytes > self._max_bytes
+        )
+        super().hold_all(aggregate.parts if is_alone else (aggregate,))
 
     def _explains(self, aggregate: Puttable, result: "Result") -> bool:
         """Whether all of an aggregate's records lie in the shard that it came to, by the list."""
         shard_id = result.get("ShardId", "")
-        return all(self.ranges.lies_in(entry.hash_key, shard_id) for entry in aggregate.user_records)
+        return all(self.ranges.lies_in(entry.hash_key, shard_id) for entry in aggregate.parts)
 
     def _pack_anew(self, again: Iterable[Puttable]) -> None:
         self._packed_by = self.ranges
-        self._forget_keys()
-        entries = [entry for each in again for entry in each.split()] + self.take_back()
+        entries = [entry for each in again for entry in each.parts] + self.take_back()
         self.hold_all(sorted(entries, key=attrgetter("row")))
 
     def _check(self, misplaced: "Sequence[tuple[Puttable, Result]]") -> None:
@@ -288,11 +195,6 @@ class AggregatedRecords(WaitingRecords):
 
 def _count(batch: Iterable[Puttable]) -> int:
     return sum([each.count for each in batch])
-
-
-def _shard_of(hash_key: int, ranges: HashKeyRanges) -> str:
-    shard_id = ranges.shard_of(hash_key)
-    return shard_id if ranges.lies_in(hash_key, shard_id) else _NO_SHARD
 
 
 def _is_misplaced(put: Puttable, result: "Result") -> bool:

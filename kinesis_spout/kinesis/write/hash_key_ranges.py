@@ -13,7 +13,7 @@ from shard_state import Shard
 
 _HASH_KEY: Final = re.compile(r"0|[1-9][0-9]{0,38}")
 _HASH_KEYS: Final = 1 << 128
-HASH_KEY_BYTES: Final = 16
+_KEYS_REMEMBERED: Final = 100_000
 
 WHOLE_STREAM: Final = "the whole stream"
 """The name of the only shard of a stream that could not be listed."""
@@ -32,7 +32,7 @@ def is_hash_key(text: str) -> bool:
 
 
 class HashKeyRanges:
-    """The open shards of a stream when it was listed. Immutable."""
+    """The open shards of a stream when it was listed. Immutable, but for the keys that it remembers."""
 
     def __init__(self, shards: Iterable[Shard]) -> None:
         listed = list(shards)
@@ -40,22 +40,29 @@ class HashKeyRanges:
         self._ranges = {shard.shard_id: shard.hash_range for shard in listed}
         self._starts = [start for start, _ in ranges]
         self._shard_ids = [shard_id for _, shard_id in ranges] or [WHOLE_STREAM]
-        self.firsts = b"".join([start.to_bytes(HASH_KEY_BYTES) for start in self._starts])
-        """The first hash keys of the open shards, in their order, one behind the other."""
-        self.lasts = b"".join([self._ranges[shard_id][1].to_bytes(HASH_KEY_BYTES) for _, shard_id in ranges])
+        self._shard_of_key: dict[str, str] = {}
+        self.are_whole: Final = self._have_no_gaps()
+        """Whether each hash key lies in a listed, open shard: during a resharding some may not."""
 
     @classmethod
     def unknown(cls) -> Self:
         """Make the ranges of a stream that cannot be listed: one, of everything."""
         return cls(())
 
+    def shard_of_key(self, partition_key: str, explicit_hash_key: str | None = None) -> str:
+        """Return the name of a record's shard, as ``shard_of``; quickly, for a key that was seen before."""
+        if explicit_hash_key is not None:
+            return self.shard_of(int(explicit_hash_key))
+        shard_id = self._shard_of_key.get(partition_key)
+        if shard_id is None:
+            if len(self._shard_of_key) >= _KEYS_REMEMBERED:
+                self._shard_of_key.clear()
+            shard_id = self._shard_of_key[partition_key] = self.shard_of(hash_key(partition_key))
+        return shard_id
+
     def shard_of(self, hash_key: int) -> str:
         """Return the shard's name; an old one, if the stream was resharded since the listing."""
         return self._shard_ids[max(0, bisect_right(self._starts, hash_key) - 1)]
-
-    def open_shard(self, number: int) -> str | None:
-        """Return the name of an open shard, by its place in the order of hash keys; None behind the last one."""
-        return self._shard_ids[number] if number < len(self._starts) else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, HashKeyRanges) and self._ranges == other._ranges
@@ -66,6 +73,14 @@ class HashKeyRanges:
     def __len__(self) -> int:
         """Count the distinguishable shards: at least one."""
         return len(self._shard_ids)
+
+    def _have_no_gaps(self) -> bool:
+        following = 0
+        for start, shard_id in zip(self._starts, self._shard_ids, strict=False):
+            if start != following:
+                return False
+            following = self._ranges[shard_id][1] + 1
+        return following == _HASH_KEYS
 
     @property
     def are_known(self) -> bool:

@@ -59,9 +59,14 @@ class KeyLines:
                 del self._held[line[0]]
                 yield line[0].record
 
+    @property
+    def held(self) -> list[Puttable]:
+        """The records held back, in the order they joined."""
+        return [entry.record for entry in self._held]
+
     def clear(self) -> list[Puttable]:
-        """Forget all records but those in calls. Returns the ones held back, in the order they joined."""
-        held = [entry.record for entry in self._held]
+        """Forget all records but those in calls. Returns the ones held back."""
+        held = self.held
         self._held.clear()
         self._lines = {key: deque([line[0]]) for key, line in self._lines.items() if line[0].is_on_its_way}
         return held

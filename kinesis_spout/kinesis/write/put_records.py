@@ -9,17 +9,15 @@ https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
 
-from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.aggregated_record import (
     FRAME_BYTES,
     KEY_BYTES,
     RECORD_BYTES,
     aggregate_columns,
-    aggregates,
     tags_of,
 )
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
@@ -73,6 +71,10 @@ class Entry(msgspec.Struct, frozen=True):
     def hash_key(self) -> int:
         return hash_key(self.partition_key, self.explicit_hash_key)
 
+    def shard_in(self, ranges: HashKeyRanges) -> str:
+        """Return the name of its shard."""
+        return ranges.shard_of_key(self.partition_key, self.explicit_hash_key)
+
     @property
     def partition_keys(self) -> tuple[str, ...]:
         return (self.partition_key,)
@@ -84,11 +86,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> "tuple[Self, ...]":
-        return (self,)
-
-    user_records = parts
-
-    def split(self) -> "tuple[Self, ...]":
+        """The user records that it is."""
         return (self,)
 
     def request(self) -> "PutRecordsRequestEntryTypeDef":
@@ -101,65 +99,6 @@ class Entry(msgspec.Struct, frozen=True):
         }
 
 
-class Bundle:
-    """User records of one shard that their owner put together, and that end together. Mutable.
-
-    As columns: an object for each of them would cost more than sending it. None has an explicit hash key or a
-    trace context, and every key is ASCII.
-    """
-
-    __slots__ = ("data", "first_row", "partition_keys", "places")
-
-    def __init__(
-        self, places: Sequence[int], partition_keys: Sequence[str], data: Sequence[bytes], first_row: int
-    ) -> None:
-        self.places = places
-        """Which records of the batch these are, from 0; they grow."""
-        self.partition_keys = partition_keys
-        self.data = data
-        self.first_row = first_row
-        """The row of the batch's first record."""
-
-    @property
-    def count(self) -> int:
-        return len(self.places)
-
-    @property
-    def user_records(self) -> Sequence[Entry]:
-        """The records as they are now, to look at."""
-        return [
-            Entry(key, data, None, self.first_row + place)
-            for place, key, data in zip(self.places, self.partition_keys, self.data, strict=True)
-        ]
-
-    def split(self) -> Sequence[Entry]:
-        """Return its records, which are sent in its place and end one by one; none if they have ended."""
-        return self.user_records
-
-
-class Batch(Protocol):
-    """Records that were put together, as columns; see `Bundle`."""
-
-    @property
-    def partition_keys(self) -> list[str]: ...
-    @property
-    def data(self) -> list[bytes]: ...
-
-    def split(self) -> Sequence[Entry]:
-        """Return its records, one by one."""
-        ...
-
-    def bundle(
-        self, places: Sequence[int], partition_keys: Sequence[str], data: Sequence[bytes], size_bytes: int
-    ) -> Bundle:
-        """Let the records at these places of the batch end together. They are given, too, and their bytes."""
-        ...
-
-
-Columns = tuple[Sequence[int], Sequence[str], Sequence[bytes]]
-"""Some records of a batch: their places in it, their partition keys, and their data."""
-
-
 class Aggregate:
     """A `Puttable` of several records, in the order they came. Mutable while it is being filled.
 
@@ -170,7 +109,7 @@ class Aggregate:
     def __init__(self, shard_id: str, ranges: HashKeyRanges) -> None:
         self.shard_id = shard_id
         self.ranges = ranges
-        self.parts: list[Entry | Bundle] = []
+        self.parts: list[Entry] = []
         self.size_bytes = FRAME_BYTES + len(AGGREGATE_KEY)
         self._keys: dict[str, None] = {}
         self._hash_keys: set[str | None] = {None}
@@ -196,104 +135,40 @@ class Aggregate:
             self._hash_keys.add(hash_key)
         return True
 
-    def fill(self, batch: Batch, columns: Columns, at: int, max_bytes: int) -> int:
-        """Take as many of a batch's records of its shard as fit, from ``at`` on; returns the place behind them."""
-        places, keys, data = columns
-        room = max_bytes - self.size_bytes
-        if not self.parts:  # it takes one record of any size
-            room = max(room, RECORD_BYTES + len(data[at]) + KEY_BYTES + len(keys[at]))
-        if native.packer is None:
-            to, weight, size_bytes = _filled(keys, data, at, self._keys, room)
-        else:
-            to, weight, size_bytes = native.packer.fill(
-                keys, data, at, self._keys, room, RECORD_BYTES, KEY_BYTES
-            )
-        if to > at:
-            self.parts.append(batch.bundle(places[at:to], keys[at:to], data[at:to], size_bytes))
-            self.size_bytes += weight
-        return to
-
     @property
     def count(self) -> int:
-        return sum([part.count for part in self.parts])
-
-    @property
-    def user_records(self) -> Sequence[Entry]:
-        return [record for part in self.parts for record in part.user_records]
-
-    def split(self) -> Sequence[Entry]:
-        """Return its records, to be sent in other ways."""
-        entries = [record for part in self.parts for record in part.split()]
-        self.parts = list(entries)
-        return entries
+        return len(self.parts)
 
     @property
     def hash_key(self) -> int:
         """The first record's, which decides on the shard. Needs a record."""
-        first = self.parts[0]
-        return hash_key(first.partition_keys[0]) if isinstance(first, Bundle) else first.hash_key
+        return self.parts[0].hash_key
+
+    def shard_in(self, ranges: HashKeyRanges) -> str:
+        """Return the name of its shard."""
+        return self.shard_id if ranges is self.ranges else ranges.shard_of(self.hash_key)
 
     @property
     def partition_keys(self) -> Collection[str]:
         return self._keys.keys()
 
-    @property
-    def has_keys_and_data_only(self) -> bool:
-        """Whether no record has an explicit hash key or a trace context."""
-        return len(self._hash_keys) == 1 and not self._has_traces
-
-    @property
-    def keys_and_data(self) -> tuple[Sequence[str], Sequence[bytes]]:
-        first = self.parts[0]
-        if len(self.parts) == 1 and isinstance(first, Bundle):
-            return first.partition_keys, first.data
-        keys: list[str] = []
-        data: list[bytes] = []
-        for part in self.parts:
-            if isinstance(part, Bundle):
-                keys += part.partition_keys
-                data += part.data
-            else:
-                keys.append(part.partition_key)
-                data.append(part.data)
-        return keys, data
-
     def encoded(self) -> bytes:
         """Encode it with its records' explicit hash keys and trace contexts."""
-        records = self.user_records
+        parts = self.parts
         return aggregate_columns(
-            *self.keys_and_data,
-            [entry.explicit_hash_key for entry in records],
-            [entry.trace for entry in records] if self._has_traces else None,
+            [entry.partition_key for entry in parts],
+            [entry.data for entry in parts],
+            [entry.explicit_hash_key for entry in parts] if len(self._hash_keys) > 1 else None,
+            [entry.trace for entry in parts] if self._has_traces else None,
         )
 
-    def request(self, data: bytes) -> "PutRecordsRequestEntryTypeDef":
-        """Return what is put, given its encoded ``data``."""
-        return {"Data": data, "PartitionKey": AGGREGATE_KEY, "ExplicitHashKey": str(self.hash_key)}
-
-
-def _filled(
-    keys: Sequence[str],
-    data: Sequence[bytes],
-    at: int,
-    seen: dict[str, None],
-    room: int,
-) -> tuple[int, int, int]:
-    """Count the records from ``at`` on that fit into the room of an aggregate; adds their keys to those ``seen``.
-
-    Returns the place behind the last one, what they weigh there, and the bytes of their data and keys.
-    """
-    weight = size_bytes = 0
-    for to in range(at, len(keys)):
-        key, data_bytes = keys[to], len(data[to])
-        if weight + RECORD_BYTES + data_bytes + KEY_BYTES + len(key) > room:  # even if the key is not new
-            return to, weight, size_bytes
-        weight += RECORD_BYTES + data_bytes
-        if key not in seen:
-            seen[key] = None
-            weight += KEY_BYTES + len(key)
-        size_bytes += data_bytes + len(key)
-    return len(keys), weight, size_bytes
+    def request(self) -> "PutRecordsRequestEntryTypeDef":
+        """Return what is put."""
+        return {
+            "Data": self.encoded(),
+            "PartitionKey": AGGREGATE_KEY,
+            "ExplicitHashKey": str(self.hash_key),
+        }
 
 
 Puttable = Entry | Aggregate
@@ -301,15 +176,8 @@ Puttable = Entry | Aggregate
 
 
 def requests(batch: Sequence[Puttable]) -> "list[PutRecordsRequestEntryTypeDef]":
-    """Return what a call puts. Aggregates are encoded together, which takes less time."""
-    usual = [each for each in batch if isinstance(each, Aggregate) and each.has_keys_and_data_only]
-    encoded = iter(aggregates([each.keys_and_data for each in usual]) if usual else ())
-    return [
-        each.request()
-        if isinstance(each, Entry)
-        else each.request(next(encoded) if each.has_keys_and_data_only else each.encoded())
-        for each in batch
-    ]
+    """Return what a call puts."""
+    return [each.request() for each in batch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

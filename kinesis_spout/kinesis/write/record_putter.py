@@ -205,7 +205,7 @@ class RecordPutter:
         except KinesisError as error:
             if self._on_refused is None or not is_about_its_size(batch, error):
                 raise
-            for record in batch[0].user_records:
+            for record in batch[0].parts:
                 self.counts.refused += 1
                 self._on_refused(record, error)
             self._records.done(batch)
@@ -232,7 +232,7 @@ class RecordPutter:
         taken, given_up = self._records.settle(batch, results)
         for entry, _ in taken:
             self.counts.taken += entry.count
-            self.counts.taken_bytes += sum(record.size_bytes for record in entry.user_records)
+            self.counts.taken_bytes += sum(record.size_bytes for record in entry.parts)
         if given_up:
             raise given_up[0].error
 

@@ -228,27 +228,9 @@ class RefusingShard:
         self.pace = ShardPace(now)
         self.rests_until = -inf
         self.waiting: deque[Puttable] = deque()
-        self.backlog = 0
-        """How many user records wait for it, including those in line behind one of their key."""
-        self.backlog_bytes = 0
-
-    def count(self, entry: Puttable, sign: int) -> None:
-        """Add a record to the backlog's counts (``sign`` 1), or remove it (-1)."""
-        self.backlog += sign * entry.count
-        self.backlog_bytes += sign * entry.size_bytes
-
-    def append(self, entry: Puttable) -> None:
-        self.waiting.append(entry)
-        self.count(entry, 1)
-
-    def take_first(self) -> Puttable:
-        entry = self.waiting.popleft()
-        self.count(entry, -1)
-        return entry
 
     def take_all(self) -> deque[Puttable]:
         waiting, self.waiting = self.waiting, deque()
-        self.backlog = self.backlog_bytes = 0
         return waiting
 
     def refused(
@@ -266,8 +248,6 @@ class RefusingShard:
                 self.pace.rest(self.rests_until)
         self.pace.answered(taken, len(entries), now, shards=shards)
         self.waiting.extendleft(reversed(entries))
-        for entry in entries:
-            self.count(entry, 1)
 
     def ready_at(self, now: float) -> float:
         if not self.waiting:

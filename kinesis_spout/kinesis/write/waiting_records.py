@@ -28,7 +28,7 @@ from kinesis_spout.kinesis.calls import ERRORS_BY_CODE
 from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.key_lines import KeyLines
-from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Batch, CallLimits, PutOrder, Puttable
+from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder, Puttable
 from kinesis_spout.kinesis.write.shard_pace import RefusingShard
 from kinesis_spout.model.errors import KinesisError, Unavailable
 
@@ -47,6 +47,29 @@ class Settled(NamedTuple):
     given_up: list[GivenUp]
     """What is not put again: of shards that took nothing until the deadline, or with errors that do not pass.
     The rest waits again."""
+
+
+class _Backlogs:
+    """How many user records and bytes wait for each shard, while one refuses: in all queues and lines. Mutable."""
+
+    def __init__(self, ranges: HashKeyRanges) -> None:
+        self._ranges = ranges
+        self._counts: dict[str, list[int]] = {}
+
+    def count(self, entries: Iterable[Puttable], sign: int = 1) -> None:
+        """Add records (``sign`` 1) or remove them (-1)."""
+        ranges, counts = self._ranges, self._counts
+        for entry in entries:
+            name = entry.shard_in(ranges)
+            count = counts.get(name)
+            if count is None:
+                count = counts[name] = [0, 0]
+            count[0] += sign * entry.count
+            count[1] += sign * entry.size_bytes
+
+    def of(self, name: str) -> tuple[int, int]:
+        records, size_bytes = self._counts.get(name, (0, 0))
+        return records, size_bytes
 
 
 class _Batch:
@@ -104,8 +127,8 @@ class WaitingRecords:
         self._open: deque[Puttable] = deque()
         self._open_bytes = 0
         self._shards: dict[str, RefusingShard] = {}
-        self._held_for: dict[int, RefusingShard] = {}
-        """Of records in line behind one of their key, by identity: the shard whose backlog they are in."""
+        self._backlogs: _Backlogs | None = None
+        """None while no shard refuses: then it would cost more than it is worth."""
         self._count = 0
         self._size_bytes = 0
 
@@ -146,11 +169,9 @@ class WaitingRecords:
 
     def backlogs(self) -> Iterator[tuple[str, int, int]]:
         """Yield the (user) records and bytes that wait for each shard that refused lately."""
-        return (
-            (name, shard.backlog, shard.backlog_bytes)
-            for name, shard in self._shards.items()
-            if shard.backlog
-        )
+        if self._backlogs is not None:
+            for name in self._shards:
+                yield name, *self._backlogs.of(name)
 
     # What comes, and goes into calls.
 
@@ -159,6 +180,8 @@ class WaitingRecords:
         size_bytes = sum([entry.size_bytes for entry in entries])
         self._count += len(entries)
         self._size_bytes += size_bytes
+        if self._backlogs is not None:
+            self._backlogs.count(entries)
         if self._lines is None:
             self._open.extend(entries)
             self._open_bytes += size_bytes
@@ -166,13 +189,6 @@ class WaitingRecords:
         for entry in entries:
             if self._lines.join(entry):
                 self._queue(entry)
-            elif self._shards and (shard := self._shards.get(self._shard_of(entry))):
-                self._held_for[id(entry)] = shard
-                shard.count(entry, 1)
-
-    def hold_many(self, batch: Batch) -> None:
-        """Hold the records of a batch, in order."""
-        self.hold_all(batch.split())
 
     def _queue(self, entry: Puttable) -> None:
         self._open.append(entry)
@@ -203,6 +219,8 @@ class WaitingRecords:
             self._open_bytes -= batch.size_bytes
         self._count -= len(batch.entries)
         self._size_bytes -= batch.size_bytes
+        if self._backlogs is not None:
+            self._backlogs.count(batch.entries, -1)
         if self._lines is not None:
             for entry in batch.entries:
                 self._lines.go(entry)
@@ -214,19 +232,19 @@ class WaitingRecords:
             if not waiting or shard.rests_until > now or not pace.is_worth_a_call(len(waiting), now):
                 continue
             while waiting and pace.allows(now) and batch.takes(waiting[0]):
-                pace.spend(shard.take_first().size_bytes)
+                pace.spend(waiting.popleft().size_bytes)
             if waiting:
                 pace.ran_short()
             if batch.is_full:
                 return
 
     def _take_from_open(self, batch: _Batch, now: float) -> None:
-        opened, shards, shard_of = self._open, self._shards, self.ranges.shard_of
+        opened, shards, ranges = self._open, self._shards, self.ranges
         while opened and not batch.is_full:
             entry = opened[0]
-            shard = shards.get(shard_of(entry.hash_key))
+            shard = shards.get(entry.shard_in(ranges))
             if shard is not None and (shard.waiting or shard.rests_until > now or not shard.pace.allows(now)):
-                shard.append(entry)
+                shard.waiting.append(entry)
             elif not batch.takes(entry):
                 return
             elif shard is not None:
@@ -240,8 +258,9 @@ class WaitingRecords:
         entries = list(self._open)
         if self._lines is not None:
             entries += self._lines.clear()
-            self._held_for.clear()
         self._open.clear()
+        if self._backlogs is not None:
+            self._backlogs = _Backlogs(self.ranges)
         self._open_bytes = self._count = self._size_bytes = 0
         return entries
 
@@ -264,6 +283,7 @@ class WaitingRecords:
         self._is_listed = True
         self._merge()
         self._shards.clear()
+        self._backlogs = None
         self.ranges = ranges
 
     def _merge(self) -> None:
@@ -276,9 +296,6 @@ class WaitingRecords:
         self._open.extendleft(reversed(entries))
         self._open_bytes += sum([entry.size_bytes for entry in entries])
 
-    def _shard_of(self, entry: Puttable) -> str:
-        return self.ranges.shard_of(entry.hash_key)
-
     # The ends of calls.
 
     def done(self, entries: Iterable[Puttable]) -> None:
@@ -286,9 +303,6 @@ class WaitingRecords:
         if self._lines is not None:
             for entry in entries:
                 for following in self._lines.leave(entry):
-                    shard = self._held_for.pop(id(following), None)
-                    if shard is not None:
-                        shard.count(following, -1)
                     self._queue(following)
 
     def settle(self, batch: Sequence[Puttable], results: "Sequence[Result]") -> Settled:
@@ -305,7 +319,7 @@ class WaitingRecords:
         if self._shards or refused:
             by_shard: dict[str, list[Puttable]] = {}
             for entry, _ in refused:
-                by_shard.setdefault(self._shard_of(entry), []).append(entry)
+                by_shard.setdefault(entry.shard_in(self.ranges), []).append(entry)
             takers = Counter([result.get("ShardId", "") for _, result in taken])
             shards = 1
             if not self.ranges.are_known:
@@ -320,7 +334,8 @@ class WaitingRecords:
                     shard.refused(entries, failure, now, taken=takers[name], shards=shards)
                 except KinesisError as error:
                     given_up.append(GivenUp(entries, error))
-                    self._put_first(self._shards.pop(name).take_all())
+                    self._put_first(shard.take_all())
+                    self._is_free(name)
                     self.done(entries)
                 else:
                     self._wait_again(entries)
@@ -335,15 +350,27 @@ class WaitingRecords:
                 if name not in refusing:
                     shard.pace.answered(takers[name], 0, now, shards=1)
                     if not shard.waiting and shard.pace.is_over:
-                        del self._shards[name]
+                        self._is_free(name)
 
     def _new_shard(self, name: str, now: float) -> RefusingShard:
         shard = self._shards[name] = RefusingShard(self._tries(name), now)
+        if self._backlogs is None:
+            self._backlogs = _Backlogs(self.ranges)
+            self._backlogs.count(self._open)
+            if self._lines is not None:
+                self._backlogs.count(self._lines.held)
         return shard
+
+    def _is_free(self, name: str) -> None:
+        del self._shards[name]
+        if not self._shards:
+            self._backlogs = None
 
     def _wait_again(self, entries: Sequence[Puttable]) -> None:
         self._count += len(entries)
         self._size_bytes += sum([entry.size_bytes for entry in entries])
+        if self._backlogs is not None:
+            self._backlogs.count(entries)
         if self._lines is not None:
             for entry in entries:
                 self._lines.back(entry)

@@ -1,9 +1,9 @@
 """The producer's durable buffer: records that were taken and not confirmed survive a crash.
 
-The producer decides which records these are. Begin with ``port``, then ``sqlite_spool``.
+The producer decides which records these are. Begin with ``port``, then ``disk_spool``.
 """
 
+from kinesis_spout.producer.spool.disk_spool import DiskSpool, Durability
 from kinesis_spout.producer.spool.port import Spool, Spooled
-from kinesis_spout.producer.spool.sqlite_spool import Durability, SqliteSpool
 
-__all__ = ["Durability", "Spool", "Spooled", "SqliteSpool"]
+__all__ = ["DiskSpool", "Durability", "Spool", "Spooled"]

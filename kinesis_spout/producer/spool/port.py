@@ -52,8 +52,8 @@ class Spool(Protocol):
         Empty when there are no more. Returned records belong to this spool now, and must be confirmed here.
 
         Raises:
-            SpoolDamaged: says what can be saved, and how.
-            SpoolError: it cannot be read now.
+            SpoolDamaged: says what is lost; each damage once. The next call continues behind it.
+            SpoolError: it cannot be read now. It is called again later.
         """
         ...
 

@@ -17,11 +17,11 @@ _PUT: Final = 20
 
 _SPOOL_PROGRAM: Final = """
 import json, os, sys
-from kinesis_spout import SqliteSpool
+from kinesis_spout import DiskSpool
 from kinesis_spout.kinesis.write.put_records import Entry
 
 folder, name, count = sys.argv[1:]
-spool = SqliteSpool(folder, stream="orders", durability="record")
+spool = DiskSpool(folder, stream="orders", durability="record")
 found = []
 while records := spool.recovered(7):
     found += [(record.entry.partition_key, record.entry.data.hex()) for record in records]

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from kinesis_spout.model.errors import (
     Unavailable,
 )
 from kinesis_spout.producer import Ticket
-from kinesis_spout.producer.spool import SqliteSpool
+from kinesis_spout.producer.spool import DiskSpool
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock, SteppedProducer
 from tests.model.test_producer_model import SpoolInMemory
@@ -274,11 +275,11 @@ def test_a_record_that_the_spool_cannot_take_is_refused() -> None:
 
 def test_what_a_killed_producer_left_in_its_spool_is_put_by_the_next(tmp_path: Path) -> None:
     kinesis = WritableKinesis(s=1)
-    first = SqliteSpool(tmp_path, stream="s")
+    first = DiskSpool(tmp_path, stream="s")
     producer = stepped(kinesis, spool=first)
     put(producer, 5)
     first.close()  # as its process ends
-    with KinesisProducer("s", client=kinesis.client, spool=SqliteSpool(tmp_path, stream="s")) as second:
+    with KinesisProducer("s", client=kinesis.client, spool=DiskSpool(tmp_path, stream="s")) as second:
         assert second.put(b"new", "key").result(30)
     assert kinesis.taken("s") == [b"0", b"1", b"2", b"3", b"4", b"new"]
     assert (second.counts().recovered, second.counts().sent) == (5, 6)
@@ -301,6 +302,44 @@ def test_damage_in_a_spool_is_told_and_what_lies_behind_it_is_put(caplog: pytest
         producer.flush()
     assert kinesis.taken("s") == [b"old", b"new"]
     assert "record 7 is lost" in caplog.text
+    producer.flush()  # it was told
+
+
+class Unreadable(SpoolInMemory):
+    """A spool that cannot be read for some times."""
+
+    times = 2
+
+    def recovered(self, limit: int) -> Any:
+        if self.times:
+            self.times -= 1
+            raise SpoolError("the disk is full")
+        return super().recovered(limit)
+
+
+def test_a_flush_reads_a_spool_again_that_could_not_be_read_before() -> None:
+    kinesis = WritableKinesis(s=1)
+    producer = stepped(kinesis, spool=Unreadable({1: Entry("k", b"old")}))
+    producer.put(b"new", "k")
+    for _ in range(2):
+        with pytest.raises(SpoolError, match="the disk is full"):
+            producer.flush()
+    assert kinesis.taken("s") == [b"new"]
+    producer.flush()
+    assert kinesis.taken("s") == [b"new", b"old"]
+
+
+def test_a_spool_that_could_not_be_read_is_read_again_later(caplog: pytest.LogCaptureFixture) -> None:
+    kinesis = WritableKinesis(s=1)
+    producer = stepped(kinesis, spool=Unreadable({1: Entry("k", b"old")}))
+    while producer.counts().sent < 1:
+        if not producer.step():
+            assert producer.due_at < inf, "nothing will be done any more"
+            producer.clock.advance(max(0.0, producer.due_at - producer.clock.monotonic()))
+    assert kinesis.taken("s") == [b"old"]
+    assert producer.clock.monotonic() < 30
+    assert caplog.text.count("the disk is full") == 1
+    producer.flush()
 
 
 def test_a_producer_that_cannot_be_made_leaves_its_spool_to_others(tmp_path: Path) -> None:
@@ -308,7 +347,7 @@ def test_a_producer_that_cannot_be_made_leaves_its_spool_to_others(tmp_path: Pat
         def check_writable(self) -> None:
             raise DeadLetterError("the disk is full")
 
-    spool = SqliteSpool(tmp_path / "spool", stream="s")
+    spool = DiskSpool(tmp_path / "spool", stream="s")
     with pytest.raises(DeadLetterError, match="the disk is full"):
         stepped(WritableKinesis(s=1), spool=spool, dead_letters=FullDisk())
     assert [file.name for file in (tmp_path / "spool").iterdir()] == ["stream.json"]

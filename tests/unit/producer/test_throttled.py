@@ -93,27 +93,55 @@ def test_a_shard_that_was_split_is_not_held_to_the_pace_of_its_parent() -> None:
     assert producer.clock.monotonic() - since < 1.0
 
 
-def test_a_hot_shard_is_refused_beyond_its_share_of_the_buffer_and_another_is_not() -> None:
+@pytest.mark.parametrize("order", ["unordered", "key"])
+@pytest.mark.parametrize("aggregation", [False, True])
+def test_all_that_waits_for_a_hot_shard_counts_in_its_share_of_the_buffer(
+    order: str, *, aggregation: bool
+) -> None:
     kinesis = WritableKinesis(s=4)
     kinesis.refuses = lambda _stream, shard, _: THROTTLED if shard == "s-0-0" else None
     producer = SteppedProducer(
-        "s", client=kinesis.client, when_full="refuse", max_buffered_records=400, linger_seconds=0.0
+        "s",
+        client=kinesis.client,
+        when_full="refuse",
+        max_buffered_records=4_000,
+        order=order,
+        aggregation=aggregation,
+        aggregation_max_bytes=1_024,
+        linger_seconds=0.0,
     )
-    keys = [f"key-{number}" for number in range(4_000)]
+    keys = [f"key-{number}" for number in range(8_000)]
     hot = [key for key in keys if kinesis.shard_of("s", key) == "s-0-0"]
-    for key in hot[:50]:
-        producer.put(b"1", key)
+    free = [key for key in keys if key not in set(hot)]
+
+    hanging: list[Any] = []
+
+    def put(some: list[str], *, hangs: bool = True) -> int:
+        taken = 0
+        for number, key in enumerate(some):
+            try:
+                producer.put(b"1", key)
+            except BufferFull:
+                break
+            taken += 1
+            if hangs and number % 10 == 0:
+                hanging.append(producer.next_work())
+        return taken
+
+    put(hot[:10], hangs=False)
     while producer.step():
         pass
-    refused = 0
-    for key in hot:
-        try:
-            producer.put(b"1", key)
-        except BufferFull:
-            refused += 1
-    assert refused
-    assert producer.counts().waiting <= 150
-    assert producer.put(b"1", next(key for key in keys if key not in set(hot)))
+    assert put(free[:2_000]) == 2_000
+    assert 950 <= put(hot[10:]) <= 1_020  # an aggregate being filled is not counted
+    with pytest.raises(BufferFull, match="a shard of s that refuses records and has its share of the buffer"):
+        producer.put(b"1", hot[0])
+    assert put(free[2_000:2_500]) == 500
+    for work in filter(None, hanging):
+        producer.do(work)
+    while producer.step():
+        pass
+    assert producer.counts().sent == 2_500
+    assert producer.counts().waiting <= 1_030
 
 
 def test_all_of_the_buffer_is_used_where_all_shards_refuse() -> None:

@@ -19,7 +19,7 @@ import msgspec
 from examples.demo.producer import make_stream
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.producer import KinesisProducer
-from kinesis_spout.producer.spool import SqliteSpool
+from kinesis_spout.producer.spool import DiskSpool
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.fault.suite.consumers.delivery_log import Entry, read_delivery_log
 from tests.fault.suite.trials.doors import FINISH, STOP, DoorJob
@@ -162,7 +162,7 @@ class TrialWorld:
             endpoint_url=self.kinesis.url,
             aws_access_key_id=self.endpoint.aws_access_key_id,
             aws_secret_access_key=self.endpoint.aws_secret_access_key,
-            spool=None if spool is None else SqliteSpool(spool, stream=stream),
+            spool=None if spool is None else DiskSpool(spool, stream=stream),
             max_records_per_call=_RECORDS_PER_CALL,
             delivery_timeout_seconds=self.plan.phase_seconds,
             close_timeout_seconds=self.plan.phase_seconds,

@@ -1,4 +1,4 @@
-"""What the spool in SQLite does on its disk: files, forks, full disks, other streams."""
+"""What the spool does on its disk: files, forks, full disks, other streams."""
 
 import errno
 import json
@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.kinesis.write.put_records import Entry
-from kinesis_spout.model.errors import InvalidConfig, SpoolError
-from kinesis_spout.producer.spool import Durability, SqliteSpool
+from kinesis_spout.model.errors import InvalidConfig, SpoolDamaged, SpoolError
+from kinesis_spout.producer.spool import DiskSpool, Durability
 from kinesis_spout.producer.spool.folder import network_file_system
-from kinesis_spout.producer.spool.spool_file import number_ranges
+from kinesis_spout.producer.spool.segment import Segment, line_of
 
 ENTRY = Entry("key", b"data")
 DEADLINE_SECONDS = 60.0
@@ -26,21 +26,21 @@ DEADLINE_SECONDS = 60.0
 
 def opened(
     folder: Path, durability: Durability = Durability.RECORD, *, max_bytes: int | None = None
-) -> SqliteSpool:
-    return SqliteSpool(folder / "spool", stream="orders", durability=durability, max_bytes=max_bytes)
+) -> DiskSpool:
+    return DiskSpool(folder / "spool", stream="orders", durability=durability, max_bytes=max_bytes)
 
 
 def files(folder: Path) -> list[Path]:
-    return sorted((folder / "spool").glob("*.spool"))
+    return sorted((folder / "spool").glob("*.spool/*"))
 
 
-def log_of(file: Path) -> Path:
-    return file.with_name(f"{file.name}-wal")
+def bytes_in(folder: Path) -> int:
+    return sum(file.stat().st_size for file in files(folder))
 
 
 def left_in(folder: Path) -> list[bytes]:
     with opened(folder) as spool:
-        return [record.entry.data for record in spool.recovered(100_000)]
+        return [record.entry.data for found in iter(lambda: spool.recovered(1000), ()) for record in found]
 
 
 def in_time(condition: Callable[[], bool]) -> bool:
@@ -56,15 +56,6 @@ def run_python(script: str, *arguments: str) -> str:
     )
     assert done.returncode in {0, -signal.SIGKILL}, done.stderr
     return done.stdout
-
-
-@pytest.mark.parametrize(("durability", "synchronous"), [("record", 2), ("interval", 2), ("system", 1)])
-def test_sqlite_syncs_each_commit_unless_the_system_is_trusted(
-    tmp_path: Path, durability: str, synchronous: int
-) -> None:
-    with opened(tmp_path, Durability(durability)) as spool:
-        spool._file.forget([1])  # which needs no sync, and leaves the setting as it was
-        assert spool._file._ask("synchronous") == synchronous
 
 
 def test_many_files_that_are_left_take_few_descriptors(tmp_path: Path) -> None:
@@ -85,8 +76,8 @@ def test_folder_and_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     with opened(tmp_path) as spool:
         spool.append(ENTRY)
         assert stat.S_IMODE((tmp_path / "spool").stat().st_mode) == 0o700
-        modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in (tmp_path / "spool").iterdir()}
-        assert set(modes.values()) == {0o600}, modes
+        for each in (tmp_path / "spool").rglob("*"):
+            assert stat.S_IMODE(each.stat().st_mode) == (0o700 if each.is_dir() else 0o600), each
 
 
 def test_a_spool_that_is_closed_with_nothing_left_leaves_only_the_mark_of_its_stream(tmp_path: Path) -> None:
@@ -100,7 +91,7 @@ def test_a_folder_is_for_one_stream(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidConfig, match=r"spool of stream 'bills' in .*, got that of 'orders'; name another"
     ):
-        SqliteSpool(tmp_path / "spool", stream="bills")
+        DiskSpool(tmp_path / "spool", stream="bills")
 
 
 def test_a_folder_on_a_network_file_system_is_refused(tmp_path: Path) -> None:
@@ -125,7 +116,7 @@ def test_a_folder_on_a_network_file_system_is_refused(tmp_path: Path) -> None:
 )
 def test_a_wrong_setting_says_what_is_allowed(tmp_path: Path, settings: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidConfig, match=said):
-        SqliteSpool(tmp_path, stream="orders", **settings)  # type: ignore[arg-type]
+        DiskSpool(tmp_path, stream="orders", **settings)  # type: ignore[arg-type]
 
 
 def test_the_record_that_does_not_fit_is_refused_and_those_before_are_kept(tmp_path: Path) -> None:
@@ -145,7 +136,7 @@ def test_the_record_that_does_not_fit_is_refused_and_those_before_are_kept(tmp_p
     assert [int(data) for data in left[:-1]] == list(range(100, len(taken)))
 
 
-def takes(spool: SqliteSpool, data: bytes) -> bool:
+def takes(spool: DiskSpool, data: bytes) -> bool:
     try:
         spool.append(Entry("key", data))
     except SpoolError:
@@ -157,10 +148,10 @@ def test_a_file_system_that_takes_no_more_refuses_the_record_and_keeps_those_bef
     script = """
 import resource, signal, sys
 from kinesis_spout.model.errors import SpoolError
-from kinesis_spout.producer.spool import SqliteSpool
+from kinesis_spout.producer.spool import DiskSpool
 from kinesis_spout.kinesis.write.put_records import Entry
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-spool = SqliteSpool(sys.argv[1], stream="orders", durability=sys.argv[2], interval_records=10)
+spool = DiskSpool(sys.argv[1], stream="orders", durability=sys.argv[2], interval_records=10)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
 taken = 0
@@ -181,83 +172,103 @@ spool.close()
         assert [int(data) for data in left_in(tmp_path / durability)] == list(range(taken))
 
 
+def test_a_full_disk_refuses_the_next_record_whenever_it_would_be_synced(tmp_path: Path) -> None:
+    script = """
+import resource, signal, sys
+from kinesis_spout.model.errors import SpoolError
+from kinesis_spout.producer.spool import DiskSpool
+from kinesis_spout.kinesis.write.put_records import Entry
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+spool = DiskSpool(sys.argv[1], stream="orders", durability=sys.argv[2])
+spool.append(Entry("key", b"before"))
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+for _ in range(3):
+    try:
+        spool.append(Entry("key", b"refused"))
+    except SpoolError:
+        print("refused")
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+spool.append(Entry("key", b"after"))
+spool.close()
+"""
+    for durability in Durability:
+        folder = tmp_path / durability
+        assert run_python(script, str(folder / "spool"), durability).split() == ["refused"] * 3
+        assert left_in(folder) == [b"before", b"after"]
+
+
+def test_what_was_left_is_taken_over_and_removed_where_not_a_byte_can_be_written(tmp_path: Path) -> None:
+    script = """
+import resource, signal, sys
+from kinesis_spout.model.errors import SpoolError
+from kinesis_spout.producer.spool import DiskSpool
+from kinesis_spout.kinesis.write.put_records import Entry
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+with DiskSpool(sys.argv[1], stream="orders") as spool:
+    try:
+        spool.append(Entry("key", b"new"))
+    except SpoolError as error:
+        assert "give its disk free space" in str(error), error
+    while found := spool.recovered(100):
+        spool.confirm([record.number for record in found])
+        print(*[record.entry.data.decode() for record in found])
+"""
+    with opened(tmp_path, Durability.SYSTEM) as spool:
+        for number in range(2000):
+            spool.append(Entry("key", str(number).encode().rjust(3000)))
+    assert len(files(tmp_path)) > 1
+    assert list(map(int, run_python(script, str(tmp_path / "spool")).split())) == list(range(2000))
+    assert [path.name for path in (tmp_path / "spool").iterdir()] == ["stream.json"]
+
+
 def test_a_folder_that_may_not_be_written_is_an_error_at_once(tmp_path: Path) -> None:
     (tmp_path / "spool").write_text("a file")
     with pytest.raises(SpoolError, match="expected to read and write the spool"):
         opened(tmp_path)
 
 
-def test_the_file_stays_as_small_as_what_is_not_confirmed(tmp_path: Path) -> None:
+def test_the_files_stay_as_small_as_what_is_not_confirmed(tmp_path: Path) -> None:
     with opened(tmp_path, Durability.SYSTEM) as spool:
-        for _ in range(20):
+        for _ in range(40):
             spool.confirm([spool.append(Entry("key", bytes(10_000))) for _ in range(100)])
-        assert files(tmp_path)[0].stat().st_size < 4_000_000, "of 20 MB"
+        assert in_time(lambda: bytes_in(tmp_path) < 5_000_000), "of 40 MB"
+        assert spool.size_bytes == bytes_in(tmp_path)
 
 
-def test_space_that_a_backlog_took_is_given_back(tmp_path: Path) -> None:
+def test_a_few_records_that_stay_do_not_keep_the_space_of_those_around_them(tmp_path: Path) -> None:
     with opened(tmp_path, Durability.SYSTEM) as spool:
-        numbers = [spool.append(Entry("key", bytes(100_000))) for _ in range(100)]
-        assert files(tmp_path)[0].stat().st_size > 5_000_000
-        spool.confirm(numbers)
-        assert in_time(lambda: files(tmp_path)[0].stat().st_size < 5_000_000)
+        numbers = [spool.append(Entry("key", str(number).encode().rjust(50_000))) for number in range(400)]
+        assert bytes_in(tmp_path) > 20_000_000
+        kept = numbers[7::40]
+        spool.confirm(set(numbers) - set(kept))
+        assert in_time(lambda: bytes_in(tmp_path) < 6_000_000)
+        spool.confirm(kept[:1])
+    assert [int(data) for data in left_in(tmp_path)] == list(range(47, 400, 40))
 
 
-def test_of_an_interval_no_more_records_are_at_risk_than_it_says(tmp_path: Path) -> None:
+def test_whatever_is_synced_when_a_process_that_dies_loses_nothing_it_took_over(tmp_path: Path) -> None:
     script = """
 import os, signal, sys
-from kinesis_spout.producer.spool import SqliteSpool
+from kinesis_spout.producer.spool import DiskSpool
 from kinesis_spout.kinesis.write.put_records import Entry
-spool = SqliteSpool(sys.argv[1], stream="orders", durability="interval", interval_records=20, interval_seconds=1e3)
+spool = DiskSpool(sys.argv[1], stream="orders", durability=sys.argv[2], interval_seconds=1e3)
 for number in range(157):
     spool.append(Entry("key", str(number).encode()))
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    run_python(script, str(tmp_path / "spool"))
-    left = [int(data) for data in left_in(tmp_path)]
-    assert left == list(range(len(left)))
-    assert 157 - 20 <= len(left) < 157
-
-
-def test_of_an_interval_a_record_is_in_the_file_after_its_seconds(tmp_path: Path) -> None:
-    spool = SqliteSpool(
-        tmp_path / "spool",
-        stream="orders",
-        durability="interval",
-        interval_records=10**6,
-        interval_seconds=0.05,
-    )
-    log = log_of(files(tmp_path)[0])
-    spool.append(ENTRY)
-    assert in_time(lambda: log.stat().st_size > 0)
-    spool.close()
-
-
-def test_a_record_that_is_confirmed_before_it_was_written_is_never_written(tmp_path: Path) -> None:
-    spool = opened(tmp_path, Durability.INTERVAL)
-    numbers = [spool.append(Entry("key", bytes(1000))) for _ in range(100)]
-    spool.confirm(numbers)
-    assert log_of(files(tmp_path)[0]).stat().st_size == 0
-    spool.close()
-
-
-def test_what_an_interval_holds_is_written_when_the_interpreter_ends(tmp_path: Path) -> None:
-    script = """
-import sys
-from kinesis_spout.producer.spool import SqliteSpool
-from kinesis_spout.kinesis.write.put_records import Entry
-kept = SqliteSpool(sys.argv[1], stream="orders", durability="interval", interval_seconds=1000)
-kept.append(Entry("key", b"data"))
-"""
-    run_python(script, str(tmp_path / "spool"))
-    assert left_in(tmp_path) == [b"data"]
+    for durability in Durability:
+        run_python(script, str(tmp_path / durability / "spool"), durability)
+        assert [int(data) for data in left_in(tmp_path / durability)] == list(range(157))
 
 
 FORKING = """
 import os, signal, sys
 from kinesis_spout.model.errors import SpoolError
-from kinesis_spout.producer.spool import SqliteSpool
+from kinesis_spout.producer.spool import DiskSpool
 from kinesis_spout.kinesis.write.put_records import Entry
-spool = SqliteSpool(sys.argv[1], stream="orders")
+spool = DiskSpool(sys.argv[1], stream="orders")
 spool.append(Entry("key", b"before"))
 child = os.fork()
 if not child:
@@ -268,7 +279,7 @@ if not child:
         print("refused", flush=True)
     spool.close()
     del spool
-    own = SqliteSpool(sys.argv[1], stream="orders")
+    own = DiskSpool(sys.argv[1], stream="orders")
     assert not own.recovered(10), "the parent lives"
     own.append(Entry("key", b"the child's own"))
     sys.exit(0)
@@ -288,9 +299,9 @@ def test_a_forked_child_is_refused_and_harms_nothing_of_its_parent(tmp_path: Pat
 def test_a_child_that_outlives_its_parent_does_not_keep_the_parents_records(tmp_path: Path) -> None:
     script = """
 import os, signal, sys
-from kinesis_spout.producer.spool import SqliteSpool
+from kinesis_spout.producer.spool import DiskSpool
 from kinesis_spout.kinesis.write.put_records import Entry
-spool = SqliteSpool(sys.argv[1], stream="orders")
+spool = DiskSpool(sys.argv[1], stream="orders")
 spool.append(Entry("key", b"data"))
 child = os.fork()
 if not child:
@@ -315,7 +326,7 @@ def test_two_that_start_at_once_do_not_both_adopt(tmp_path: Path) -> None:
     found: list[bytes] = []
     spools = [opened(tmp_path) for _ in range(4)]
 
-    def adopt(spool: SqliteSpool) -> None:
+    def adopt(spool: DiskSpool) -> None:
         while records := spool.recovered(7):
             found.extend(record.entry.data for record in records)
 
@@ -341,43 +352,44 @@ def test_of_several_owners_the_one_that_began_first_comes_first(tmp_path: Path) 
 
 def test_what_a_death_while_a_file_was_made_leaves_is_removed(tmp_path: Path) -> None:
     opened(tmp_path).close()
-    name = "20200101T000000.000000Z-1-00000000.spool"
-    for suffix in ("", ".lock", ".new", ".new-journal", "-wal"):
-        if suffix:
-            (tmp_path / "spool" / f"{name}{suffix}").touch()
+    left = tmp_path / "spool" / "20200101T000000.000000Z-1-00000000.spool"
+    left.mkdir()
+    (left / "000001.jsonl.new").touch()
     assert left_in(tmp_path) == []
     assert not list((tmp_path / "spool").glob("2020*"))
 
 
 def test_what_a_death_while_a_folder_was_marked_leaves_is_removed(tmp_path: Path) -> None:
     (tmp_path / "stream.json.0a1b2c3d").write_text("{")
-    with SqliteSpool(tmp_path, stream="orders") as spool:
+    with DiskSpool(tmp_path, stream="orders") as spool:
         assert not spool.recovered(10)
     assert [path.name for path in tmp_path.iterdir()] == ["stream.json"]
 
 
 def test_the_mark_of_a_folder_says_its_version(tmp_path: Path) -> None:
     opened(tmp_path).close()
-    assert json.loads((tmp_path / "spool/stream.json").read_text()) == {"version": 1, "stream": "orders"}
+    assert json.loads((tmp_path / "spool/stream.json").read_text()) == {"version": 2, "stream": "orders"}
 
 
-def test_ranges_sum_up_consecutive_numbers() -> None:
-    assert list(number_ranges([])) == []
-    assert list(number_ranges({5, 1, 2, 3, 9, 10})) == [(1, 3), (5, 5), (9, 10)]
+@pytest.mark.parametrize("version", [1, 3, "2"])
+def test_the_folder_of_another_release_is_refused(tmp_path: Path, version: object) -> None:
+    opened(tmp_path).close()
+    (tmp_path / "spool/stream.json").write_text(json.dumps({"version": version, "stream": "orders"}))
+    with pytest.raises(SpoolDamaged, match=r"expected version 2, got .*: another release wrote it"):
+        opened(tmp_path)
 
 
-def test_a_spool_that_cannot_be_opened_for_a_full_disk_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def is_full(*_: object, **__: object) -> None:
-        raise SpoolError("the disk is full")
-
-    with monkeypatch.context() as full:
-        full.setattr("kinesis_spout.producer.spool.sqlite_spool.SpoolFile.__init__", is_full)
-        for _ in range(3):
-            with pytest.raises(SpoolError, match="the disk is full"):
-                SqliteSpool(tmp_path, stream="orders")
-    assert [file.name for file in tmp_path.iterdir()] == ["stream.json"]
+def test_what_a_failed_sync_may_have_lost_is_written_anew_before_more_is_taken(tmp_path: Path) -> None:
+    segment = Segment(tmp_path / "000001.jsonl", 1)
+    segment.make()
+    segment.append([line_of(Entry("key", b"unsynced"))], synced=False)
+    inode = segment.path.stat().st_ino
+    segment.close()  # as a failed sync does: a second one would say that all is well
+    assert not segment.takes_more
+    segment.sync()
+    assert segment.path.stat().st_ino != inode
+    found = Segment(segment.path, 2)
+    assert [entry.data for _, entry in found.read(10)] == [b"unsynced"]
 
 
 def test_a_folder_that_cannot_be_marked_for_a_full_disk_is_left_empty(
@@ -388,5 +400,5 @@ def test_a_folder_that_cannot_be_marked_for_a_full_disk_is_left_empty(
 
     monkeypatch.setattr("kinesis_spout.producer.spool.folder.os.fsync", is_full)
     with pytest.raises(SpoolError, match="No space left"):
-        SqliteSpool(tmp_path, stream="orders")
+        DiskSpool(tmp_path, stream="orders")
     assert not list(tmp_path.iterdir())
