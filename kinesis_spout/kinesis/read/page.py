@@ -76,8 +76,20 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
         return True
 
     @property
+    def first(self) -> SequenceNumber | None:
+        return self.records[0].sequence if self.records else None
+
+    @property
     def last(self) -> SequenceNumber | None:
         return self.records[-1].sequence if self.records else None
+
+    @property
+    def first_arrival(self) -> float | None:
+        return self.records[0].arrival_timestamp if self.records else None
+
+    @property
+    def last_arrival(self) -> float | None:
+        return self.records[-1].arrival_timestamp if self.records else None
 
     @property
     def at_end(self) -> bool:
@@ -166,7 +178,7 @@ def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
     )
 
 
-def page_of(reply: GetRecordsReply) -> Page:
+def page_of(reply: GetRecordsReply, *, since: float | None = None, data_losses: int = 0) -> Page:
     """Make a page that owns the reply's records. Aggregated records are left as they are."""
     return Page(
         records=reply.records,
@@ -174,6 +186,8 @@ def page_of(reply: GetRecordsReply) -> Page:
         millis_behind_latest=reply.millis_behind_latest or 0,
         at_end=reply.at_end,
         child_shards=reply.child_shards,
+        data_losses=data_losses,
+        since=since,
     )
 
 

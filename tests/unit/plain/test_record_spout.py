@@ -299,7 +299,7 @@ class TestRestart:
         world.put("two")
         assert values_of(world.settle(stand_by, 1)) == ["two"]
 
-    def test_a_shard_that_retention_took_is_ended_loudly_and_its_children_are_read(
+    def test_a_shard_that_retention_took_is_an_error_or_ended_loudly_and_its_children_are_read(
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
         world.spout().close()
@@ -307,12 +307,18 @@ class TestRestart:
         world.stream.split(FIRST)
         world.clock.advance(2 * 24 * 3600.0)
         world.put("kept")
+        refusing = world.spout()
+        with pytest.raises(DataLoss, match=f"{FIRST} is gone.*`fail_on_data_loss=False`"):
+            world.settle(refusing, 1)
+        world.crash(refusing)
+        world.clock.advance(60)
         with caplog.at_level(logging.WARNING):
-            spout = world.spout()
+            spout = world.spout(fail_on_data_loss=False)
             assert values_of(world.settle(spout, 1)) == ["kept"]
         assert spout.counters.shards_trimmed == 1
         assert any(FIRST in line and "children go on" in line for line in caplog.messages)
         world.until(lambda: world.stored(FIRST).is_shard_end, "the end of the parent")
+        assert world.stored(FIRST).data_losses == 1
 
 
 class TestDelivery:

@@ -100,7 +100,7 @@ def test_an_old_iterator_is_renewed_before_it_expires(scene: Scene) -> None:
 
     getter.read(10)
 
-    assert scene.iterator_kinds[1:] == [("AFTER_SEQUENCE_NUMBER", numbers[0].kinesis)]
+    assert scene.iterator_kinds[1:] == [("AT_SEQUENCE_NUMBER", numbers[0].kinesis)]
     assert scene.client.calls == 2
 
 
@@ -113,7 +113,7 @@ def test_an_expired_iterator_does_not_reopen_at_the_position_known_at_start(scen
     page = getter.read(10)
 
     assert [record.data for record in page.records] == [b"three"]
-    assert scene.iterator_kinds[-1] == ("AFTER_SEQUENCE_NUMBER", numbers[1].kinesis)
+    assert scene.iterator_kinds[-1] == ("AT_SEQUENCE_NUMBER", numbers[1].kinesis)
 
 
 def test_latest_is_asked_for_as_the_time_it_was_pinned_to(scene: Scene) -> None:
@@ -200,7 +200,7 @@ def test_an_iterator_that_outlived_its_move_is_asked_for_again(scene: Scene) -> 
     new = scene.getter(old.position, cursor=old.cursor)
 
     assert [record.data for record in new.read(10).records] == [b"two"]
-    assert scene.iterator_kinds[-1] == ("AFTER_SEQUENCE_NUMBER", numbers[0].kinesis)
+    assert scene.iterator_kinds[-1] == ("AT_SEQUENCE_NUMBER", numbers[0].kinesis)
 
 
 def test_a_refused_iterator_is_replaced_once_in_a_call(scene: Scene) -> None:
@@ -428,7 +428,7 @@ def test_an_iterator_that_expires_before_the_start_is_reached_again_is_renewed_w
     scene.stream.expire_iterators()
 
     assert [record.data for record in getter.read(10).records] == [b"three"]
-    assert scene.iterator_kinds[-1] == ("AFTER_SEQUENCE_NUMBER", str(numbers[0]))
+    assert scene.iterator_kinds[-1] == ("AT_SEQUENCE_NUMBER", str(numbers[0]))
 
 
 # --- aggregated records, as columns
