@@ -7,10 +7,10 @@ Kinesis cannot start to read inside an aggregated record. A position there is re
 first user records must then be skipped: ``includes`` says of each record that comes whether it was asked for.
 So ``at`` and ``after`` the user record ``(7, sub 2)`` are read alike, and differ in whether they include it.
 
-Kinesis gives an iterator for a sequence number that retention has trimmed, without an error, and reads on at the oldest
-record. So what was read AFTER a record is asked for AT that record: if it comes again, nothing behind it was trimmed.
-If it does not, only time can tell: ``since`` says that nothing from here on arrived earlier, so it is all there while
-the stream keeps records that old.
+Kinesis gives an iterator for a sequence number that retention has trimmed, without an error, and reads on at the
+oldest record. So what follows a record is asked for AT that record: if it comes again, nothing behind it was
+trimmed. If it does not, only time can tell: ``since`` says that nothing from here on arrived earlier, so all of it
+is there while the stream keeps records that old.
 
 A position of some shards of a stream is said of those that it has when reading begins. Shards that are born later
 are children, which are read from their oldest record on (invariant 7).
@@ -46,7 +46,7 @@ class Position:
     is_done: bool = False
     """The user record inside an aggregate that the position names is not of it; with AT_SEQUENCE_NUMBER only."""
     since: float | None = field(default=None, compare=False)
-    """No record from here on arrived earlier, in seconds since the epoch; None: nobody knows. Not stored with it."""
+    """No record from here on arrived earlier (seconds since the epoch); None: nobody knows. Not stored with it."""
 
     @classmethod
     def trim_horizon(cls) -> "Position":
@@ -90,13 +90,13 @@ class Position:
 
     @property
     def with_its_record(self) -> "Position":
-        """What to ask Kinesis for: the record before this position too, whose coming proves that nothing is missing."""
+        """What to ask Kinesis for: the record before this position too, as proof that nothing is missing."""
         if self.type is not PositionType.AFTER_SEQUENCE_NUMBER or self.sequence_number is None:
             return self
         return Position.at(self.sequence_number)
 
     def is_met_by(self, first: SequenceNumber | None) -> bool:
-        """Tell whether ``first``, the first record that ``with_its_record`` gave, proves that nothing is missing."""
+        """Tell whether the first record that ``with_its_record`` gave proves that nothing is missing."""
         begin = self.sequence_number
         return begin is not None and first is not None and first.number <= begin.number
 

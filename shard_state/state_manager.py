@@ -331,7 +331,7 @@ class StateManager:
             slices.state.reached(end, since)
 
     def store_since(self, after_seconds: float) -> None:
-        """Have the time before which nothing unfinished arrived stored, where it is later by so much than stored."""
+        """Have ``LocalShardState.since`` stored where it is later by so much than what is stored."""
         for slices in self._owned.values():
             slices.state.store_since(after_seconds)
 

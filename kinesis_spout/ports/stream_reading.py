@@ -118,8 +118,8 @@ class ShardGetter(Protocol):
 
         Raises:
             Throttled, Unavailable, KeyUnavailable: retriable; ``ready_at`` says when.
-            DataLoss: records can have been trimmed between the position and the oldest one left, or the position is
-                outside the shard, and ``fail_on_data_loss`` is set.
+            DataLoss: records can have been trimmed between the position and the oldest one left, or the position
+                is outside the shard, and ``fail_on_data_loss`` is set.
             ShardNotFound, StreamNotFound, AccessDenied: not retriable.
         """
         ...

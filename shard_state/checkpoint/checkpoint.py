@@ -189,8 +189,8 @@ def next_ownership(
     """Give what is stored when somebody becomes the owner of a shard.
 
     The epoch is raised. Parents that were not known when the shard was stored are taken from ``fresh``, which
-    is stored whole where nothing was stored before: with the time from which on its records came, as what is stored of
-    its parents says (None: nothing is). All of them had ended when the first came.
+    is stored whole where nothing was stored before: with the time from which on its records came, as what is
+    stored of its ``parents`` says (None: nothing is). All of them had ended when the first came.
     """
     if stored is None:
         stored_parents = list(parents)

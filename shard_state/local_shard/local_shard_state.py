@@ -135,7 +135,7 @@ class LocalShardState:
         return self._since
 
     def reached(self, end: SequenceNumber | None, since: float) -> None:
-        """Note that nothing behind a page, which ended at ``end`` or was empty (None), arrived before ``since``."""
+        """Note that nothing behind a page, which ends at ``end`` or is empty (None), arrived before ``since``."""
         if end is not None:
             self._page_end = end
         self.store_since(SINCE_SECONDS)

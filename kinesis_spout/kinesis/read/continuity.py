@@ -1,11 +1,11 @@
 """Whether a shard is read without a gap, although Kinesis does not say that it has trimmed what should come next.
 
-For a sequence number that retention has trimmed GetShardIterator gives an iterator without an error, which reads from
-the oldest record left, at times after empty pages that are as far behind the tip as the stream keeps records. So
-wherever reading begins anew (a restart, an iterator that expired, a page read near the end of retention), the record
+For a sequence number that retention has trimmed GetShardIterator gives an iterator without an error, which reads
+from the oldest record left, at times after empty pages that are as far behind the tip as the stream keeps records.
+So wherever reading begins anew (a restart, an iterator that expired, a page near the end of retention), the record
 before the position is asked for too. If it comes, nothing behind it was trimmed. If it does not, ``since`` counts:
-nothing behind the position arrived earlier, so nothing is missing while the stream keeps records that old. What
-neither proves can be lost, and is a data loss.
+nothing behind the position arrived earlier, so nothing is missing while the stream keeps records that old. Where
+neither proves it, records can be missing: that is a data loss.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,11 @@ _UNCERTAIN_SECONDS: Final = 2 * CLOCK_SKEW_SECONDS
 
 
 class Continuity:
-    """What one getter knows of its way through a shard. Mutable. ``since`` is what its next page can say of itself."""
+    """What one getter knows of its way through a shard. Mutable."""
 
     def __init__(self, position: Position, *, is_unproven: bool = False) -> None:
         self.since = position.since
+        """Nothing from here on arrived earlier, in seconds since the epoch; None: nobody knows."""
         self._unproven = position if is_unproven else None
         """Where reading began anew; None once it is known whether something is missing."""
         self._is_at_horizon = False

@@ -150,8 +150,8 @@ class ShardInQuestion:
         why: str = "the stream's retention can have trimmed unread records there",
     ) -> DataLoss:
         return DataLoss(
-            f"cannot read {self} from {position}: {why}. The records from there to the oldest one left are lost to "
-            f"this application ({error}). With `fail_on_data_loss=False` reading continues at the oldest one"
+            f"cannot read {self} from {position}: {why}. The records from there to the oldest one left are lost "
+            f"to this application ({error}). With `fail_on_data_loss=False` reading continues at the oldest one"
         )
 
 
@@ -239,8 +239,9 @@ class ReplyGetter(ABC):
     def _begin_anew(self) -> None:
         """Forget how far reading came: the next reply follows the position again."""
 
+    @abstractmethod
     def _begin_at_oldest(self) -> None:
-        """Ask again from the oldest record on, where that can be done."""
+        """Ask again from the oldest record on, if replies come only to what is asked."""
 
     def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Steps[tuple[Reply, Position | None]]:
         """Return the reply that follows the position, and the first position of which it may have something."""

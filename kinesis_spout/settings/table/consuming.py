@@ -59,8 +59,9 @@ POSITIONS: Final = (
         doc="Stop with an error when retention can have trimmed records, or a whole shard, unread; false: log "
             "and count it, and go on at the oldest record, or with the shard's children."),
     option("failOnDataLoss", READS, FLAG, True, aliases=("kinesis.failOnDataLoss",),
-        doc="Stop with an error when retention can have trimmed records, or a whole shard, unread, or the stream "
-            "was created anew; false: log and count it, and go on at the oldest record, or with the shard's children."),
+        doc="Stop with an error when retention can have trimmed records, or a whole shard, unread, or the "
+            "stream was created anew; false: log and count it, and go on at the oldest record, or with the "
+            "shard's children."),
 )  # fmt: skip
 
 FETCHES: Final = (

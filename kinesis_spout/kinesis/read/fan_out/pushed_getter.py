@@ -222,6 +222,9 @@ class FanOutShardGetter(ReplyGetter):
         self._keep_from(self._position)
         self._is_open, self._subscription = False, self._subscription_from(self._position)
 
+    def _begin_at_oldest(self) -> None:
+        """Do nothing: what is pushed does not stop at empty pages."""
+
     def _subscription_from(self, position: Position) -> Subscription:
         return Subscription(
             self._shard_id,
