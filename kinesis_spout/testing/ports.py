@@ -179,13 +179,14 @@ class InMemoryShardGetter:
             return self._stream.shard_iterator(self._shard_id, self._position)
 
     def _look_for_gap(self, page: Page) -> None:
-        first, last = (page.records[0], page.records[-1]) if page.records else (None, None)
+        numbers = [record.sequence for record in page.records]
+        arrivals = [record.arrival_timestamp for record in page.records]
         behind = page.millis_behind_latest / 1000
-        if not self._continuity.is_met_by(first and first.sequence):
+        if not self._continuity.is_met_by(next(iter(numbers), None)):
             try:
                 if self._continuity.check(
-                    first and first.sequence,
-                    first and first.arrival_timestamp,
+                    next(iter(numbers), None),
+                    next(iter(arrivals), None),
                     behind,
                     now=self._stream.clock.time(),
                     at_end=page.at_end,
@@ -194,7 +195,7 @@ class InMemoryShardGetter:
                     self._iterator = None
             except DataLoss as error:
                 self._lose(error)
-        self._continuity.has_read(last and last.arrival_timestamp, behind, seen_at=self._seen_at)
+        self._continuity.has_read(next(reversed(arrivals), None), behind, seen_at=self._seen_at)
 
     def _lose(self, error: DataLoss) -> None:
         if self._settings.fail_on_data_loss:

@@ -83,11 +83,14 @@ class Continuity:
             return False
         if first_arrival is not None and since is not None and first_arrival < since - _UNCERTAIN_SECONDS:
             since = None  # it came from a clock that was wrong
-        if since is None or not self._is_kept(since, now, retention_hours):
+        names_no_record = position.sequence_number is None
+        if (since is None and not names_no_record) or (
+            since is not None and not self._is_kept(since, now, retention_hours)
+        ):
             raise DataLoss(
-                f"reading continues at {'the tip' if first is None else first}, and that record before it is gone"
-                if position.sequence_number is not None
-                else "the stream does not keep records for as long as this shard was not read"
+                "the stream does not keep records for as long as this shard was not read"
+                if names_no_record
+                else f"reading continues at {first or 'the tip'}, and that record before it is gone"
             )
         self._is_at_horizon = says_nothing
         if not says_nothing:
