@@ -40,17 +40,6 @@ def entry(offset: QueryOffset, shard: str) -> ShardOffset:
     ("late", "under_way", "seconds"),
     [(0.0, 0, 0.0), (0.0, 1, 0.03), (0.2, 1, 0.03), (2.0, 1, 0.2), (2.0, 0, 0.2), (3600, 1, 1)],
 )
-def test_a_batch_that_is_due_has_no_rows_and_says_since_when_its_shards_are_whole() -> None:
-    plan = plan_batch(
-        start_of("a"), PageBuffer(), reading("a"), NO_LIMITS, since={("orders", "a"): 5.0}, is_due=True
-    )
-
-    assert plan is not None
-    assert plan.rows == 0
-    [stream] = plan.end.streams.values()
-    assert stream.shards["a"].position.since == 5.0
-
-
 def test_records_wait_a_moment_for_reads_under_way_and_longer_if_they_are_late(
     late: float, under_way: int, seconds: float
 ) -> None:
@@ -328,3 +317,14 @@ def test_no_batch_has_a_record_a_millisecond_newer_than_one_that_it_leaves(
         assert newest <= min(left, default=newest)
         offset, turn = plan.end, turn + 1
     assert done == {shard: len(of_shard) for shard, of_shard in arrivals.items()}
+
+
+def test_a_batch_that_is_due_has_no_rows_and_says_since_when_its_shards_are_whole() -> None:
+    plan = plan_batch(
+        start_of("a"), PageBuffer(), reading("a"), NO_LIMITS, since={("orders", "a"): 5.0}, is_due=True
+    )
+
+    assert plan is not None
+    assert plan.rows == 0
+    [stream] = plan.end.streams.values()
+    assert stream.shards["a"].position.since == 5.0
