@@ -7,6 +7,11 @@ Kinesis cannot start to read inside an aggregated record. A position there is re
 first user records must then be skipped: ``includes`` says of each record that comes whether it was asked for.
 So ``at`` and ``after`` the user record ``(7, sub 2)`` are read alike, and differ in whether they include it.
 
+Kinesis gives an iterator for a sequence number that retention has trimmed, without an error, and reads on at the
+oldest record. So what follows a record is asked for AT that record: if it comes again, nothing behind it was
+trimmed. If it does not, only time can tell: ``since`` says that nothing from here on arrived earlier, so all of it
+is there while the stream keeps records that old.
+
 A position of some shards of a stream is said of those that it has when reading begins. Shards that are born later
 are children, which are read from their oldest record on (invariant 7).
 """
@@ -40,6 +45,8 @@ class Position:
     """Seconds since the epoch; with AT_TIMESTAMP only."""
     is_done: bool = False
     """The user record inside an aggregate that the position names is not of it; with AT_SEQUENCE_NUMBER only."""
+    since: float | None = field(default=None, compare=False)
+    """No record from here on arrived earlier (seconds since the epoch); None: nobody knows. Not stored with it."""
 
     @classmethod
     def trim_horizon(cls) -> "Position":
@@ -81,9 +88,24 @@ class Position:
             return sequence.number > begin.number or (sequence.number == begin.number and not excluded)
         return sequence > begin or (sequence == begin and not self.is_done)
 
+    @property
+    def with_its_record(self) -> "Position":
+        """What to ask Kinesis for: the record before this position too, as proof that nothing is missing."""
+        if self.type is not PositionType.AFTER_SEQUENCE_NUMBER or self.sequence_number is None:
+            return self
+        return Position.at(self.sequence_number)
+
+    def is_met_by(self, first: SequenceNumber | None) -> bool:
+        """Tell whether the first record that ``with_its_record`` gave proves that nothing is missing."""
+        begin = self.sequence_number
+        return begin is not None and first is not None and first.number <= begin.number
+
     def resolved(self, now: float) -> "Position":
         """This position with LATEST turned into the time ``now`` (seconds since the epoch)."""
-        return Position.at_timestamp(now) if self.type is PositionType.LATEST else self
+        return Position.at_timestamp(now).known_since(now) if self.type is PositionType.LATEST else self
+
+    def known_since(self, since: float | None) -> "Position":
+        return self if since is None or since == self.since else replace(self, since=since)
 
     def advanced_to(self, base: SequenceNumber) -> "Position":
         """Where to go on once everything up to ``base`` is done: here, if nothing is."""

@@ -311,6 +311,30 @@ class StateManager:
         """
         return [] if now < self._shards.expires_at else self._shards.expired(now)
 
+    def reached(
+        self, shard_id: str, end: SequenceNumber | None, since: float | None, losses: int = 0
+    ) -> None:
+        """Note what a page of a shard says of what follows it.
+
+        Args:
+            shard_id: the shard; nothing happens if it is not owned.
+            end: its last record; None if it is empty.
+            since: nothing behind it arrived earlier, in seconds since the epoch; None: nobody knows.
+            losses: how often records can have been trimmed unread before it.
+        """
+        slices = self._owned.get(shard_id)
+        if slices is None:
+            return
+        if losses:
+            slices.state.lost_data(losses)
+        if since is not None:
+            slices.state.reached(end, since)
+
+    def store_since(self, after_seconds: float) -> None:
+        """Have ``LocalShardState.since`` stored where it is later by so much than what is stored."""
+        for slices in self._owned.values():
+            slices.state.store_since(after_seconds)
+
     def end_read(self, shard_id: str) -> None:
         """Note that the end of a closed shard was read, or that retention trimmed the shard away.
 

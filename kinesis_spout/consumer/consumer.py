@@ -30,20 +30,23 @@ from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.owning.ownership import Ownership
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
 from kinesis_spout.kinesis.retry_policy import Action, Reaction, RetryPolicy, Tries
-from kinesis_spout.model.errors import AccessDenied, InvalidConfig, KinesisSpoutError
+from kinesis_spout.model.errors import AccessDenied, DataLoss, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt
 from kinesis_spout.model.logs import of_stream
 from kinesis_spout.model.record import Record
-from kinesis_spout.ports import StreamSummary
+from kinesis_spout.ports import Page, StreamSummary
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
-from shard_state import BreakerPause, Exhausted, Order, Shard, ShardStatus
+from shard_state import BreakerPause, Exhausted, Order, SequenceNumber, Shard, ShardStatus
 
 _FIRST_ASSIGNMENT_SECONDS: Final = 1.0
 """How long a start waits for the first assignment that includes this member."""
 
 LAST_COMMIT_SECONDS: Final = 30.0
 """How long closing retries to store the progress while the store cannot be reached."""
+
+_STOPPED_SINCE_SECONDS: Final = 60.0
+"""A stop stores until when nothing was missing, if that is later by so much than what is stored."""
 
 _log = logging.getLogger(__name__)
 
@@ -156,11 +159,28 @@ class Consumer(ConsumerState):
             self.end_with(error)
         return reaction
 
+    def page_read(self, shard_id: str, page: Page) -> None:
+        """Under the lock: note what a page says besides its records."""
+        self.counters.damaged_aggregates += page.damaged_aggregates
+        self.counters.records_outside_shard += page.records_outside_shard
+        end = page.records[-1].sequence if page.records else None
+        self.reached(shard_id, end, page.since, page.data_losses)
+
+    def reached(
+        self, shard_id: str, end: SequenceNumber | None, since: float | None, data_losses: int
+    ) -> None:
+        """Under the lock; see ``StateManager.reached``."""
+        self.counters.shards_trimmed += data_losses
+        self.manager.reached(shard_id, end, since, data_losses)
+
     def shard_trimmed(self, shard_id: str) -> None:
-        _log.error(
-            "%s is gone: retention trimmed it before it was read to its end; its children go on", shard_id
-        )
-        self.counters.shards_trimmed += 1
+        """Under the lock."""
+        gone = f"{shard_id} is gone: retention trimmed it before it was read to its end"
+        if self.config.fail_on_data_loss:
+            self.end_with(DataLoss(f"{gone}. With `fail_on_data_loss=False` its children are read on"))
+            return
+        _log.error("%s; its children go on", gone)
+        self.reached(shard_id, None, None, 1)
         self.manager.end_read(shard_id)
 
     def commit_soon(self) -> None:
@@ -306,6 +326,7 @@ class Consumer(ConsumerState):
     def _commit_the_last(self) -> None:
         with self.lock:
             self.manager.end_claims(self.manager.owned)
+            self.manager.store_since(_STOPPED_SINCE_SECONDS)
 
         def commit() -> None:
             self._ownership.take_lost()

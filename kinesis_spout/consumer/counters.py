@@ -44,7 +44,7 @@ class Counters:
     """User records read that lie outside their shard by their hash keys. They are delivered like the others."""
     commits: int = 0
     shards_trimmed: int = 0
-    """Shards that retention trimmed away before their end was read. Their unread records are lost."""
+    """How often retention can have trimmed records of a shard, or a whole shard, before they were read."""
 
     @classmethod
     def total(cls, counters: Iterable[Self]) -> Self:

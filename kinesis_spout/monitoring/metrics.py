@@ -85,7 +85,7 @@ CONSUMER: Final = (
     _counter("records_outside_shard", _STREAM,
         "User records outside their shard by their hash keys; they are delivered like others."),
     _counter("shards_trimmed", _STREAM,
-        "Shards that retention trimmed before they were read to their end: records were lost.", "{shard}"),
+        "How often retention can have trimmed records of a shard before they were read.", "{shard}"),
     _counter("commits", _STREAM, "Commits of progress to ZooKeeper.", "{commit}"),
     _histogram("commit_seconds", _STREAM, "How long a commit took.", "s", CALLS),
     _histogram("record_attempts", _STREAM, "How many deliveries an acked record took.", "{attempt}", ATTEMPTS),

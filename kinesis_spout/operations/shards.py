@@ -90,6 +90,7 @@ class ShardView:
             "start": None if checkpoint is None else str(checkpoint.start),
             "lag_millis": self.lag_millis,
             "oldest_unread_millis": self.oldest_unread_millis,
+            "data_losses": 0 if checkpoint is None else checkpoint.data_losses,
             "holes": 0 if checkpoint is None else len(checkpoint.holes),
             "unfinished": unfinished_document(unfinished),
             "retries": sum(attempts - 1 for _, attempts in unfinished),
@@ -121,6 +122,11 @@ class ShardsView:
         told += [f"{owner} has {pause}; `kinesis-spout resume` lets it go on" for owner, pause in pauses]
         if any(each.state is ShardState.PAUSED_BY_OPERATOR for each in self.shards):
             told.append("an operator has paused shards; `kinesis-spout resume` lets them go on")
+        told += [
+            f"{each.shard_id}: retention trimmed records before they were read ({lost} times)"
+            for each in self.shards
+            if (lost := 0 if each.checkpoint is None else each.checkpoint.data_losses)
+        ]
         return told + [f"{each.shard_id}: {each.problem}" for each in self.shards if each.problem]
 
 

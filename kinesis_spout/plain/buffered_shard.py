@@ -33,7 +33,7 @@ class BufferedShard(ShardReader[Page]):
             Kinesis record held more user records than those of the page before.
         react: says what an error means; called under the lock, once for each error.
         worked: called for the first page, and for the first one after errors; under the lock.
-        odd: called for every page with damaged aggregates or records from outside the shard; under the lock.
+        took: called for each page that says something; under the lock.
         came: called when ``poll`` may have something new: records, the shard's end, or an error; under the lock.
     """
 
@@ -49,7 +49,7 @@ class BufferedShard(ShardReader[Page]):
         max_records: int = MAX_RECORDS,
         react: Callable[[Exception], Reaction] = reaction_to,
         worked: Callable[[], None] = lambda: None,
-        odd: Callable[[Page], None] = lambda _: None,
+        took: Callable[[Page], None] = lambda _: None,
         came: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(prefetcher, room, lock=lock, clock=clock, periods=periods)
@@ -57,7 +57,7 @@ class BufferedShard(ShardReader[Page]):
         self._max_records = max_records
         self._react = react
         self._worked = worked
-        self._odd = odd
+        self._took = took
         self._came = came
         self._records: deque[Record] = deque()
         self._bytes = 0
@@ -199,8 +199,7 @@ class BufferedShard(ShardReader[Page]):
                 self._worked()
             self.last_error = None
             self.millis_behind_latest = page.millis_behind_latest
-        if page.damaged_aggregates or page.records_outside_shard:
-            self._odd(page)
+            self._took(page)
         self._records.extend(page.records)
         self._records_in_one = max(1, len(page.records) // (page.kinesis_records or MAX_RECORDS))
         self._bytes += page.kept_bytes

@@ -118,7 +118,7 @@ class BufferedShards:
                 max_records=config.max_records_per_fetch,
                 react=partial(self._reading_failed, shard_id, state.epoch),
                 worked=partial(self._reading_worked, shard_id, state.epoch),
-                odd=self._count,
+                took=partial(self._took, shard_id, state.epoch),
                 came=partial(self._turns.wake, shard_id),
             )
 
@@ -527,9 +527,9 @@ class BufferedShards:
         if self._is_read(shard_id, epoch):
             self._consumer.read_errors.worked(shard_id)
 
-    def _count(self, page: Page) -> None:
-        self._consumer.counters.damaged_aggregates += page.damaged_aggregates
-        self._consumer.counters.records_outside_shard += page.records_outside_shard
+    def _took(self, shard_id: str, epoch: int, page: Page) -> None:
+        if self._is_read(shard_id, epoch):
+            self._consumer.page_read(shard_id, page)
 
     def _is_read(self, shard_id: str, epoch: int) -> bool:
         state = self._consumer.manager.shard(shard_id)

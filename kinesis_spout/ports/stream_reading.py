@@ -66,6 +66,10 @@ class Page:
             return self.size_bytes if self.records else 0
         return sum(record.size_bytes for record in self.records)
 
+    data_losses: int = 0
+    """1 if records before this page can have been trimmed unread; it was logged (``fail_on_data_loss`` is off)."""
+    since: float | None = None
+    """Nothing that follows this page arrived earlier, in seconds since the epoch; None: nobody knows."""
     says_nothing: bool = False
     """Nothing was pushed since the last page. It is empty, and repeats that page's distance from the tip."""
     pushed_at: float | None = None
@@ -114,7 +118,8 @@ class ShardGetter(Protocol):
 
         Raises:
             Throttled, Unavailable, KeyUnavailable: retriable; ``ready_at`` says when.
-            DataLoss: the position is behind retention or outside the shard, and ``fail_on_data_loss`` is set.
+            DataLoss: records can have been trimmed between the position and the oldest one left, or the position
+                is outside the shard, and ``fail_on_data_loss`` is set.
             ShardNotFound, StreamNotFound, AccessDenied: not retriable.
         """
         ...

@@ -13,6 +13,9 @@ record. LATEST and timestamps are resolved when the entry is made, and carried.
 end offset alone defines a batch's data exactly: Spark does not store the start of the first batch, and a
 replay that started at TRIM_HORIZON could not notice that records were trimmed meanwhile.
 
+``since`` is when nothing that follows had arrived yet (seconds since the epoch): it tells a shard that was idle from one
+whose records retention took, once the record at ``after`` is gone.
+
 A shard at its end (``drained``: its last page was read) stays in the offset while the stream lists it. So a
 child that is found later shows whether its parents were read to their end, also when the query was down at
 the split. Shards that are not in the offset were born after it was made: they are read from their beginning.
@@ -71,6 +74,8 @@ class ShardOffset:
             document["drained"] = True
         if self.parents:
             document["parents"] = list(self.parents)
+        if self.position.since is not None:
+            document["since"] = self.position.since
         if self.read is not None:
             document["read"] = {"first": str(self.read.first), "rows": self.read.rows}
         return document
@@ -78,13 +83,13 @@ class ShardOffset:
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "ShardOffset":
         """Raises ValueError, KeyError or TypeError if it is not an offset."""
-        read = document.get("read")
+        read, since = document.get("read"), document.get("since")
         if read is None:
             position = Position.from_document(document["at"])
         else:
             position = Position.after(SequenceNumber.parse(document["after"]))
         return cls(
-            position=position,
+            position=position.known_since(None if since is None else float(since)),
             at_end=bool(document.get("drained", False)),
             parents=tuple(document.get("parents", ())),
             read=None

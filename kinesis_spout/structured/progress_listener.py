@@ -70,6 +70,8 @@ class KinesisProgress:
     """Records that begin like an aggregated one and are damaged. They are rows as they are."""
     records_outside_shard: int
     """User records that lie outside their shard by their hash keys. They are rows like others."""
+    data_losses: int = 0
+    """How often retention can have trimmed records of a shard, or a whole shard, before they were read."""
 
 
 class KinesisProgressListener(StreamingQueryListener):

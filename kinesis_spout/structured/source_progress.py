@@ -36,6 +36,8 @@ class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How many records were read that begin like an aggregated one and are damaged: they are rows as they are."""
     records_outside_shard: int = msgspec.field(name="numRecordsOutsideShard")
     """How many user records were read that lie outside their shard by their hash keys: they are rows as well."""
+    data_losses: int = msgspec.field(name="numDataLosses", default=0)
+    """How often retention can have trimmed records of a shard, or a whole shard, before they were read."""
 
     def as_document(self) -> dict[str, Any]:
         """For ``reportLatestOffset``: JSON types only, keys in a fixed order."""

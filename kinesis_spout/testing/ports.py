@@ -13,6 +13,7 @@ from kinesis_spout.consumer.open_ports import read_settings
 from kinesis_spout.consumer.ports import History, Ports
 from kinesis_spout.dead_letters.stored_letters import RedrivenMark, mark_of, without_redriven
 from kinesis_spout.kinesis.pace import ApplicationBudget, Pacing, ShardPaces
+from kinesis_spout.kinesis.read.continuity import Continuity
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.user_records import page_as_set
 from kinesis_spout.model.clock import Clock, SystemClock
@@ -108,15 +109,17 @@ class InMemoryShardGetter:
         self._position = position.resolved(stream.clock.time())
         self._start = self._position
         """No record from before it is given, whatever is read."""
+        self._continuity = Continuity(self._position)
         self._settings = settings
         self._iterator: str | None = None
         self._pacing = pacing or Pacing(ready_at=stream.clock.monotonic(), jitter=lambda: 0.0)
         self._last_page: Page | None = None
+        self._seen_at = 0.0
         self.data_losses = 0
 
     @property
     def position(self) -> Position:
-        return self._position
+        return self._position.known_since(self._continuity.since)
 
     @property
     def ready_at(self) -> float:
@@ -131,12 +134,18 @@ class InMemoryShardGetter:
             page, self._iterator = self._get(self._iterator or self._new_iterator(), limit)
         except (ExpiredIterator, InvalidIterator):
             page, self._iterator = self._get(self._new_iterator(), limit)
-        fetched = page.records
-        page = replace(page, records=[each for each in fetched if self._start.includes(each.sequence)])
+        fetched, losses = page.records, self.data_losses
+        self._look_for_gap(page)
+        page = replace(
+            page,
+            records=[each for each in fetched if self._start.includes(each.sequence)],
+            data_losses=self.data_losses - losses,
+            since=self._continuity.since,
+        )
         hash_keys = self._stream.hash_keys(self._shard_id)
         page = page_as_set(page, self._settings, start=self._start, hash_keys=hash_keys)
         if fetched:
-            self._position = Position.after(fetched[-1].sequence)
+            self._position = self._start = Position.after(fetched[-1].sequence)
         if page.at_end:
             self._last_page = Page(
                 records=(), size_bytes=0, millis_behind_latest=0, at_end=True, child_shards=page.child_shards
@@ -152,8 +161,9 @@ class InMemoryShardGetter:
     def _get(self, iterator: str, limit: int) -> tuple[Page, str | None]:
         clock = self._stream.clock
         started = self._pacing.await_turn(clock)
+        self._seen_at = clock.time()
         try:
-            page, following = self._stream.get_records(iterator, limit)
+            page, following = self._stream.get_records(iterator, self._continuity.limit(limit))
         except KinesisError as error:
             if not isinstance(error, ExpiredIterator | InvalidIterator):
                 self._pacing.failed(clock.monotonic(), error)
@@ -163,13 +173,37 @@ class InMemoryShardGetter:
 
     def _new_iterator(self) -> str:
         try:
+            return self._stream.shard_iterator(self._shard_id, self._continuity.begins(self._position))
+        except DataLoss as error:
+            self._lose(error)
             return self._stream.shard_iterator(self._shard_id, self._position)
-        except DataLoss:
-            if self._settings.fail_on_data_loss:
-                raise
-            self.data_losses += 1
-            self._position = Position.trim_horizon()
-            return self._stream.shard_iterator(self._shard_id, self._position)
+
+    def _look_for_gap(self, page: Page) -> None:
+        numbers = [record.sequence for record in page.records]
+        arrivals = [record.arrival_timestamp for record in page.records]
+        behind = page.millis_behind_latest / 1000
+        if not self._continuity.is_met_by(next(iter(numbers), None)):
+            try:
+                if self._continuity.check(
+                    next(iter(numbers), None),
+                    next(iter(arrivals), None),
+                    behind,
+                    now=self._stream.clock.time(),
+                    at_end=page.at_end,
+                    retention_hours=lambda: self._stream.summary().retention_hours,
+                ):
+                    self._iterator = None
+            except DataLoss as error:
+                self._lose(error)
+        self._continuity.has_read(next(reversed(arrivals), None), behind, seen_at=self._seen_at)
+
+    def _lose(self, error: DataLoss) -> None:
+        if self._settings.fail_on_data_loss:
+            self._iterator = None
+            raise DataLoss(f"cannot read {self._shard_id} from {self._position}: {error}") from error
+        self.data_losses += 1
+        self._continuity.is_given_up()
+        self._position = Position.trim_horizon()
 
 
 def in_memory_ports(

@@ -6,7 +6,8 @@ It does what the service does where it matters to a reader, and where stand-ins 
 * an iterator is a bookmark: it can be used again, lives 300 s, and LATEST is fixed when it is made;
 * a closed shard keeps its records; its end (no next iterator, the child shards) comes with its last
   page, not before, and not with the split;
-* retention removes records, and then closed and empty shards;
+* retention removes records, and then closed and empty shards; an iterator for a number that it removed is given
+  without an error, and reads from the oldest record left;
 * a page has at most 10 MiB, unless its only record has more, and says how far behind the tip it ends.
 
 Sequence numbers start short and have gaps, so that code which compares them as text, or adds one, fails.
@@ -50,8 +51,6 @@ class _ShardLog:
     shard: Shard
     first_number: int
     records: list[Record] = field(default_factory=list)
-    trimmed: int = -1
-    """The last number that retention removed."""
     last: int = -1
     """The last number ever put."""
     closed_at: float | None = None
@@ -163,10 +162,7 @@ class InMemoryStream:
         """Let retention take every record of a shard up to and including ``up_to``, now."""
         with self._lock:
             log = self._log(shard_id)
-            gone = [record for record in log.records if record.sequence.number <= up_to.number]
-            del log.records[: len(gone)]
-            if gone:
-                log.trimmed = gone[-1].sequence.number
+            log.records = [record for record in log.records if record.sequence.number > up_to.number]
 
     @property
     def is_deleted(self) -> bool:
@@ -208,7 +204,11 @@ class InMemoryStream:
             self._check_exists()
             arn = f"arn:aws:kinesis:us-east-1:000000000000:stream/{self.name}"
             return StreamSummary(
-                name=self.name, arn=arn, created=self._created, ignores_keys=self.ignores_keys
+                name=self.name,
+                arn=arn,
+                created=self._created,
+                ignores_keys=self.ignores_keys,
+                retention_hours=max(1, round(self._retention_seconds / 3600)),
             )
 
     def list_shards(self) -> list[Shard]:
@@ -245,7 +245,7 @@ class InMemoryStream:
         """Make an iterator, as GetShardIterator does.
 
         Raises:
-            DataLoss: the position names a record that is trimmed away, or is not of this shard.
+            DataLoss: the position names a record that is not of this shard.
             ShardNotFound, StreamNotFound: there is no such shard or stream.
         """
         with self._lock:
@@ -303,11 +303,8 @@ class InMemoryStream:
         is_at = position.type is PositionType.AT_SEQUENCE_NUMBER
         after = number - 1 if is_at else number
         newest = self._next_number if log.closed_at is None else log.last
-        if after < log.trimmed or not log.first_number <= number <= newest:
-            raise DataLoss(
-                f"InvalidArgumentException: {position} is behind the retention of {log.shard.shard_id}, "
-                "or did not come from it"
-            )
+        if not log.first_number <= number <= newest:
+            raise DataLoss(f"InvalidArgumentException: {position} did not come from {log.shard.shard_id}")
         return after
 
     def _raise_injected(self, shard_id: str) -> None:
@@ -365,7 +362,7 @@ class InMemoryStream:
         if log is None:
             return
         while log.records and (log.records[0].arrival_timestamp or 0.0) < horizon:
-            log.trimmed = log.records.pop(0).sequence.number
+            del log.records[0]
         if log.closed_at is not None and log.closed_at < horizon and not log.records:
             del self._logs[shard_id]
 

@@ -11,7 +11,9 @@ ones by their throughput. A shard of which nobody has said a rate counts as an a
 **When.** What follows from members or shards that come and go is done at once, also moves that even the numbers of
 shards. Moves because rates have changed wait, as each of them stops a shard for a moment, and rates differ from
 minute to minute: a member gives shards away once it has had too much, at every plan, for ``LASTING_SECONDS``, and
-then not before it has had too much for as long again. A new leader begins to wait anew.
+then not before it has had too much for as long again. A shard that was moved rests, twice as long after each move,
+up to ``LONGEST_REST_SECONDS``; once it stayed for three times as long again, it begins anew. So load that comes and
+goes for minutes, wherever shards are, does not keep moving them. A new leader begins to wait anew.
 
 **Even.** Each member has a share of everything, in proportion to its weight. Its *excess* is what it has beyond
 its share: of the load, or of the number of shards; it is negative below. A shard is moved only to a member
@@ -62,11 +64,22 @@ class Balance:
         self._excess = {member: -share for member, share in self._load_share.items()}
         self._held: dict[str, list[tuple[float, str]]] = {member: [] for member in sorted(weights)}
         """The shards of each member, the least load first."""
+        self._movable = self._held
+        """The same, without those that rest."""
         self.owners: dict[str, str] = {}
+
+    def rest(self, resting: Collection[str]) -> None:
+        """Move none of these shards from now on."""
+        if resting:
+            self._movable = {
+                member: [shard for shard in held if shard[1] not in resting]
+                for member, held in self._held.items()
+            }
 
     def give(self, shard_id: str, member: str) -> None:
         load = self._loads[shard_id]
-        insort(self._held[member], (load, shard_id))
+        for of_members in self._both():
+            insort(of_members[member], (load, shard_id))
         self._excess[member] += load
         self.owners[shard_id] = member
 
@@ -108,7 +121,7 @@ class Balance:
     ) -> tuple[str, str, str] | None:
         for taker in ranked:
             gap = self._excess[giver] - self._excess[taker] - self._least_gap
-            if not self._held[giver] or self._held[giver][0][0] >= gap:
+            if not self._movable[giver] or self._movable[giver][0][0] >= gap:
                 break
             if may(giver, taker):
                 return self._best_shard(giver, gap), giver, taker
@@ -116,7 +129,7 @@ class Balance:
 
     def _best_shard(self, giver: str, gap: float) -> str:
         """Name the shard that evens a gap best: whose load is nearest to half of it, and less than it."""
-        held = self._held[giver]
+        held = self._movable[giver]
         above = bisect_left(held, (gap / 2, ""))
         nearest = held[bisect_left(held, (held[above - 1][0], ""))] if above else held[0]
         if above < len(held) and held[above][0] < gap:
@@ -125,9 +138,13 @@ class Balance:
 
     def _make(self, shard_id: str, giver: str, taker: str) -> None:
         load = self._loads[shard_id]
-        del self._held[giver][bisect_left(self._held[giver], (load, shard_id))]
+        for of_members in self._both():
+            del of_members[giver][bisect_left(of_members[giver], (load, shard_id))]
         self._excess[giver] -= load
         self.give(shard_id, taker)
+
+    def _both(self) -> list[dict[str, list[tuple[float, str]]]]:
+        return [self._held] if self._movable is self._held else [self._held, self._movable]
 
     def _counts_differ(self, giver: str, taker: str) -> bool:
         return self._count_excess(giver) - self._count_excess(taker) > 1 + _ROUNDING * len(self._loads)
@@ -144,6 +161,10 @@ class Balance:
 
 LASTING_SECONDS: Final = 180.0
 """How long a member has too much before shards move because of rates."""
+
+FIRST_REST_SECONDS: Final = 1_800.0
+LONGEST_REST_SECONDS: Final = 6 * 3600.0
+"""How long a shard that was moved because of rates is not moved for them again."""
 
 IDLE_BYTES_PER_SECOND: Final = 10_240.0
 """What a shard costs its owner besides its records, as bytes per second: a hundredth of what it may take in."""
@@ -167,6 +188,8 @@ class AssignmentPlanner:
         """The members with their weights, and the shards, whose numbers were evened last."""
         self._overloaded_since: dict[str, float] = {}
         """The members that have had too much at every plan since."""
+        self._rests: dict[str, tuple[float, float]] = {}
+        """Of shards that were moved because of rates: until when they rest, and for how long they do."""
         self._next_plan_at: float | None = None
         self._lineage.learn(
             (),
@@ -280,10 +303,21 @@ class AssignmentPlanner:
         def began() -> dict[str, float]:
             return {member: self._overloaded_since.get(member, now) for member in balance.overloaded()}
 
+        self._rests = {
+            shard_id: (until, seconds)
+            for shard_id, (until, seconds) in self._rests.items()
+            if shard_id in balance.owners and now < until + 3 * seconds
+        }
+        balance.rest({shard_id for shard_id, (until, _) in self._rests.items() if now < until})
         self._overloaded_since = began()
         lasting = {member for member, at in self._overloaded_since.items() if now >= at + LASTING_SECONDS}
         if lasting:
+            before = dict(balance.owners)
             balance.even_loads(lasting)
+            for shard_id in {each for each, owner in before.items() if balance.owners[each] != owner}:
+                _, last = self._rests.get(shard_id, (now, FIRST_REST_SECONDS / 2))
+                seconds = min(LONGEST_REST_SECONDS, 2 * last)
+                self._rests[shard_id] = now + seconds, seconds
             self._overloaded_since = began()
         if self._overloaded_since:
             self._next_plan_at = min(self._overloaded_since.values()) + LASTING_SECONDS

@@ -6,6 +6,8 @@
     anchor     the nearest record beyond the base that is known: the first unfinished one
     attempts   how often each unfinished record was delivered, where that failed at least once
     parents    the shards that this one came from; None if the writer did not know
+    since      nothing beyond the base arrived earlier (seconds since the epoch); None if nobody knew
+    data_losses   how often records can have been trimmed unread, each of which was logged
     epoch      the ownership under which this was written
     app_instance   which start of which application wrote it
 
@@ -27,6 +29,7 @@ know is ignored.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -35,7 +38,16 @@ from shard_state.checkpoint.hole_map import Attempts, Hole
 from shard_state.errors import InvalidCheckpoint
 from shard_state.position import Position, PositionType
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
-from shard_state.stored_form import check_seal, check_version, no_number, sealed, text, texts, whole_number
+from shard_state.stored_form import (
+    check_seal,
+    check_version,
+    no_number,
+    number,
+    sealed,
+    text,
+    texts,
+    whole_number,
+)
 
 __all__ = ["MAX_ENCODED_BYTES", "VERSION", "Checkpoint", "Hole", "fits", "next_ownership"]
 
@@ -62,6 +74,8 @@ class Checkpoint:
     anchor: SequenceNumber | None = None
     attempts: tuple[Attempts, ...] = ()
     parents: tuple[str, ...] | None = None
+    since: float | None = None
+    data_losses: int = 0
     epoch: int = 0
     app_instance: str = ""
 
@@ -76,7 +90,7 @@ class Checkpoint:
         """
         number = position.sequence_number
         if number is None or number.is_whole:
-            return cls(start=position, parents=parents, epoch=epoch)
+            return cls(start=position, parents=parents, since=position.since, epoch=epoch)
         last_done = number.sub if position.is_done else number.sub - 1
         return cls(
             start=Position.at(SequenceNumber(number.number)),
@@ -93,7 +107,7 @@ class Checkpoint:
     @property
     def read_from(self) -> Position:
         """Where an owner that knows nothing else reads on."""
-        return self.start.advanced_to(self.base)
+        return self.start.advanced_to(self.base).known_since(self.since)
 
     def encode(self, max_bytes: int = MAX_ENCODED_BYTES) -> bytes:
         """Give the stored form, at most ``max_bytes`` long: leaves out what is furthest from the base.
@@ -118,6 +132,10 @@ class Checkpoint:
             document["parents"] = self.parents
         if self.anchor is not None:
             document["anchor"] = str(self.anchor)
+        if self.since is not None:
+            document["since"] = self.since
+        if self.data_losses:
+            document["data_losses"] = self.data_losses
         if self.holes or self.attempts:
             try:
                 form = hole_map.written(self.base, self.holes, self.attempts)
@@ -161,16 +179,26 @@ def fits(anchor: SequenceNumber | None, first_read: SequenceNumber) -> bool:
     return anchor is None or first_read <= anchor
 
 
-def next_ownership(stored: Checkpoint | None, fresh: Checkpoint) -> Checkpoint:
+UNSEEN: Final = 0.0
+"""The ``since`` of a shard whose parents the application has never seen: what retention took of them is unread."""
+
+
+def next_ownership(
+    stored: Checkpoint | None, fresh: Checkpoint, parents: Iterable[Checkpoint | None] = ()
+) -> Checkpoint:
     """Give what is stored when somebody becomes the owner of a shard.
 
     The epoch is raised. Parents that were not known when the shard was stored are taken from ``fresh``, which
-    is stored whole where nothing was stored before.
+    is stored whole where nothing was stored before: with the time from which on its records came, as what is
+    stored of its ``parents`` says (None: nothing is). All of them had ended when the first came.
     """
     if stored is None:
-        return replace(fresh, epoch=1)
-    parents = fresh.parents if stored.parents is None else stored.parents
-    return replace(stored, epoch=stored.epoch + 1, parents=parents)
+        stored_parents = list(parents)
+        known = [each.since for each in stored_parents if each is not None and each.since is not None]
+        since = UNSEEN if None in stored_parents else max(known, default=fresh.since)
+        return replace(fresh, epoch=1, since=since)
+    known_parents = fresh.parents if stored.parents is None else stored.parents
+    return replace(stored, epoch=stored.epoch + 1, parents=known_parents)
 
 
 def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[Attempts, ...]) -> Checkpoint:
@@ -182,6 +210,8 @@ def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[
         anchor=None if anchor is None else SequenceNumber.parse(anchor),
         attempts=attempts,
         parents=None if parents is None else texts(parents),
+        since=None if document.get("since") is None else number(document["since"]),
+        data_losses=whole_number(document.get("data_losses", 0)),
         epoch=whole_number(document["epoch"]),
         app_instance=text(document["app_instance"]),
     )

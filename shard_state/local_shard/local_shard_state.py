@@ -63,6 +63,9 @@ class Emission:
     """It was delivered as often as may be, before the restart, and no outcome of the last time is stored."""
 
 
+SINCE_SECONDS: Final = 3600.0
+"""How much later ``since`` must be than what is stored for it alone to be stored: retention is a day at least."""
+
 _FIRST_DELIVERY: Final = Emission(deliver=True)
 _READING: Final = ShardPhase.READING
 _UNORDERED: Final = Order.UNORDERED
@@ -100,6 +103,12 @@ class LocalShardState:
         self._capacity = capacity
         self._stored = checkpoint
         self._claims = Claims()
+        self._since = checkpoint.since
+        self._page_end = checkpoint.base
+        """The last record of the last page, or the base."""
+        self._reached: tuple[SequenceNumber, float] | None = None
+        """Where a page ended, and the time before which nothing that follows it arrived."""
+        self.data_losses = checkpoint.data_losses
         self.revision = 0
         """Grows with every change of what would be stored. Give it back to ``mark_committed`` with a copy."""
         self._committed_revision = 0
@@ -116,7 +125,34 @@ class LocalShardState:
     @property
     def position(self) -> Position:
         """Where the next fresh record comes from."""
-        return self._stored.start.advanced_to(self.tracker.last_emitted)
+        return self._stored.start.advanced_to(self.tracker.last_emitted).known_since(self.since)
+
+    @property
+    def since(self) -> float | None:
+        """Nothing that is not finished arrived earlier, in seconds since the epoch; None: nobody knows."""
+        if self._reached is not None and self.tracker.base >= self._reached[0]:
+            self._since, self._reached = self._reached[1], None
+        return self._since
+
+    def reached(self, end: SequenceNumber | None, since: float) -> None:
+        """Note that nothing behind a page, which ends at ``end`` or is empty (None), arrived before ``since``."""
+        if end is not None:
+            self._page_end = end
+        self.store_since(SINCE_SECONDS)
+        if self._reached is None:
+            self._reached = self._page_end, since
+            self.store_since(SINCE_SECONDS)
+
+    def store_since(self, after_seconds: float) -> None:
+        """Have ``since`` stored, if it is later by so much than what is stored, or nothing is."""
+        since, stored = self.since, self._stored.since
+        if since is not None and (stored is None or since >= stored + after_seconds) and not self.is_dirty:
+            self.revision += 1
+
+    def lost_data(self, times: int) -> None:
+        """Note that records can have been trimmed before they were read."""
+        self.data_losses += times
+        self.revision += 1
 
     @property
     def room(self) -> int:
@@ -454,7 +490,14 @@ class LocalShardState:
         stored, tracker = self._stored, self.tracker
         if self.phase in (ShardPhase.FINISHED, ShardPhase.OVER):
             return replace(
-                stored, base=SHARD_END, holes=(), attempts=(), anchor=None, app_instance=app_instance
+                stored,
+                base=SHARD_END,
+                holes=(),
+                attempts=(),
+                anchor=None,
+                since=self.since,
+                data_losses=self.data_losses,
+                app_instance=app_instance,
             )
         base, anchor = tracker.base, tracker.anchor
         if self._guarantee is Guarantee.AT_LEAST_ONCE:
@@ -470,6 +513,8 @@ class LocalShardState:
             holes=holes,
             anchor=anchor,
             attempts=counts,
+            since=self.since,
+            data_losses=self.data_losses,
             epoch=self.epoch,
             app_instance=app_instance,
         )

@@ -348,6 +348,64 @@ def test_a_position_behind_retention_may_be_given_up_for_the_oldest_record(fake_
     assert [record.data for record in read_all(getter, 1)] == [b"three"]
 
 
+DAY = 24 * 3600.0
+
+
+@pytest.mark.parametrize(("known_days_ago", "is_loss"), [(None, True), (2.0, True), (0.5, False)])
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_where_the_record_before_a_position_is_gone_only_time_tells_whether_others_are(
+    aging_stream: FakeStream, known_days_ago: float | None, *, is_loss: bool, is_empty: bool
+) -> None:
+    number = aging_stream.put(b"one")[0]
+    aging_stream.clock.sleep(2.5 * DAY)
+    since = None if known_days_ago is None else aging_stream.clock.time() - known_days_ago * DAY
+    expected = [] if is_empty else [b"two"]
+    aging_stream.put(*expected)
+    position = Position.after(number).known_since(since)
+
+    if is_loss:
+        getter = aging_stream.getter(position)
+        for _ in range(2):
+            with pytest.raises(DataLoss):
+                read_all(getter, 1)
+    getter = aging_stream.getter(position, fail_on_data_loss=not is_loss)
+    pages = [getter.read(10)]
+    while pages[-1].says_nothing:
+        pages.append(getter.read(10))
+
+    assert [record.data for page in pages for record in page.records] == expected
+    if not is_empty:
+        assert pages[-1].data_losses == is_loss
+
+
+def test_what_came_earlier_than_it_could_shows_that_a_clock_was_wrong(aging_stream: FakeStream) -> None:
+    number = aging_stream.put(b"one")[0]
+    aging_stream.clock.sleep(2.5 * DAY)
+    aging_stream.put(b"two")
+    aging_stream.clock.sleep(3600.0)
+    getter = aging_stream.getter(Position.after(number).known_since(aging_stream.clock.time()))
+
+    with pytest.raises(DataLoss):
+        read_all(getter, 1)
+
+
+def test_a_shard_is_known_to_be_whole_since_its_tip_was_seen_or_its_last_record_arrived(
+    aging_stream: FakeStream,
+) -> None:
+    aging_stream.put(b"one", b"two")
+    put_at = aging_stream.clock.time()
+    aging_stream.clock.sleep(100.0)
+    getter = aging_stream.getter(Position.trim_horizon())
+
+    read_all(getter, 2)
+    aging_stream.clock.sleep(100.0)
+    page = getter.read(10)
+
+    assert page.since is not None
+    assert page.since >= put_at + 98.0
+    assert getter.position.since == page.since
+
+
 def test_a_position_of_another_shard_is_data_loss(make_stream: MakeStream) -> None:
     stream = make_stream(shards=2)
     stream.needs(REFUSES_FOREIGN_NUMBERS, KEEPS_CLOSED)

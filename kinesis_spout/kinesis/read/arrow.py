@@ -54,16 +54,17 @@ class ArrowPage:
     """How many of them were taken apart."""
     damaged_aggregates: int = 0
     records_outside_shard: int = 0
+    data_losses: int = 0
+    since: float | None = None
     says_nothing: bool = False
+    first: SequenceNumber | None
     last: SequenceNumber | None
-    """The last record's number; None without records."""
+    """The first and the last record's number; None without records."""
+    first_arrival: float | None = None
+    last_arrival: float | None = None
     next_shard_iterator: str | None
     sub_sequence_number: pa.Array | None = None
     """Of each row, null for a record that was not aggregated; None if none was."""
-
-    @property
-    def first(self) -> SequenceNumber | None:
-        return sequence_at(self.batch, 0) if self.batch.num_rows else None
 
     def from_position(self, position: Position) -> "ArrowPage":
         batch, subs = self.batch, self.sub_sequence_number
@@ -111,6 +112,7 @@ class ArrowForm:
                 millis_behind_latest=reply.millis_behind_latest or 0,
                 at_end=reply.at_end,
                 child_shards=reply.child_shards,
+                first=None,
                 last=None,
                 next_shard_iterator=reply.next_shard_iterator,
             )
@@ -140,7 +142,10 @@ class ArrowForm:
             aggregates=counts.aggregates,
             damaged_aggregates=counts.damaged,
             records_outside_shard=counts.outside,
+            first=SequenceNumber(int(read.sequence_number[0].as_py())) if records else None,
             last=SequenceNumber(int(read.sequence_number[-1].as_py())) if records else None,
+            first_arrival=_seconds(read.arrival[0]) if records else None,
+            last_arrival=_seconds(read.arrival[-1]) if records else None,
             next_shard_iterator=rest.next_shard_iterator,
             sub_sequence_number=columns.sub_sequence_number,
         )
@@ -156,6 +161,10 @@ class ArrowForm:
             "explicitHashKey": columns.explicit_hash_key,
         }[name]
         return pa.nulls(rows, kind) if given is None else given
+
+
+def _seconds(arrival: pa.Scalar) -> float | None:
+    return arrival.value / 1e6 if arrival.is_valid else None
 
 
 def sequence_at(batch: pa.RecordBatch, row: int) -> SequenceNumber:

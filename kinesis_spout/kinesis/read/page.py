@@ -85,6 +85,14 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
         return self.records[-1].sequence if self.records else None
 
     @property
+    def first_arrival(self) -> float | None:
+        return self.records[0].arrival_timestamp if self.records else None
+
+    @property
+    def last_arrival(self) -> float | None:
+        return self.records[-1].arrival_timestamp if self.records else None
+
+    @property
     def at_end(self) -> bool:
         return self.next_shard_iterator is None
 
@@ -157,7 +165,7 @@ def check_children(children: Sequence[ChildShard] | None) -> None:
         child.to_shard()
 
 
-def page_of(reply: GetRecordsReply) -> Page:
+def page_of(reply: GetRecordsReply, *, since: float | None = None, data_losses: int = 0) -> Page:
     """Make a page that owns the reply's records. Aggregated records are left as they are."""
     return Page(
         records=reply.records,
@@ -165,4 +173,6 @@ def page_of(reply: GetRecordsReply) -> Page:
         millis_behind_latest=reply.millis_behind_latest or 0,
         at_end=reply.at_end,
         child_shards=reply.child_shards,
+        data_losses=data_losses,
+        since=since,
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kinesis_spout.kinesis.calls import expected, stream_arguments, translated
 from kinesis_spout.kinesis.pace import Pace, Pacing
+from kinesis_spout.kinesis.read.continuity import Continuity
 from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, Pause, Steps
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.reply_getter import (
@@ -50,6 +51,8 @@ class Cursor:
     """How fast the shard may be read; None: as the settings say."""
     throttled_to: float = 1.0
     """The part of the pace that throttles have left; see ``Pacing``."""
+    is_unproven: bool = False
+    """Whether records can be missing before what the iterator reads first; see ``Continuity``."""
 
 
 FRESH: Final = Cursor()
@@ -106,8 +109,7 @@ class PollingShardGetter(ReplyGetter):
         )
         self._client = client
         self._fetch_arrow = fetch_arrow
-        self._iterator = cursor.iterator
-        self._iterator_obtained_at = cursor.iterator_obtained_at
+        self.go_on(cursor)
         self._read_with = FRESH
         """The iterator of the last read."""
 
@@ -119,6 +121,7 @@ class PollingShardGetter(ReplyGetter):
             iterator_obtained_at=self._iterator_obtained_at,
             not_before=self._clock.time() + self._pacing.ready_at - self._clock.monotonic(),
             throttled_to=self._pacing.throttled_to,
+            is_unproven=self._continuity.is_unproven,
         )
 
     @property
@@ -129,6 +132,7 @@ class PollingShardGetter(ReplyGetter):
     def go_on(self, cursor: Cursor) -> None:
         """Read on with the iterator of a getter that came to this ``position``; before the first read."""
         self._iterator, self._iterator_obtained_at = cursor.iterator, cursor.iterator_obtained_at
+        self._continuity = Continuity(self.position, is_unproven=cursor.is_unproven)
 
     def when_ready(self, call: Callable[[], None]) -> None:
         """Do nothing: only a read finds out; see the port."""
@@ -142,13 +146,24 @@ class PollingShardGetter(ReplyGetter):
             reply = yield from self._get_records(iterator, limit, form)
         except ITERATOR_REFUSED:
             reply = yield from self._read_with_fresh_iterator(limit, form)
-        self._read_with = Cursor(iterator=self._iterator, iterator_obtained_at=self._iterator_obtained_at)
+        self._read_with = Cursor(
+            iterator=self._iterator,
+            iterator_obtained_at=self._iterator_obtained_at,
+            is_unproven=self._continuity.is_unproven,
+        )
         self._iterator = reply.next_shard_iterator
+        has_come_further = reply.last not in (None, self._position.sequence_number)
+        if has_come_further and self._continuity.is_near_horizon((reply.millis_behind_latest or 0) / 1000):
+            self._iterator = None  # so that the next page shows whether retention has overtaken it
         self._iterator_obtained_at = self._clock.time()
         return reply
 
-    def _ask_anew(self) -> None:
+    def _begin_anew(self) -> None:
         self._iterator = None
+
+    _begin_at_oldest = _begin_anew
+
+    def _drop_connections(self) -> None:
         drop_connections = getattr(self._client.get_records, "drop_connections", None)
         if drop_connections is not None:
             drop_connections()
@@ -167,6 +182,7 @@ class PollingShardGetter(ReplyGetter):
     def _current_iterator(self) -> Steps[str]:
         age = self._clock.time() - self._iterator_obtained_at
         if self._iterator is None or not 0 <= age <= RENEW_AFTER_SECONDS:
+            self._keep_from(self._position)
             try:
                 self._iterator = yield from self._ask_iterator(self._position)
             except DataLoss as error:
@@ -175,7 +191,8 @@ class PollingShardGetter(ReplyGetter):
             self._iterator_obtained_at = self._clock.time()
         return self._iterator
 
-    def _ask_iterator(self, position: Position) -> Steps[str]:
+    def _ask_iterator(self, start: Position) -> Steps[str]:
+        position = self._continuity.begins(start)
         arguments: dict[str, Any] = {
             **stream_arguments(self._stream),
             "ShardId": self._shard_id,
@@ -193,7 +210,7 @@ class PollingShardGetter(ReplyGetter):
                 reply: Any = self._client.get_shard_iterator(**arguments)
                 iterator = expected(reply, "ShardIterator", call, str)
         except DataLoss as error:
-            refused = self._question.position_refused(position, error)
+            refused = self._question.position_refused(start, error)
             if reaction_to(refused).action is Action.RETRY:
                 self._pacing.failed(self._clock.monotonic(), refused)
             raise refused from error
@@ -202,9 +219,10 @@ class PollingShardGetter(ReplyGetter):
         return iterator
 
     def _get_records(self, iterator: str, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
-        clock, pacing = self._clock, self._pacing
+        clock, pacing, limit = self._clock, self._pacing, self._continuity.limit(limit)
         while (started := pacing.take_turn(now := clock.monotonic())) > now:
             yield Pause(started)
+        self._seen_at = clock.time()
         try:
             if self._fetch_arrow is not None and form is self._arrow:
                 yield MAY_BLOCK

@@ -7,7 +7,7 @@ turn out not to have been trimmed, and the records before it were handled.
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from kinesis_spout.kinesis.calls import (
@@ -18,6 +18,7 @@ from kinesis_spout.kinesis.calls import (
     translated,
 )
 from kinesis_spout.kinesis.pace import Pacing
+from kinesis_spout.kinesis.read.continuity import CLOCK_SKEW_SECONDS, Continuity
 from kinesis_spout.kinesis.read.page import (
     Body,
     ChildShard,
@@ -46,8 +47,6 @@ FetchArrow = Callable[[str, int, "ArrowForm"], "ArrowPage"]
 ``call_get_records``."""
 IN_PLACE_BYTES: Final = 4096
 """A body up to this size is decoded by the thread that received it; handing it on would cost more."""
-CLOCK_SKEW_SECONDS: Final = 300.0
-"""The most that a clock can be ahead of the service: AWS refuses signatures made later than that."""
 
 _log = logging.getLogger(__name__)
 
@@ -153,10 +152,17 @@ class ShardInQuestion:
             )
         if position.sequence_number is None:
             return KinesisError(str(error))  # not the position: an argument of ours is wrong
+        return self.lost(position, error, "it is behind the stream's retention, or not of this shard")
+
+    def lost(
+        self,
+        position: Position,
+        error: DataLoss,
+        why: str = "the stream's retention can have trimmed unread records there",
+    ) -> DataLoss:
         return DataLoss(
-            f"cannot read {self} from {position}: it is behind the stream's retention, or not of this "
-            f"shard. The records from there to the oldest one left are lost to this application ({error}). "
-            "With `fail_on_data_loss=False` reading continues at the oldest one"
+            f"cannot read {self} from {position}: {why}. The records from there to the oldest one left are lost "
+            f"to this application ({error}). With `fail_on_data_loss=False` reading continues at the oldest one"
         )
 
 
@@ -185,8 +191,13 @@ class ReplyGetter(ABC):
         self._arrow: ArrowForm | None = None
         self._position = position.resolved(clock.time())
         self._start: Position | None = None
-        """No record before it is returned; None once no earlier one can come."""
+        """No record before it is returned; None while no earlier one can come."""
         self._keep_from(self._position)
+        self._continuity = Continuity(self._position)
+        self._seen_at = 0.0
+        """When the last reply was asked for, or pushed at the latest: seconds since the epoch."""
+        self._losses = 0
+        """Of the reply under way."""
         self._last: GetRecordsReply | None = None
         """The page that is returned again after the shard's end."""
         self.data_losses = 0
@@ -195,7 +206,7 @@ class ReplyGetter(ABC):
 
     @property
     def position(self) -> Position:
-        return self._position
+        return self._position.known_since(self._continuity.since)
 
     @property
     def ready_at(self) -> float:
@@ -211,9 +222,8 @@ class ReplyGetter(ABC):
 
     def reading(self, limit: int) -> Steps[Page]:
         """The steps of ``read``."""
-        start = self._start
-        reply = yield from self._next_reply(limit, RecordsForm(self._stream, self._shard_id))
-        page = page_of(reply)
+        reply, start = yield from self._next_reply(limit, RecordsForm(self._stream, self._shard_id))
+        page = page_of(reply, since=self._continuity.since, data_losses=self._losses)
         if not reply.may_have_aggregates:
             return page
         return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
@@ -229,27 +239,39 @@ class ReplyGetter(ABC):
                 settings=self._settings,
                 hash_keys=self._hash_keys,
             )
-        return self._next_reply(limit, self._arrow)
+        page, _ = yield from self._next_reply(limit, self._arrow)
+        return replace(page, since=self._continuity.since, data_losses=self._losses)
 
     @abstractmethod
     def _ask(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
         """Return the reply that follows the position."""
 
     @abstractmethod
-    def _ask_anew(self) -> None:
-        """Have the next ``_ask`` begin at the position: what came before cannot be its answer."""
+    def _begin_anew(self) -> None:
+        """Forget how far reading came: the next reply follows the position again."""
 
-    def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
+    @abstractmethod
+    def _begin_at_oldest(self) -> None:
+        """Ask again from the oldest record on, if replies come only to what is asked."""
+
+    def _drop_connections(self) -> None:
+        """Have no later call use the connections of this one, if others share them."""
+
+    def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Steps[tuple[Reply, Position | None]]:
+        """Return the reply that follows the position, and the first position of which it may have something."""
         if not 1 <= limit <= MAX_RECORDS:
             raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
+        self._losses = 0
         if self._last is not None:
-            return form.convert(self._last)
+            return form.convert(self._last), None
         reply = yield from self._ask(limit, form)
         error = yield from self._error_in(reply)
         if error is not None:
-            self._ask_anew()
+            self._begin_anew()
+            self._drop_connections()
             self._note(error)
             raise error
+        yield from self._look_for_gap(reply)
         if reply.last is not None:
             self._position = Position.after(reply.last)
         if reply.at_end:
@@ -258,17 +280,44 @@ class ReplyGetter(ABC):
             )
         start = self._start
         if start is None:
-            return reply
+            return reply, None
         if reply.last is not None and start.includes(reply.last):
             self._start = None  # numbers only grow from here
-        return reply.from_position(start)
+        return reply.from_position(start), start
+
+    def _look_for_gap(self, reply: "GetRecordsReply | ArrowPage") -> Steps[None]:
+        """Give the position up if records can be missing between it and a reply."""
+        continuity, behind = self._continuity, (reply.millis_behind_latest or 0) / 1000
+        if not continuity.is_met_by(reply.first):
+            yield MAY_BLOCK
+            try:
+                begins_at_oldest = continuity.check(
+                    reply.first,
+                    reply.first_arrival,
+                    behind,
+                    now=self._clock.time(),
+                    at_end=reply.at_end,
+                    retention_hours=lambda: self._question.lister.summary().retention_hours,
+                )
+            except DataLoss as error:
+                if self._settings.fail_on_data_loss or not (reply.first or reply.at_end):
+                    self._begin_anew()
+                self._give_up_position(self._question.lost(self.position, error))
+            except KinesisError:
+                self._begin_anew()
+                raise
+            else:
+                if begins_at_oldest:
+                    self._begin_at_oldest()
+        continuity.has_read(reply.last_arrival, behind, seen_at=self._seen_at)
 
     def _error_in(self, reply: Reply) -> Steps[KinesisError | None]:
         """Return why a reply cannot be the answer; None: it may be."""
-        # Before the start is reached, earlier records may come; they are left out.
-        if self._start is None and reply.first is not None and not self._position.includes(reply.first):
+        # Until the start is reached the record before the position is asked for, too.
+        asked = self._position if self._start is None else self._position.with_its_record
+        if reply.first is not None and not asked.includes(reply.first):
             return Unavailable(
-                f"GetRecords of {self._question} expected records from {self._position} on, got {reply.first}: "
+                f"GetRecords of {self._question} expected records from {asked} on, got {reply.first}: "
                 "that is the answer to another call, so it is asked again over other connections"
             )
         strangers = [child.shard_id for child in reply.child_shards if self._shard_id not in child.parents]
@@ -283,7 +332,8 @@ class ReplyGetter(ABC):
         return self._question.not_over()
 
     def _keep_from(self, position: Position) -> None:
-        self._start = None if position.sequence_number is None else position
+        if self._start is None and position.sequence_number is not None:
+            self._start = position
 
     def _give_up_position(self, error: DataLoss) -> None:
         """Continue at the oldest record, because the position is lost."""
@@ -295,6 +345,8 @@ class ReplyGetter(ABC):
             error,
         )
         self.data_losses += 1
+        self._losses += 1
+        self._continuity.is_given_up()
         self._position = Position.trim_horizon()
 
     def _verified(self, error: KinesisSpoutError) -> Steps[KinesisSpoutError]:

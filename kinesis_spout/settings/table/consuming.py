@@ -56,11 +56,12 @@ POSITIONS: Final = (
         doc="Where the read ends: a time and AT_SEQUENCE_NUMBER are left out, AFTER_SEQUENCE_NUMBER is "
             "read. latest is the time of load()."),
     setting("fail_on_data_loss", FLAG, True,
-        doc="Stop with an error when records were trimmed unread; false: report it and go on at the oldest "
-            "record."),
+        doc="Stop with an error when retention can have trimmed records, or a whole shard, unread; false: log "
+            "and count it, and go on at the oldest record, or with the shard's children."),
     option("failOnDataLoss", READS, FLAG, True, aliases=("kinesis.failOnDataLoss",),
-        doc="Stop with an error when records were trimmed unread, or the stream was created anew; false: log "
-            "it and go on at the oldest record."),
+        doc="Stop with an error when retention can have trimmed records, or a whole shard, unread, or the "
+            "stream was created anew; false: log and count it, and go on at the oldest record, or with the "
+            "shard's children."),
 )  # fmt: skip
 
 FETCHES: Final = (

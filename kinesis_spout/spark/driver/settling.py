@@ -163,6 +163,8 @@ class Settling:
         counters.throttled += result.throttles
         counters.damaged_aggregates += result.damaged_aggregates
         counters.records_outside_shard += result.records_outside_shard
+        end, since = result.reached or (None, None)
+        self._consumer.reached(result.plan.shard_id, end, since, result.data_losses)
 
     def _measure(self, result: WorkResult, failed: Collection[SequenceNumber], acked: int) -> None:
         figures, plan = self._consumer.figures, result.plan

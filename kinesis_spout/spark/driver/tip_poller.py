@@ -264,8 +264,8 @@ class _TipReader(ShardReader[Page]):
                 shard.cursor = getter.cursor_before
             self._tip.wake()
             return shard.next_poll_at
-        consumer.counters.damaged_aggregates += page.damaged_aggregates
-        consumer.counters.records_outside_shard += page.records_outside_shard
+        if not page.says_nothing:
+            consumer.page_read(self._shard_id, page)
         self._tip.end_if_carried(self._shard_id, shard)
         if not (
             page.records or shard.records or page.at_end or page.says_nothing or page.millis_behind_latest

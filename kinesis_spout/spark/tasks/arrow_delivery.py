@@ -86,6 +86,8 @@ class ColumnsDelivery(SliceDelivery):
             kinesis_records=page.kinesis_records,
             damaged_aggregates=page.damaged_aggregates,
             records_outside_shard=page.records_outside_shard,
+            data_losses=page.data_losses,
+            since=page.since,
         )
 
     def before_bound(self, records: Sequence[Record]) -> Sequence[Record]:

@@ -27,7 +27,7 @@ from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Journal, SliceNotes
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from shard_state import Order, SliceKind, SlicePlan
+from shard_state import Order, SequenceNumber, SliceKind, SlicePlan
 
 _THREADS = 8
 _FEWEST_RECORDS = 1_000
@@ -154,7 +154,8 @@ class _Read:
         self._bytes = 0
         self._fetched = 0
         """Records on all pages; written by the fetching thread."""
-        self._damaged_aggregates = self._records_outside_shard = 0
+        self._damaged_aggregates = self._records_outside_shard = self._data_losses = 0
+        self._reached: tuple[SequenceNumber | None, float] | None = None
         self._at_end = False
         self._at_tip = False
         self._at_bound = False
@@ -186,6 +187,8 @@ class _Read:
                 self._error = error
             return None
         self._count(page)
+        if page.since is not None:
+            self._reached = page.records[-1].sequence if page.records else None, page.since
         self._millis_behind = page.millis_behind_latest
         self._at_end = page.at_end
         self._at_tip = page.at_end or page.millis_behind_latest == 0
@@ -202,6 +205,7 @@ class _Read:
         self._bytes += page.size_bytes
         self._damaged_aggregates += page.damaged_aggregates
         self._records_outside_shard += page.records_outside_shard
+        self._data_losses += page.data_losses
 
     def reads_on(self, page: Page, time: _HandlingTime) -> bool:
         """Whether the page after this one is wanted, as judged before handling this one."""
@@ -254,6 +258,8 @@ class _Read:
                 throttles=0 if getter is None else getter.throttles,
                 damaged_aggregates=self._damaged_aggregates,
                 records_outside_shard=self._records_outside_shard,
+                data_losses=self._data_losses,
+                reached=self._reached,
                 trimmed=self._trimmed,
                 error=self._error,
                 left=self._left,

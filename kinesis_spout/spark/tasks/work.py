@@ -81,6 +81,9 @@ class WorkResult:
     throttles: int = 0
     damaged_aggregates: int = 0
     records_outside_shard: int = 0
+    data_losses: int = 0
+    reached: tuple[SequenceNumber | None, float] | None = None
+    """The last record of the last page that was handled, None if it had none, and that page's ``since``."""
     trimmed: bool = False
     """The shard does not exist any more; what was unread of it is lost."""
     left: tuple[Record, ...] = ()

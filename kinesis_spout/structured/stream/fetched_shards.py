@@ -4,7 +4,7 @@ import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from random import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis import Prefetcher, ShardGetters
 from kinesis_spout.kinesis.pace import ByteBudget, Pacing
@@ -12,7 +12,7 @@ from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.settings.source_options import StreamReadOptions
-from kinesis_spout.structured.offsets import ShardOffset
+from kinesis_spout.structured.offsets import QueryOffset, ShardOffset
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from kinesis_spout.structured.stream.planning import EVERYTHING, read_up_to
@@ -22,6 +22,10 @@ from shard_state import SequenceNumber, Shard
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
+
+
+_LOG_SINCE_SECONDS: Final = 6 * 3600.0
+"""A quarter of the shortest retention."""
 
 
 class FetchedShards:
@@ -79,6 +83,18 @@ class FetchedShards:
     def at_end(self) -> dict[ShardKey, bool]:
         """The shards that are read; True where the buffer has everything up to the shard's end."""
         return {key: fetcher.at_end for key, fetcher in self._fetchers.items()}
+
+    def since(self) -> dict[ShardKey, float | None]:
+        """Of each shard, when nothing had arrived yet of what the fetcher has not read (epoch seconds)."""
+        return {key: fetcher.since for key, fetcher in self._fetchers.items()}
+
+    def is_newer_than(self, start: QueryOffset) -> bool:
+        """Whether Spark should log an idle shard's ``since``, without records: its log would become too old."""
+        for (name, shard_id), fetcher in self._fetchers.items():
+            logged = start.streams[name].shards[shard_id].position.since
+            if logged is not None and (fetcher.since or logged) > logged + _LOG_SINCE_SECONDS:
+                return True
+        return False
 
     def behind(self) -> list[int]:
         """Milliseconds by shard: the last read's lag or the oldest unfinished record's age, the larger."""

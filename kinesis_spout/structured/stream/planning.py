@@ -81,8 +81,12 @@ def plan_batch(
     first: int = 0,
     *,
     until: int = EVERYTHING,
+    since: Mapping[ShardKey, float | None] | None = None,
+    is_due: bool = False,
 ) -> MicroBatchPlan | None:
-    """Plan the batch that follows ``start``; None if there is nothing new.
+    """Plan the batch that follows ``start``; None if there is nothing new, unless one ``is_due`` all the same.
+
+    ``since`` says when nothing had arrived yet of what follows all that the buffer has.
 
     ``at_end`` names the readable shards, True where the buffer has everything up to the shard's end. ``first``
     rotates, so that small batches do not always serve the same shard. Records that arrived after ``until`` (epoch
@@ -99,13 +103,18 @@ def plan_batch(
     left = _take_oldest(list(takes.values()), limits, until)
     ended = {key for key, take in takes.items() if at_end[key] and take.is_all_taken}
     rows = sum(take.rows for take in takes.values())
-    if not rows and not ended:
+    if not (rows or ended or is_due):
         return None
     streams = {
         name: StreamOffset(
             created=stream.created,
             shards={
-                shard_id: _entry(shard, takes.get((name, shard_id)), at_end=(name, shard_id) in ended)
+                shard_id: _entry(
+                    shard,
+                    takes.get((name, shard_id)),
+                    at_end=(name, shard_id) in ended,
+                    since=None if since is None else since.get((name, shard_id)),
+                )
                 for shard_id, shard in stream.shards.items()
             },
         )
@@ -129,12 +138,16 @@ def read_up_to(position: Position) -> SequenceNumber | None:
     return number if position == Position.after(number) else SequenceNumber(number.number - 1)
 
 
-def _entry(shard: ShardOffset, take: "_Take | None", *, at_end: bool) -> ShardOffset:
+def _entry(shard: ShardOffset, take: "_Take | None", *, at_end: bool, since: float | None) -> ShardOffset:
+    if take is None or not take.is_all_taken:
+        since = shard.position.since
     if take is None or take.first is None or take.last is None:
         kept = shard.without_read()
-        return ShardOffset(position=kept.position, at_end=kept.at_end or at_end, parents=kept.parents)
+        return ShardOffset(
+            position=kept.position.known_since(since), at_end=kept.at_end or at_end, parents=kept.parents
+        )
     return ShardOffset(
-        position=Position.after(take.last),
+        position=Position.after(take.last).known_since(since),
         at_end=at_end,
         parents=shard.parents,
         read=ReadRange(first=take.first, rows=take.rows),

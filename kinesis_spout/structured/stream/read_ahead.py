@@ -123,11 +123,19 @@ class ReadAhead:
             while True:
                 self._gather(limits)
                 plan = None
-                if self._fetched.has_news:
+                is_due = self._until is None and self._fetched.is_newer_than(start)
+                if self._fetched.has_news or is_due:
                     # Once, when all is gathered: with many shards this takes most of the thread's time.
                     until = self._fetched.await_furthest_behind()
                     plan = plan_batch(
-                        start, self._buffer, self._fetched.at_end(), limits, self._batches, until=until
+                        start,
+                        self._buffer,
+                        self._fetched.at_end(),
+                        limits,
+                        self._batches,
+                        until=until,
+                        since=self._fetched.since(),
+                        is_due=is_due,
                     )
                 now = self._clock.monotonic()
                 if plan is not None and self._is_enough(plan, start, limits):
@@ -224,6 +232,7 @@ class ReadAhead:
                 aggregates=self._fetched.counters.aggregates,
                 damaged_aggregates=self._fetched.counters.damaged_aggregates,
                 records_outside_shard=self._fetched.counters.records_outside_shard,
+                data_losses=self._fetched.counters.data_losses,
             )
 
     def close(self) -> None:

@@ -43,6 +43,7 @@ class FetchCounters:
     aggregates: int = 0
     damaged_aggregates: int = 0
     records_outside_shard: int = 0
+    data_losses: int = 0
 
 
 class ShardFetcher(ShardReader[ArrowPage]):
@@ -85,6 +86,8 @@ class ShardFetcher(ShardReader[ArrowPage]):
         """The error that ended reading; nothing more comes."""
         self.read_until = -math.inf if position.timestamp is None else position.timestamp
         """Later arrivals can be unread: seconds since the epoch."""
+        self.since = position.since
+        """When nothing had arrived yet of what follows the pages that were read; None: nobody knows."""
         self._is_behind = self._clock.time() - self.read_until > _LIVE_SECONDS
         self._failing_since: float | None = None
         self._told = Told(clock)
@@ -135,6 +138,8 @@ class ShardFetcher(ShardReader[ArrowPage]):
         self._counters.aggregates += page.aggregates
         self._counters.damaged_aggregates += page.damaged_aggregates
         self._counters.records_outside_shard += page.records_outside_shard
+        self._counters.data_losses += page.data_losses
+        self.since = page.since
         if not page.says_nothing:
             self.millis_behind_latest = page.millis_behind_latest
             self._note_reached(page)
@@ -174,6 +179,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
             return read_again_at(self._clock.monotonic(), self.ready_at)
         if reaction.action is Action.END_SHARD and not self._settings.fail_on_data_loss:
             lose(str(error), fail=False)
+            self._counters.data_losses += 1
             self.at_end = True
         else:
             self.failure = error

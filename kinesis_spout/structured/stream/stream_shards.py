@@ -10,6 +10,8 @@ from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.ports import ShardLister, StreamSummary
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
 from shard_state import Position, PositionType, Shard, StartPositions
+from shard_state.checkpoint.checkpoint import UNSEEN
+from shard_state.lineage import parents_first
 
 _log = logging.getLogger(__name__)
 
@@ -115,10 +117,10 @@ class StreamShards:
             if not shard.at_end or shard_id in self.listed
         }
         left_out = self._left_out_before(shards)
-        for shard in self.listed.values():
+        for shard in parents_first(self.listed.values()):
             if shard.shard_id not in shards:
                 shards[shard.shard_id] = ShardOffset(
-                    position=Position.trim_horizon(),
+                    position=Position.trim_horizon().known_since(self._born_since(shard, shards)),
                     at_end=shard.shard_id in left_out,
                     parents=self._parents(shard, offset.shards),
                 )
@@ -134,6 +136,13 @@ class StreamShards:
                 found.add(shard_id)
                 left += self.listed[shard_id].parents if shard_id in self.listed else ()
         return found
+
+    def _born_since(self, shard: Shard, known: Mapping[str, ShardOffset]) -> float | None:
+        """When a shard had no record yet: all its parents had ended when its first one came."""
+        if any(parent not in known and parent not in self.listed for parent in shard.parents):
+            return UNSEEN
+        read = [known[parent].position.since for parent in shard.parents if parent in known]
+        return max((since for since in read if since is not None), default=None)
 
     def anew(self) -> StreamOffset:
         return self.first_offset(StartPositions(default=Position.trim_horizon()), now=0.0)

@@ -68,11 +68,15 @@ class InMemoryCoordinator:
             zookeeper.check_mark(self.mark)
             node = zookeeper.shards.get(shard_id)
             stored = None if node is None else zookeeper.decode(shard_id)
+            parents = [
+                zookeeper.decode(parent) if parent in zookeeper.shards else None
+                for parent in fresh.parents or ()
+            ]
+            acquired = next_ownership(stored, fresh, parents)
             if zookeeper.next_fault() is StoreFault.ANSWER_LOST:
                 # It took effect unnoticed; what is found of it is replaced, as after a session of our own.
-                zookeeper.put(shard_id, next_ownership(stored, fresh).encode())
+                zookeeper.put(shard_id, acquired.encode())
                 return self.acquire(shard_id, fresh, fences=fences)
-            acquired = next_ownership(stored, fresh)
             if self._member not in zookeeper.member_names:
                 zookeeper.register(self._member, self._says)
             if owner is not None and owner.member != self._member:

@@ -71,6 +71,7 @@ class InMemoryKinesisClient:
                 "StreamName": summary.name,
                 "StreamARN": summary.arn,
                 "StreamCreationTimestamp": created,
+                "RetentionPeriodHours": summary.retention_hours,
             }
         }
 

@@ -384,9 +384,21 @@ def fake_stream(
     No emulator does: retention takes a day at least, iterators live five minutes or for ever, and there is no
     fault injection.
     """
-    match request.param:
-        case "unkind, kind":
-            return UnkindStream(request.getfixturevalue("unkind"), 1)
+    if request.param == "unkind, kind":
+        return UnkindStream(request.getfixturevalue("unkind"), 1)
+    return _in_memory(request.param, fan_out_server, opened)
+
+
+@pytest.fixture(params=["fake", "polled_fake", "pushed_fake"])
+def aging_stream(
+    request: pytest.FixtureRequest, fan_out_server: FanOutServer, opened: ExitStack
+) -> FakeStream:
+    """Give a stream of one shard, with a retention, in which days pass at once."""
+    return _in_memory(request.param, fan_out_server, opened)
+
+
+def _in_memory(kind: str, fan_out_server: FanOutServer, opened: ExitStack) -> FakeStream:
+    match kind:
         case "fake":
             return FakeStream(1)
         case "polled_fake":

@@ -290,7 +290,7 @@ def test_user_records_weigh_more_than_their_data(stream: InMemoryStream, prefetc
 def test_pages_with_something_odd_are_told_of(stream: InMemoryStream, prefetcher: Prefetcher) -> None:
     odd: list[Page] = []
     stream.put(aggregate([UserRecord("key", b"x")])[:-1] + b"?", "key")
-    buffered_shard(InMemoryShardGetter(stream, SHARD, Position.trim_horizon()), prefetcher, odd=odd.append)
+    buffered_shard(InMemoryShardGetter(stream, SHARD, Position.trim_horizon()), prefetcher, took=odd.append)
 
     wait_until(lambda: bool(odd), "the page")
     assert [page.damaged_aggregates for page in odd] == [1]

@@ -301,7 +301,37 @@ class TestRestart:
         world.put("two")
         assert values_of(world.settle(stand_by, 1)) == ["two"]
 
-    def test_a_shard_that_retention_took_is_ended_loudly_and_its_children_are_read(
+    @pytest.mark.parametrize("was_away", [True, False])
+    def test_what_retention_took_while_nobody_read_is_an_error_or_counted_and_an_idle_day_is_none(
+        self, world: World, *, was_away: bool
+    ) -> None:
+        spout = world.spout()
+        ids = world.put("one")
+        world.settle(spout, 1)
+        world.until_stored(ids[0])
+        if was_away:
+            spout.close()
+            world.put("lost")
+        for _ in range(50):
+            world.clock.advance(3600.0)
+            if not was_away:
+                now = world.clock.time()
+                world.until(lambda now=now: (world.stored(FIRST).since or 0.0) > now - 3 * 3600.0, "the tip")
+        spout.close()
+        world.put("kept")
+        if was_away:
+            refusing = world.spout()
+            with pytest.raises(DataLoss, match=FIRST):
+                world.settle(refusing, 1)
+            world.crash(refusing)
+            world.clock.advance(60)
+        world.fail_on_data_loss = not was_away
+        spout = world.spout(fail_on_data_loss=not was_away)
+        assert values_of(world.settle(spout, 1)) == ["kept"]
+        assert spout.counters.shards_trimmed == was_away
+        world.until(lambda: world.stored(FIRST).data_losses == was_away, "the loss is stored")
+
+    def test_a_shard_that_retention_took_is_an_error_or_ended_loudly_and_its_children_are_read(
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
         world.spout().close()
@@ -309,12 +339,19 @@ class TestRestart:
         world.stream.split(FIRST)
         world.clock.advance(2 * 24 * 3600.0)
         world.put("kept")
+        refusing = world.spout()
+        with pytest.raises(DataLoss, match=f"{FIRST} is gone.*`fail_on_data_loss=False`"):
+            world.settle(refusing, 1)
+        world.crash(refusing)
+        world.clock.advance(60)
+        world.fail_on_data_loss = False
         with caplog.at_level(logging.WARNING):
-            spout = world.spout()
+            spout = world.spout(fail_on_data_loss=False)
             assert values_of(world.settle(spout, 1)) == ["kept"]
-        assert spout.counters.shards_trimmed == 1
+        assert spout.counters.shards_trimmed >= 1
         assert any(FIRST in line and "children go on" in line for line in caplog.messages)
         world.until(lambda: world.stored(FIRST).is_shard_end, "the end of the parent")
+        assert world.stored(FIRST).data_losses == 1
 
 
 class TestDelivery:

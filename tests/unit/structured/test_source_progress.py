@@ -22,6 +22,7 @@ DOCUMENT: dict[str, Any] = {
         "numAggregates": 4,
         "numDamagedAggregates": 2,
         "numRecordsOutsideShard": 1,
+        "numDataLosses": 0,
     }
 }
 PROGRESS = SourceProgress(

@@ -143,8 +143,11 @@ class FanOutShardGetter(ReplyGetter):
 
     def reading(self, limit: int) -> Steps[Page]:
         page = yield from super().reading(limit)
-        pushed_at = self._subscription.taken_up_to - PUSH_SECONDS
-        return replace(page, says_nothing=self._says_nothing, pushed_at=pushed_at)
+        return replace(page, says_nothing=self._says_nothing, pushed_at=self._pushed_at)
+
+    @property
+    def _pushed_at(self) -> float:
+        return self._subscription.taken_up_to - PUSH_SECONDS
 
     def reading_arrow(self, limit: int) -> "Steps[ArrowPage]":
         page = yield from super().reading_arrow(limit)
@@ -162,9 +165,10 @@ class FanOutShardGetter(ReplyGetter):
             yield Pause(self._pacing.ready_at)
         if not self._is_open:
             self._is_open = True
+            self._continuity.begins(self._subscription.place)
             self._fan_out.reader.open(self._subscription)
         try:
-            events, made_room = self._subscription.take_out(limit)
+            events, made_room = self._subscription.take_out(self._continuity.limit(limit))
         except KinesisSpoutError as error:
             self._is_open = False
             yield from self._failed(error)
@@ -184,6 +188,7 @@ class FanOutShardGetter(ReplyGetter):
                 records=[], next_shard_iterator="", millis_behind_latest=self._millis_behind
             )
         self._in_vain_until = 0.0
+        self._seen_at = self._clock.time() - (self._clock.monotonic() - self._pushed_at)
         self._pacing.pushed()
         reply = events[-1].to_reply()
         if len(events) > 1:
@@ -200,21 +205,33 @@ class FanOutShardGetter(ReplyGetter):
             meant = self._question.position_refused(self._subscription.place, error)
         self._note(meant)
         if isinstance(meant, DataLoss):
-            self._give_up_position(meant)
             self._keep_from(self._subscription.place)
-            self._ask_anew()
+            self._give_up_position(meant)
+            self._begin_anew()
             return
         if meant is error:
             raise error
         raise meant from error
 
-    def _ask_anew(self) -> None:
+    def _look_for_gap(self, reply: "GetRecordsReply | ArrowPage") -> Steps[None]:
+        if not self._says_nothing:
+            yield from super()._look_for_gap(reply)
+
+    def _begin_anew(self) -> None:
         self.close()
-        self._is_open = False
-        self._subscription = self._subscription_from(self._position)
+        self._keep_from(self._position)
+        self._is_open, self._subscription = False, self._subscription_from(self._position)
+
+    def _begin_at_oldest(self) -> None:
+        """Do nothing: what is pushed does not stop at empty pages."""
 
     def _subscription_from(self, position: Position) -> Subscription:
-        return Subscription(self._shard_id, position, max_bytes=self._fan_out.queue_bytes, ready=self._notify)
+        return Subscription(
+            self._shard_id,
+            position.with_its_record,
+            max_bytes=self._fan_out.queue_bytes,
+            ready=self._notify,
+        )
 
     def _notify(self) -> None:
         self._ready()

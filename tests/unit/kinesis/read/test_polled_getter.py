@@ -101,7 +101,7 @@ def test_an_old_iterator_is_renewed_before_it_expires(scene: Scene) -> None:
 
     getter.read(10)
 
-    assert scene.iterator_kinds[1:] == [("AFTER_SEQUENCE_NUMBER", numbers[0].kinesis)]
+    assert scene.iterator_kinds[1:] == [("AT_SEQUENCE_NUMBER", numbers[0].kinesis)]
     assert scene.client.calls == 2
 
 
@@ -114,7 +114,7 @@ def test_an_expired_iterator_does_not_reopen_at_the_position_known_at_start(scen
     page = getter.read(10)
 
     assert [record.data for record in page.records] == [b"three"]
-    assert scene.iterator_kinds[-1] == ("AFTER_SEQUENCE_NUMBER", numbers[1].kinesis)
+    assert scene.iterator_kinds[-1] == ("AT_SEQUENCE_NUMBER", numbers[1].kinesis)
 
 
 def test_latest_is_asked_for_as_the_time_it_was_pinned_to(scene: Scene) -> None:
@@ -201,7 +201,7 @@ def test_an_iterator_that_outlived_its_move_is_asked_for_again(scene: Scene) -> 
     new = scene.getter(old.position, cursor=old.cursor)
 
     assert [record.data for record in new.read(10).records] == [b"two"]
-    assert scene.iterator_kinds[-1] == ("AFTER_SEQUENCE_NUMBER", numbers[0].kinesis)
+    assert scene.iterator_kinds[-1] == ("AT_SEQUENCE_NUMBER", numbers[0].kinesis)
 
 
 def test_a_refused_iterator_is_replaced_once_in_a_call(scene: Scene) -> None:
@@ -316,6 +316,74 @@ def test_a_position_behind_retention_becomes_trim_horizon_only_loudly(
     assert "TRIM_HORIZON" in caplog.text
 
 
+DAY = 24 * 3600.0
+
+
+@pytest.mark.parametrize("is_overtaken", [True, False])
+def test_a_reader_that_retention_overtakes_between_two_pages_is_told_and_one_that_keeps_ahead_is_not(
+    scene: Scene, *, is_overtaken: bool
+) -> None:
+    scene.put(b"one")
+    scene.clock.advance(120.0)
+    scene.put(b"two", b"three")
+    scene.clock.advance(DAY - 180.0)
+    getter = scene.getter()
+    assert [record.data for record in getter.read(1).records] == [b"one"]
+    scene.clock.advance(30.0)
+    if is_overtaken:
+        scene.clock.advance(90.0)
+    scene.put(b"four")
+
+    if is_overtaken:
+        with pytest.raises(DataLoss):
+            getter.read(10)
+    else:
+        assert [record.data for record in getter.read(10).records] == [b"two", b"three", b"four"]
+
+
+@pytest.mark.parametrize("form", ["read", "read_arrow"])
+def test_empty_pages_a_day_behind_in_front_of_the_oldest_record_hide_no_loss(scene: Scene, form: str) -> None:
+    class Searching(InMemoryKinesisClient):
+        """As AWS at times: the oldest record comes after some empty pages."""
+
+        def get_records(self, **request: Any) -> dict[str, Any]:
+            reply = super().get_records(**request)
+            if self.calls > 3:
+                return reply
+            nothing = {
+                "Records": [],
+                "MillisBehindLatest": 86_400_000,
+                "NextShardIterator": request["ShardIterator"],
+            }
+            return {RAW_BODY: json.dumps(nothing).encode()}
+
+    numbers = scene.put(b"one", b"two")
+    scene.clock.advance(2 * DAY)
+    scene.put(b"three")
+    for since, is_loss in ((None, True), (scene.clock.time() - 60.0, False)):
+        scene.client = Searching(scene.stream)
+        getter = scene.getter(Position.after(numbers[0]).known_since(since))
+        if is_loss:
+            with pytest.raises(DataLoss):
+                getattr(getter, form)(10)
+        else:
+            sizes = [getattr(getter, form)(10).size_bytes for _ in range(4)]
+            assert sizes == [0, 0, 0, len(b"three") + len("key")]
+
+
+def test_a_question_that_no_page_has_answered_moves_to_another_process(scene: Scene) -> None:
+    numbers = scene.put(b"one", b"two")
+    scene.stream.trim(SHARD, numbers[1])
+    scene.put(b"three")
+    old = scene.getter(Position.after(numbers[0]), settings=GOES_ON)
+    old.read(1)
+
+    new = scene.getter(Position.after(numbers[0]), cursor=old.cursor_before)
+
+    with pytest.raises(DataLoss):
+        new.read(10)
+
+
 def test_a_timestamp_that_is_refused_is_no_data_loss(scene: Scene) -> None:
     class Refusing(InMemoryKinesisClient):
         def get_shard_iterator(self, **request: Any) -> dict[str, Any]:
@@ -414,7 +482,7 @@ def test_a_reply_that_cannot_be_the_answer_is_asked_for_again_from_the_same_plac
         scene.clock.advance(60)
 
     assert [record.data for record in getter.read(10).records] == [b"two"]
-    assert scene.iterator_kinds[-1] == ("AFTER_SEQUENCE_NUMBER", numbers[0].kinesis)
+    assert scene.iterator_kinds[-1] == ("AT_SEQUENCE_NUMBER", numbers[0].kinesis)
 
 
 def test_an_end_without_child_shards_is_one_where_the_shard_is_listed_as_closed(scene: Scene) -> None:
@@ -489,7 +557,7 @@ def test_an_iterator_that_expires_before_the_start_is_reached_again_is_renewed_w
     scene.stream.expire_iterators()
 
     assert [record.data for record in getter.read(10).records] == [b"three"]
-    assert scene.iterator_kinds[-1] == ("AFTER_SEQUENCE_NUMBER", str(numbers[0]))
+    assert scene.iterator_kinds[-1] == ("AT_SEQUENCE_NUMBER", str(numbers[0]))
 
 
 # --- aggregated records, as columns

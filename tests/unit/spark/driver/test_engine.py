@@ -446,7 +446,7 @@ def test_a_shard_that_retention_took_is_over_and_counted(two_shards: EngineWorld
     world = two_shards
     world.put_in(SECOND, "a")
     diary = Diary()
-    running = world.start(diary)
+    running = world.start(diary, fail_on_data_loss=False)
     running.query.processAllAvailable()
     with world.stream._lock:
         del world.stream._logs[FIRST]

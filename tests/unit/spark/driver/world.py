@@ -260,7 +260,7 @@ class EngineWorld:
 
     def __init__(self, shards: int = 1, clock: Clock | None = None) -> None:
         self.clock = clock or SystemClock()
-        self.stream = InMemoryStream("orders", shards=shards, clock=ManualClock())
+        self.stream = InMemoryStream("orders", shards=shards, clock=ManualClock(epoch=self.clock.time()))
         self.client = StreamClient(self.stream)
         self.zookeeper = InMemoryZooKeeper()
         self.dead_letters = InMemoryDeadLetterSink()

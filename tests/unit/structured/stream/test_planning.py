@@ -317,3 +317,14 @@ def test_no_batch_has_a_record_a_millisecond_newer_than_one_that_it_leaves(
         assert newest <= min(left, default=newest)
         offset, turn = plan.end, turn + 1
     assert done == {shard: len(of_shard) for shard, of_shard in arrivals.items()}
+
+
+def test_a_batch_that_is_due_has_no_rows_and_says_since_when_its_shards_are_whole() -> None:
+    plan = plan_batch(
+        start_of("a"), PageBuffer(), reading("a"), NO_LIMITS, since={("orders", "a"): 5.0}, is_due=True
+    )
+
+    assert plan is not None
+    assert plan.rows == 0
+    [stream] = plan.end.streams.values()
+    assert stream.shards["a"].position.since == 5.0

@@ -254,7 +254,7 @@ def test_expired_iterators_and_throttles_and_lost_connections_lose_nothing(query
 
 
 def test_a_trimmed_position_ends_the_query(query: Start) -> None:
-    stream = InMemoryStream()
+    stream = InMemoryStream(clock=ManualClock())  # years behind: no time proves that nothing is missing
     put(stream, 10)
     spark = query(stream)
     spark.until_idle()
@@ -267,7 +267,7 @@ def test_a_trimmed_position_ends_the_query(query: Start) -> None:
 
 
 def test_a_trimmed_position_may_be_given_up(query: Start) -> None:
-    stream = InMemoryStream()
+    stream = InMemoryStream(clock=ManualClock())  # years behind: no time proves that nothing is missing
     put(stream, 10)
     spark = query(stream, failOnDataLoss="false")
     spark.until_idle()
@@ -276,6 +276,28 @@ def test_a_trimmed_position_may_be_given_up(query: Start) -> None:
     stream.trim(FIRST, stream.records(FIRST)[-5].sequence)
     spark.start()
     assert len(spark.until_idle()) == 4
+
+
+@pytest.mark.parametrize("days_ago", [0, 3])
+def test_the_log_says_when_a_shard_was_whole_which_tells_an_idle_one_from_one_that_lost_records(
+    query: Start, days_ago: int
+) -> None:
+    stream = InMemoryStream()
+    put(stream, 1)
+    spark = query(stream)
+    spark.until_idle()
+    spark.stop()
+    stream.trim(FIRST, stream.records(FIRST)[-1].sequence)
+    put(stream, 1, "kept")
+    logged = json.loads(spark.offsets[-1])
+    logged["streams"]["stream"]["shards"][FIRST]["since"] -= days_ago * 24 * 3600.0
+    spark.offsets[-1] = json.dumps(logged)
+    spark.start()
+    if days_ago:
+        with pytest.raises(DataLoss, match=FIRST):
+            spark.until_idle()
+    else:
+        assert len(spark.until_idle()) == 1
 
 
 def test_a_batch_that_retention_took_some_of_is_not_replayed_short(query: Start) -> None:
