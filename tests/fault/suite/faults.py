@@ -213,8 +213,9 @@ def _unkind(name: str, kinds: Sequence[Kind]) -> WorldFault:
     def begin(world: World, random: Random) -> End:
         seed, behaviours = str(random.random()), {kind.behaviour for kind in kinds}
         before = world.kinesis.happened
-        for number, kind in enumerate(kinds):
-            kind.switch_on(world.kinesis, kind.rate, f"{seed}/{number}")
+        world.kinesis.switch_all_on(
+            kind.switch(kind.rate, f"{seed}/{number}") for number, kind in enumerate(kinds)
+        )
 
         def end() -> bool:
             for behaviour in behaviours:
