@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self
 
@@ -316,7 +317,7 @@ def _change(document: Any, source: random.Random) -> None:
     if source.random() < 0.2:
         del container[name]
     else:
-        container[name] = source.choice(_VALUES)
+        container[name] = deepcopy(source.choice(_VALUES))  # which is changed next, perhaps
 
 
 def _damaged(body: bytes, source: random.Random) -> bytes:
@@ -598,7 +599,8 @@ def _names_children(reply: Reply) -> bool:
 
 
 def _may_be_a_page(reply: Reply) -> bool:
-    return b"Records" in reply.body
+    """Whether it is one, or an iterator that leads to one."""
+    return b"Records" in reply.body or b"at-" in reply.body
 
 
 def _may_be_taken(reply: Reply) -> bool:

@@ -18,7 +18,6 @@ from tests.fault.suite.faults import (
     DISK_FULL,
     ENDS,
     FAN_OUT_FAULTS,
-    KINESIS_FAULTS,
     SINK_FAULTS,
     SPARK_FAULTS,
     STREAM_FAULTS,
@@ -28,6 +27,7 @@ from tests.fault.suite.faults import (
     Fault,
     WorldFault,
     drawn,
+    kinesis_faults,
 )
 from tests.fault.suite.judgement.evidence import Event
 from tests.fault.suite.world import World
@@ -106,7 +106,7 @@ class Director:
             self._lanes.append(self._lane("Spark", SPARK_FAULTS, (3.0, 9.0)))
         self._lanes += [
             self._lane("ZooKeeper", self._zookeeper_faults(), (8.0, 20.0)),
-            self._lane("Kinesis", KINESIS_FAULTS, (0.2, 1.0)),
+            self._lane("Kinesis", kinesis_faults(are_pushed=plan.reads_by_fan_out), (0.2, 1.0)),
             self._lane("sink", SINK_FAULTS, (1.0, 5.0)),
             # So that enough of these are met by nothing else: what fail-over takes is said of them.
             self._lane("ends", ENDS, (2.0, 6.0), only_alone=True),

@@ -227,8 +227,9 @@ def _unkind(name: str, kinds: Sequence[Kind]) -> WorldFault:
     def begin(world: World, random: Random) -> End:
         seed, behaviours = str(random.random()), {kind.behaviour for kind in kinds}
         before = world.kinesis.happened
-        for number, kind in enumerate(kinds):
-            kind.switch_on(world.kinesis, kind.rate, f"{seed}/{number}")
+        world.kinesis.switch_all_on(
+            kind.switch(kind.rate, f"{seed}/{number}") for number, kind in enumerate(kinds)
+        )
 
         def end() -> bool:
             for behaviour in behaviours:
@@ -241,7 +242,14 @@ def _unkind(name: str, kinds: Sequence[Kind]) -> WorldFault:
     return WorldFault(kind=f"Kinesis: {name}", weight=1, seconds=(0.8, 2.5), begin=begin)
 
 
-KINESIS_FAULTS: Final = tuple(_unkind(name, kinds) for name, kinds in FAULTS.items())
+def kinesis_faults(*, are_pushed: bool) -> Sequence[WorldFault]:
+    """Return what the endpoint can do to consumers whose shards are pushed, or to those that poll."""
+    asks = "SubscribeToShard" if are_pushed else "GetRecords"
+    return [
+        _unkind(name, kinds)
+        for name, kinds in FAULTS.items()
+        if any(asks in kind.operations or "ListShards" in kind.operations for kind in kinds)
+    ]
 
 
 def _split(world: World, random: Random) -> End | None:

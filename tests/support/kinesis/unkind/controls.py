@@ -93,10 +93,10 @@ class Controls:
         except Exception as error:  # noqa: BLE001 - the test is told
             return 400, f"{type(error).__name__}: {error}"
 
-    def do_switch_on(self, *, behaviour: str, operations: list[str], **others: Any) -> None:
-        self._table.switch_on(
-            Switch(behaviour=Behaviour(behaviour), operations=frozenset(operations), **others)
-        )
+    def do_switch_on(self, *, switches: list[dict[str, Any]]) -> None:
+        for each in switches:
+            behaviour, operations = Behaviour(each.pop("behaviour")), frozenset(each.pop("operations"))
+            self._table.switch_on(Switch(behaviour=behaviour, operations=operations, **each))
 
     def do_switch_off(self, *, behaviour: str | None) -> None:
         self._table.switch_off(None if behaviour is None else Behaviour(behaviour))

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -107,20 +107,22 @@ class UnkindEndpoint:
 
         ``body`` in ``how`` may be bytes.
         """
-        if isinstance(how.get("body"), bytes):
-            how["body"] = base64.b64encode(how["body"]).decode()
-        self._do(
-            "switch_on",
-            behaviour=behaviour,
-            rate=rate,
-            operations=list(operations),
-            stream=stream,
-            shard_id=shard_id,
-            after=after,
-            times=times,
-            seed=seed,
-            how=how,
-        )
+        switch = {
+            "behaviour": behaviour,
+            "rate": rate,
+            "operations": operations,
+            "stream": stream,
+            "shard_id": shard_id,
+            "after": after,
+            "times": times,
+            "seed": seed,
+            "how": how,
+        }
+        self.switch_all_on([switch])
+
+    def switch_all_on(self, switches: Iterable[Mapping[str, Any]]) -> None:
+        """Switch several on at once: each has the members of ``behaviours.Switch``."""
+        self._do("switch_on", switches=[_portable(each) for each in switches])
 
     def switch_off(self, behaviour: Behaviour | None = None) -> None:
         """Switch one behaviour off, or all."""
@@ -281,6 +283,14 @@ class UnkindEndpoint:
         if reply.status != http.client.OK:
             raise ValueError(f"expected the endpoint to {command}, got {document}")
         return document
+
+
+def _portable(switch: Mapping[str, Any]) -> dict[str, Any]:
+    how = {
+        name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
+        for name, value in switch.get("how", {}).items()
+    }
+    return {**switch, "operations": list(switch.get("operations", ())), "how": how}
 
 
 def _unverified(host: str, port: int, timeout: float) -> http.client.HTTPSConnection:

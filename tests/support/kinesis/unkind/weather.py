@@ -25,10 +25,16 @@ class Kind(NamedTuple):
     rate: float = 1.0
     """Of calls, where it comes alone."""
 
-    def switch_on(self, endpoint: UnkindEndpoint, rate: float, seed: str, stream: str = "") -> None:
-        endpoint.switch_on(
-            self.behaviour, rate=rate, operations=self.operations, stream=stream, seed=seed, **self.how
-        )
+    def switch(self, rate: float, seed: str, stream: str = "") -> dict[str, Any]:
+        """Return what switches it on."""
+        return {
+            "behaviour": self.behaviour,
+            "rate": rate,
+            "operations": self.operations,
+            "stream": stream,
+            "seed": seed,
+            "how": self.how,
+        }
 
 
 def _between(operations: tuple[str, ...]) -> list[Kind]:
@@ -109,5 +115,7 @@ def producer_weather(endpoint: UnkindEndpoint, rate: float, seed: str, *, stream
 
 
 def _share(endpoint: UnkindEndpoint, kinds: Sequence[Kind], rate: float, seed: str, stream: str) -> None:
-    for number, kind in enumerate(kinds):
-        kind.switch_on(endpoint, rate / len(kinds), f"{seed}/{number}", stream)
+    share = rate / len(kinds)
+    endpoint.switch_all_on(
+        kind.switch(share, f"{seed}/{number}", stream) for number, kind in enumerate(kinds)
+    )
