@@ -210,7 +210,7 @@ def _damage(segment: Segment) -> SpoolDamaged | None:
     if not segment.damaged:
         return None
     return SpoolDamaged(
-        f"lost at least {counted(segment.damaged, 'record')} of the spool: damaged in {str(segment.path)!r}, whose "
-        f"others are put. The file is kept as {str(_aside(segment.path))!r}: a line of text for each lost record, "
-        "with its data in base64"
+        f"lost at least {counted(segment.damaged, 'record')} of the spool: damaged in {str(segment.path)!r}, "
+        f"whose others are put. The file is kept as {str(_aside(segment.path))!r}: a line of text for each lost "
+        "record, with its data in base64"
     )
