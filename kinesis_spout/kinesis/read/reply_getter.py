@@ -254,8 +254,9 @@ class ReplyGetter(ABC):
     def _begin_at_oldest(self) -> None:
         """Ask again from the oldest record on, if replies come only to what is asked."""
 
+    @abstractmethod
     def _drop_connections(self) -> None:
-        """Have no later call use the connections of this one, if others share them."""
+        """Have no later call use the connection that an answer to another call came by."""
 
     def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Steps[tuple[Reply, Position | None]]:
         """Return the reply that follows the position, and the first position of which it may have something."""

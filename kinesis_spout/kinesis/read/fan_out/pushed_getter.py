@@ -225,6 +225,9 @@ class FanOutShardGetter(ReplyGetter):
     def _begin_at_oldest(self) -> None:
         """Do nothing: what is pushed does not stop at empty pages."""
 
+    def _drop_connections(self) -> None:
+        """Do nothing: a subscription has a connection of its own, which ends with it."""
+
     def _subscription_from(self, position: Position) -> Subscription:
         return Subscription(
             self._shard_id,
